@@ -1,0 +1,1 @@
+"""PopTorch, name for name."""

@@ -1,0 +1,108 @@
+"""Element types: what one element of a tensor is, on the tile and on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TypeMismatchError, nearest
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """The type of one tensor element.
+
+    Attributes:
+        name: Short name, as in ``f32``.
+        bits: Width in memory.
+        kind: ``float``, ``int``, ``uint`` or ``bool``.
+        np: The NumPy dtype that holds the same bits on the host.
+        poplar_name: Poplar's name for it, as it appears in vertex names.
+    """
+
+    name: str
+    bits: int
+    kind: str
+    np: np.dtype[Any] = field(compare=False)
+    poplar_name: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in tile memory."""
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the type is a floating-point one."""
+        return self.kind == "float"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+f32 = ElementType("f32", 32, "float", np.dtype(np.float32), "float")
+f16 = ElementType("f16", 16, "float", np.dtype(np.float16), "half")
+bf16 = ElementType("bf16", 16, "float", np.dtype(ml_dtypes.bfloat16), "bfloat16")
+i8 = ElementType("i8", 8, "int", np.dtype(np.int8), "signed char")
+i16 = ElementType("i16", 16, "int", np.dtype(np.int16), "short")
+i32 = ElementType("i32", 32, "int", np.dtype(np.int32), "int")
+i64 = ElementType("i64", 64, "int", np.dtype(np.int64), "long long")
+u8 = ElementType("u8", 8, "uint", np.dtype(np.uint8), "unsigned char")
+u16 = ElementType("u16", 16, "uint", np.dtype(np.uint16), "unsigned short")
+u32 = ElementType("u32", 32, "uint", np.dtype(np.uint32), "unsigned int")
+u64 = ElementType("u64", 64, "uint", np.dtype(np.uint64), "unsigned long long")
+bool_ = ElementType("bool", 8, "bool", np.dtype(np.bool_), "bool")
+
+ALL: tuple[ElementType, ...] = (f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
+_BY_NAME = {t.name: t for t in ALL} | {t.poplar_name: t for t in ALL} | {t.poplar_name.upper(): t for t in ALL}
+_BY_NAME |= {"bool_": bool_, "char": i8, "CHAR": i8, "FLOAT": f32, "HALF": f16, "INT": i32, "UNSIGNED_INT": u32}
+_BY_DTYPE = {t.np: t for t in ALL}
+
+
+def as_element_type(value: Any) -> ElementType:
+    """The element type that ``value`` stands for.
+
+    Args:
+        value: An :class:`ElementType`, one of our names or Poplar's, a NumPy dtype or scalar type, or Python's
+            ``float``, ``int`` or ``bool``.
+
+    Raises:
+        TypeMismatchError: The machine has no such type (64-bit floating point among them).
+    """
+    if isinstance(value, ElementType):
+        return value
+    if value is float:
+        return f32
+    if value is int:
+        return i32
+    if value is bool:
+        return bool_
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is not None and dtype in _BY_DTYPE:
+        return _BY_DTYPE[dtype]
+    wide = dtype == np.dtype(np.float64) if dtype is not None else False
+    hint = "f32" if wide else (nearest(value, _BY_NAME) if isinstance(value, str) else None)
+    raise TypeMismatchError(
+        f"{value!r} is no element type of the machine",
+        because="the machine has no 64-bit floating point" if wide else None,
+        remedy=f"use {hint}" if hint else "one of " + ", ".join(t.name for t in ALL),
+    )
+
+
+def to_device(array: npt.ArrayLike, type_: ElementType) -> npt.NDArray[Any]:
+    """``array`` as contiguous device elements of ``type_``; 64-bit host values are narrowed."""
+    return np.ascontiguousarray(np.asarray(array).astype(type_.np, copy=False))
+
+
+def to_host(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``array`` in a type that every NumPy routine knows: bf16 widens to f32, the rest stays."""
+    return array.astype(np.float32) if array.dtype == bf16.np else array
