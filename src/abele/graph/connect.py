@@ -1,0 +1,201 @@
+"""Wiring: what a user gives for a field, checked and turned into an edge or state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abele.errors import ConstantWriteError, GraphConnectionError, TypeMismatchError, nearest
+from abele.graph.debug import DebugInfo
+from abele.graph.regions import Regions, rows, whole
+from abele.graph.tensor import Tensor
+from abele.graph.vertices import Edge, StateData
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef, FieldDef
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shared:
+    """A view that every vertex of a group is wired to as a whole."""
+
+    tensor: Tensor
+
+
+def shared(tensor: Tensor) -> Shared:
+    """Wire all of ``tensor`` to the field of every vertex, instead of one row each."""
+    return Shared(tensor)
+
+
+def wire(
+    codelet: CodeletDef, values: Mapping[str, Any], num: int, debug: DebugInfo
+) -> tuple[dict[str, Edge], dict[str, StateData]]:
+    """Edges and state of ``num`` vertices from the values given by field name.
+
+    Raises:
+        GraphConnectionError: A field is missing, unknown, or its value has the wrong rank or number of rows.
+        TypeMismatchError: An element type differs from the field's.
+        ConstantWriteError: An output is wired to a constant or to a view in which an element appears twice.
+    """
+    fields = {f.name: f for f in codelet.fields}
+    for name in values:
+        if name not in fields:
+            guess = nearest(name, fields)
+            raise GraphConnectionError(
+                f"vertex {codelet.name} has no field {name!r}",
+                at=debug.location,
+                remedy=f"did you mean {guess!r}?" if guess else "its fields are " + ", ".join(fields),
+            )
+    missing = [name for name in fields if name not in values]
+    if missing:
+        raise GraphConnectionError(
+            f"field {codelet.name}.{missing[0]} is not connected",
+            at=debug.location,
+            because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
+            remedy=f"give {missing[0]}=… when making the vertices",
+        )
+    edges, state = {}, {}
+    for field in codelet.fields:
+        if field.direction == "state":
+            state[field.name] = _state(codelet, field, values[field.name], num, debug)
+        else:
+            edges[field.name] = _checked(codelet, field, _edge(codelet, field, values[field.name], num, debug), debug)
+    return edges, state
+
+
+def _edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> Edge:
+    if isinstance(value, Edge):
+        return value
+    if field.rank == 2:
+        return _rank2_edge(codelet, field, value, num, debug)
+    if isinstance(value, Shared):
+        return Edge(whole(value.tensor), np.zeros(num, dtype=np.int64))
+    if isinstance(value, Regions):
+        return _rows_edge(codelet, field, value, np.arange(value.num, dtype=np.int64), num, debug)
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], Regions):
+        return _rows_edge(codelet, field, value[0], np.asarray(value[1], dtype=np.int64), num, debug)
+    if isinstance(value, Tensor):
+        if value.ndim == 0 or value.shape[0] != num:
+            raise _mismatch(codelet, field, f"{value!r} has no first dimension of {num}", num, debug)
+        regions = rows(value)
+        return _rows_edge(codelet, field, regions, np.arange(num, dtype=np.int64), num, debug)
+    if isinstance(value, Sequence) and value and all(isinstance(t, Tensor) for t in value):
+        regions = _regions_of_list(codelet, field, value, debug)
+        return _rows_edge(codelet, field, regions, np.arange(len(value), dtype=np.int64), num, debug)
+    raise _mismatch(codelet, field, f"got {type(value).__name__}", num, debug)
+
+
+def _regions_of_list(codelet: CodeletDef, field: FieldDef, value: Sequence[Tensor], debug: DebugInfo) -> Regions:
+    for tensor in value:
+        _check_type(codelet, field, tensor, debug)
+        _check_writable(codelet, field, tensor, debug)
+    return Regions.concat([whole(t) for t in value])
+
+
+def _rank2_edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> Edge:
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], Regions):
+        regions, index, row_begin = value
+        return Edge(regions, np.asarray(index, dtype=np.int64), np.asarray(row_begin, dtype=np.int64))
+    if isinstance(value, Tensor):
+        if value.ndim < 3 or value.shape[0] != num:
+            raise _mismatch(codelet, field, f"{value!r} is not [{num}, rows, elements]", num, debug)
+        each = value.shape[1]
+        regions = rows(value.flatten(0, 2))
+        row_begin = np.arange(num + 1, dtype=np.int64) * each
+        return Edge(regions, np.arange(num * each, dtype=np.int64), row_begin)
+    if isinstance(value, Sequence) and len(value) == num:
+        lists = [list(item) for item in value]
+        flat = [t for item in lists for t in item]
+        if flat and all(isinstance(t, Tensor) for t in flat):
+            row_begin = np.cumsum([0] + [len(item) for item in lists], dtype=np.int64)
+            regions = _regions_of_list(codelet, field, flat, debug)
+            return Edge(regions, np.arange(len(flat), dtype=np.int64), row_begin)
+    raise _mismatch(codelet, field, f"got {type(value).__name__}", num, debug)
+
+
+def _rows_edge(codelet: CodeletDef, field: FieldDef, regions: Regions, index: Any, num: int, debug: DebugInfo) -> Edge:
+    if len(index) != num:
+        raise _mismatch(codelet, field, f"{len(index)} regions were given", num, debug)
+    edge = Edge(regions, index)
+    if field.rank == 0 and (edge.row_sizes != 1).any():
+        size = int(edge.row_sizes[np.flatnonzero(edge.row_sizes != 1)[0]])
+        raise _mismatch(codelet, field, f"it takes one element, not {size}", num, debug)
+    return edge
+
+
+def _checked(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugInfo) -> Edge:
+    _check_type(codelet, field, edge.regions.tensor, debug)
+    _check_writable(codelet, field, edge.regions.tensor, debug)
+    return edge
+
+
+def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
+    if tensor.dtype != field.type:
+        raise TypeMismatchError(
+            f"field {codelet.name}.{field.name} is {field.type}, but {tensor!r} is {tensor.dtype}",
+            at=debug.location,
+            remedy="cast the tensor, or use a codelet of that type",
+        )
+
+
+def _check_writable(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
+    if field.direction == "in":
+        return
+    constant = next((v for v in tensor.variables if v.is_constant), None)
+    if constant is not None:
+        raise ConstantWriteError(
+            f"field {codelet.name}.{field.name} writes to constant {constant.name!r}",
+            at=debug.location,
+            because=f"the constant was made at {constant.debug.location}" if constant.debug.file else None,
+            remedy="copy the constant to a variable and connect that",
+        )
+    if tensor.contains_aliases:
+        raise ConstantWriteError(
+            f"field {codelet.name}.{field.name} writes to {tensor!r}, in which an element appears more than once",
+            at=debug.location,
+            remedy="write to the tensor before it was broadcast or repeated",
+        )
+
+
+def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> StateData:
+    if isinstance(value, StateData):
+        return value
+    if isinstance(value, (Tensor, Regions, Shared)):
+        raise GraphConnectionError(
+            f"field {codelet.name}.{field.name} is state, not an edge: it takes a number, not a tensor",
+            at=debug.location,
+            remedy=f"declare it as Input[…] to read a tensor, or give {field.name}=<number>",
+        )
+    if field.rank == 1 and isinstance(value, (list, tuple)) and any(np.ndim(v) for v in value):
+        row_begin = np.cumsum([0] + [len(v) for v in value], dtype=np.int64)
+        return StateData(np.concatenate([np.asarray(v, dtype=field.type.np) for v in value]), row_begin)
+    array = np.asarray(value).astype(field.type.np)
+    want = (num,) if field.rank == 0 else (num, array.shape[-1] if array.ndim else 0)
+    if array.ndim > len(want) or (field.rank == 1 and array.ndim == 0):
+        raise _mismatch(codelet, field, f"state of shape {list(array.shape)}", num, debug)
+    try:
+        array = np.ascontiguousarray(np.broadcast_to(array, want))
+    except ValueError:
+        raise _mismatch(codelet, field, f"state of shape {list(array.shape)}", num, debug) from None
+    if field.rank == 0:
+        return StateData(array)
+    return StateData(array.reshape(-1), np.arange(num + 1, dtype=np.int64) * want[1])
+
+
+_TAKES = {
+    0: "a tensor of one element a vertex",
+    1: "a tensor with one row a vertex, shared(tensor), regions, or a list of tensors",
+    2: "a tensor [vertices, rows, elements] or a list of lists of tensors",
+}
+
+
+def _mismatch(codelet: CodeletDef, field: FieldDef, what: str, num: int, debug: DebugInfo) -> GraphConnectionError:
+    takes = "one number a vertex" if field.direction == "state" and field.rank == 0 else _TAKES[field.rank]
+    return GraphConnectionError(
+        f"field {codelet.name}.{field.name} does not fit {num} vertices: {what}",
+        at=debug.location,
+        remedy=f"a rank-{field.rank} field takes {takes}",
+    )

@@ -1,0 +1,358 @@
+"""The graph: variables, compute sets and streams for one system."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TensorError, TileMappingError
+from abele.graph import program as programs
+from abele.graph import view
+from abele.graph.compute_set import ComputeSet
+from abele.graph.debug import DebugInfo, caller
+from abele.graph.interval_map import IntervalMap
+from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32, TileMapping
+from abele.graph.names import CppNames
+from abele.graph.regions import Regions
+from abele.graph.stream import Stream
+from abele.graph.tensor import Tensor
+from abele.graph.variable import Variable
+from abele.machine import System, systems
+from abele.numerics import as_element_type, to_device
+
+if TYPE_CHECKING:
+    from abele.kernels.ir import HostKernel
+
+_MIN_BYTES_A_TILE = 128
+_GRAIN_BYTES = 8
+
+
+class Graph(CppNames):
+    """A static description of a tile program for one system.
+
+    Args:
+        system: The machine, its name, or a file that describes it.
+    """
+
+    def __init__(self, system: System | str) -> None:
+        self.system: System = systems.resolve(system)
+        self.variables: list[Variable] = []
+        self.compute_sets: list[ComputeSet] = []
+        self.streams: dict[str, Stream] = {}
+        self._next_address = 0
+        self._scopes: list[str] = []
+        self._locations: list[tuple[str, int, str]] = []
+        self._version = 0
+        self._map_cache: tuple[int, IntervalMap] | None = None
+
+    @property
+    def num_tiles(self) -> int:
+        """Tiles of the whole system."""
+        return self.system.num_tiles
+
+    # --- origins -----------------------------------------------------------------------------------------------
+
+    def origin(self, name: str) -> DebugInfo:
+        """Debug information for something made now under ``name``."""
+        if self._locations:
+            file, line, text = self._locations[-1]
+        else:
+            (file, line), text = caller(), ""
+        return DebugInfo(name, "/".join(self._scopes), file, line, text)
+
+    @contextmanager
+    def scope(self, name: str = "", *, location: tuple[str, int] | None = None, text: str = "") -> Iterator[None]:
+        """Prefix names made inside with ``name``; pin their source line to ``location`` if given."""
+        if name:
+            self._scopes.append(name)
+        if location is not None:
+            self._locations.append((*location, text))
+        try:
+            yield
+        finally:
+            if location is not None:
+                self._locations.pop()
+            if name:
+                self._scopes.pop()
+
+    def touch(self) -> None:
+        """Note that the graph changed; cached analyses are stale."""
+        self._version += 1
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change."""
+        return self._version
+
+    # --- variables -----------------------------------------------------------------------------------------------
+
+    def variable(
+        self, dtype: Any, shape: int | Sequence[int], name: str = "variable", *, initial: npt.ArrayLike | None = None
+    ) -> Tensor:
+        """A new variable, mapped nowhere yet, as the view of all its elements.
+
+        Args:
+            dtype: Element type.
+            shape: Dimensions; row-major in memory.
+            name: Its name; scopes are prefixed.
+            initial: Contents at load; undefined when left out.
+
+        Raises:
+            TensorError: A negative dimension, or an initial value of another shape.
+            TypeMismatchError: An element type that the machine lacks.
+        """
+        return self._new(dtype, shape, name, "variable", initial)
+
+    def constant(
+        self, dtype: Any, shape: int | Sequence[int] | None, value: npt.ArrayLike, name: str = "constant"
+    ) -> Tensor:
+        """A read-only tensor with its value; on tile 0 until mapped elsewhere.
+
+        ``value`` is one number for all elements, or an array of ``shape`` (``None``: the shape of the value).
+        """
+        if shape is None:
+            shape = np.shape(value)
+        tensor = self._new(dtype, shape, name, "constant", value)
+        return tensor.map(0)
+
+    def _new(self, dtype: Any, shape: Any, name: str, kind: str, initial: npt.ArrayLike | None) -> Tensor:
+        element = as_element_type(dtype)
+        dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+        debug = self.origin(name)
+        if any(n < 0 for n in dims):
+            raise TensorError(f"variable {name!r} has a negative dimension: {list(dims)}", at=debug.location)
+        size = math.prod(dims)
+        variable = Variable(
+            len(self.variables),
+            debug.full_name,
+            element,
+            dims,
+            self._next_address,
+            kind,
+            TileMapping.unmapped(size),
+            None,
+            debug,
+        )
+        if initial is not None:
+            self._check_initial(variable, initial)
+            variable.initial = np.broadcast_to(to_device(initial, element), dims).copy()
+        self.variables.append(variable)
+        self._next_address += size
+        self.touch()
+        return Tensor(self, element, dims, (view.whole(variable),))
+
+    @staticmethod
+    def _check_initial(variable: Variable, initial: npt.ArrayLike) -> None:
+        given = np.shape(initial)
+        if given not in ((), variable.shape):
+            raise TensorError(
+                f"{variable!r} cannot start as an array of shape {list(given)}", at=variable.debug.location
+            )
+
+    def initialise(self, tensor: Tensor, value: npt.ArrayLike) -> None:
+        """Set the contents at load of the variable that ``tensor`` shows as a whole.
+
+        Raises:
+            TensorError: The view is not the whole of one variable, or the shapes differ.
+        """
+        strided = tensor.strided()
+        if strided is None or strided.variable.size != tensor.size or tensor.contains_aliases:
+            raise TensorError(f"only a whole variable can be initialised, not {tensor!r}")
+        variable = strided.variable
+        contents = np.empty(variable.size, dtype=variable.dtype.np)
+        values = np.broadcast_to(to_device(value, variable.dtype), tensor.shape)
+        contents[tensor.addresses().reshape(-1) - variable.base] = values.reshape(-1)
+        variable.initial = contents.reshape(variable.shape)
+
+    def whole(self, variable: Variable) -> Tensor:
+        """The view of all elements of a variable."""
+        return Tensor(self, variable.dtype, variable.shape, (view.whole(variable),))
+
+    def find(self, name: str) -> list[Variable]:
+        """The variables called ``name``."""
+        return [v for v in self.variables if v.name == name]
+
+    def locate(self, address: int) -> tuple[Variable, int]:
+        """The variable and element that a global address belongs to."""
+        bases = self._bases()
+        variable = self.variables[int(np.searchsorted(bases, address, side="right")) - 1]
+        return variable, address - variable.base
+
+    def variables_at(self, addresses: Int64) -> tuple[Variable, ...]:
+        """The variables that hold the given addresses."""
+        ids = np.unique(np.searchsorted(self._bases(), addresses.reshape(-1), side="right") - 1)
+        return tuple(self.variables[int(i)] for i in ids)
+
+    def _bases(self) -> Int64:
+        # Empty variables share their base with the next one: push them one below so that searches pass over them.
+        return np.array([v.base if v.size else v.base - 1 for v in self.variables], dtype=np.int64)
+
+    # --- mapping -----------------------------------------------------------------------------------------------
+
+    def map(self, tensor: Tensor, mapping: Any) -> None:
+        """Place a view's elements on tiles; see :meth:`Tensor.map`."""
+        debug = self.origin(tensor.name)
+        if isinstance(mapping, TileMapping):
+            self._place(tensor, mapping.begin, mapping.length, mapping.tile, debug)
+        elif isinstance(mapping, (int, np.integer)):
+            zero, size = np.zeros(1, np.int64), np.array([tensor.size], np.int64)
+            self._place(tensor, zero, size, np.array([mapping], np.int32), debug)
+        else:
+            items = mapping.items() if isinstance(mapping, Mapping) else enumerate(mapping)
+            flat = [(tile, *interval) for tile, intervals in items for interval in intervals]
+            table = np.array(flat, dtype=np.int64).reshape(-1, 3)
+            self._place(tensor, table[:, 1], table[:, 2] - table[:, 1], table[:, 0].astype(np.int32), debug)
+
+    def map_rows(self, tensor: Tensor, tiles: Sequence[int]) -> None:
+        """Place row i of a view on ``tiles[i]``."""
+        count = np.asarray(tiles, dtype=np.int32)
+        if tensor.ndim == 0 or len(count) != tensor.shape[0]:
+            raise TileMappingError(f"{len(count)} tiles for the rows of {tensor!r}", at=self.origin("").location)
+        width = tensor.size // max(1, tensor.shape[0])
+        begin = np.arange(len(count), dtype=np.int64) * width
+        self._place(tensor, begin, np.full(len(count), width, dtype=np.int64), count, self.origin(tensor.name))
+
+    def map_linear(
+        self, tensor: Tensor, min_elements: int | None = None, grain: int | None = None, first_tile: int = 0
+    ) -> None:
+        """Spread a view over all tiles in equal chunks; see :meth:`Tensor.map_linear`."""
+        size = tensor.dtype.bytes
+        grain = grain or max(1, _GRAIN_BYTES // size)
+        smallest = min_elements if min_elements is not None else max(1, _MIN_BYTES_A_TILE // size)
+        grains = -(-tensor.size // grain)
+        tiles = max(1, min(self.num_tiles, grains, tensor.size // max(1, smallest)))
+        edges = np.arange(tiles + 1, dtype=np.int64) * grains // tiles * grain
+        edges[-1] = tensor.size
+        tile = ((np.arange(tiles) + first_tile) % self.num_tiles).astype(np.int32)
+        self._place(tensor, edges[:-1], np.diff(edges), tile, self.origin(tensor.name))
+
+    def map_regions(self, regions: Regions, tiles: npt.ArrayLike) -> None:
+        """Place region r of a view on ``tiles[r]``, int[num]; regions must not overlap where their tiles differ."""
+        tile = np.asarray(tiles, dtype=np.int32)[regions.row]
+        self.check_tiles(tile, f"{regions.tensor!r}", self.origin(""))
+        self._overlay(regions.begin, regions.length, tile)
+
+    def _place(self, tensor: Tensor, begin: Int64, length: Int64, tile: Int32, debug: DebugInfo) -> None:
+        self.check_tiles(tile, f"variable {tensor.name!r}", debug)
+        if len(begin) and (begin.min() < 0 or int((begin + length).max()) > tensor.size):
+            raise TileMappingError(
+                f"the mapping of {tensor!r} reaches outside its {tensor.size} elements", at=debug.location
+            )
+        at, size = tensor.intervals()
+        if len(at) == 1:
+            self._overlay(at[0] + begin, length, tile)
+            return
+        starts = np.concatenate([[0], np.cumsum(size)])
+        cuts = np.unique(np.concatenate([starts, begin, begin + length]))
+        cuts = cuts[(cuts >= 0) & (cuts <= tensor.size)]
+        pieces, lengths = cuts[:-1], np.diff(cuts)
+        order = np.argsort(begin, kind="stable")
+        slot = np.searchsorted(begin[order], pieces, side="right") - 1
+        inside = (slot >= 0) & (pieces < (begin + length)[order][np.maximum(slot, 0)])
+        run = np.searchsorted(starts, pieces, side="right") - 1
+        address = at[np.minimum(run, len(at) - 1)] + pieces - starts[run]
+        self._overlay(address[inside], lengths[inside], tile[order][slot[inside]])
+
+    def _overlay(self, address: Int64, length: Int64, tile: Int32) -> None:
+        """Place intervals of the global space, cut at variable boundaries by construction."""
+        keep = length > 0
+        address, length, tile = address[keep], length[keep], tile[keep]
+        owner = np.searchsorted(self._bases(), address, side="right") - 1
+        for number in np.unique(owner):
+            variable = self.variables[int(number)]
+            mine = owner == number
+            variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])
+        self.touch()
+
+    def check_tiles(self, tiles: Int32, what: str, debug: DebugInfo) -> None:
+        """Raise unless the system has all these tiles.
+
+        Raises:
+            TileMappingError: It lacks one; the message names ``what`` was placed there.
+        """
+        if len(tiles) and (int(tiles.min()) < 0 or int(tiles.max()) >= self.num_tiles):
+            wrong = int(tiles.max()) if int(tiles.max()) >= self.num_tiles else int(tiles.min())
+            raise TileMappingError(
+                f"{what} is mapped to tile {wrong}, but {self.system.name} has {self.num_tiles} tiles",
+                at=debug.location,
+                remedy=f"use tiles 0 to {self.num_tiles - 1}, or a larger system",
+            )
+
+    def mapping_of(self, tensor: Tensor) -> TileMapping:
+        """Tile of every element of a flattened view."""
+        begin, length = tensor.intervals()
+        address, size, tile = self.interval_map().split(begin, length)[:3]
+        starts = np.cumsum(size) - size
+        if not len(address):
+            return TileMapping.unmapped(tensor.size)
+        change = np.append(True, tile[1:] != tile[:-1])
+        return TileMapping(tensor.size, starts[change], tile[change])
+
+    def interval_map(self) -> IntervalMap:
+        """The tile of every element of the global space."""
+        if self._map_cache is None or self._map_cache[0] != self._version:
+            self._map_cache = (self._version, IntervalMap.of(self.variables))
+        return self._map_cache[1]
+
+    # --- compute sets, streams, programs ---------------------------------------------------------------------------
+
+    def compute_set(self, name: str = "compute_set") -> ComputeSet:
+        """A new, empty compute set."""
+        compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name))
+        self.compute_sets.append(compute_set)
+        return compute_set
+
+    def host_stream_in(self, name: str, dtype: Any, shape: int | Sequence[int]) -> Stream:
+        """A stream from the host; each copy moves ``shape`` elements."""
+        return self._stream(name, dtype, shape, "in")
+
+    def host_stream_out(self, name: str, dtype: Any, shape: int | Sequence[int]) -> Stream:
+        """A stream to the host; each copy moves ``shape`` elements."""
+        return self._stream(name, dtype, shape, "out")
+
+    def _stream(self, name: str, dtype: Any, shape: Any, direction: str) -> Stream:
+        debug = self.origin(name)
+        if debug.full_name in self.streams:
+            first = self.streams[debug.full_name]
+            raise TensorError(
+                f"a stream {debug.full_name!r} exists already",
+                at=debug.location,
+                because=f"the first was made at {first.debug.location}",
+            )
+        dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+        stream = Stream(debug.full_name, as_element_type(dtype), dims, direction, debug)
+        self.streams[stream.name] = stream
+        return stream
+
+    def function(self, body: programs.Program, name: str = "function") -> programs.Function:
+        """A body that ``Call`` runs; the machine holds it once."""
+        return programs.Function(body, self.origin(name))
+
+    @contextmanager
+    def library_call(
+        self,
+        prog: programs.Sequence,
+        name: str,
+        *,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        kernel: HostKernel | None = None,
+        flops: int = 0,
+        debug_name: str = "",
+    ) -> Iterator[programs.Sequence]:
+        """Append a library call to ``prog`` and give its body to be filled."""
+        debug = self.origin(debug_name or name.rsplit(".", 1)[-1])
+        body = programs.Sequence()
+        call = programs.LibraryCall(name, tuple(inputs), tuple(outputs), body, kernel, flops, debug)
+        with self.scope(debug.name, location=(debug.file, debug.line), text=debug.text):
+            yield body
+        prog.add(call)
+
+    def __repr__(self) -> str:
+        return f"Graph({self.system.name}, {len(self.variables)} variables, {len(self.compute_sets)} compute sets)"

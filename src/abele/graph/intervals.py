@@ -1,0 +1,73 @@
+"""Intervals of elements: half-open ranges, and arrays of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """A half-open range of elements, ``[begin, end)``."""
+
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements in the interval."""
+        return self.end - self.begin
+
+
+def merge_adjacent(begin: Int64, length: Int64, row: Int64 | None = None) -> tuple[Int64, Int64, Int64 | None]:
+    """Join intervals that follow each other in order and in memory.
+
+    Args:
+        begin: First address of each interval, int64[k], in order.
+        length: Elements of each, int64[k].
+        row: Row that each interval belongs to, int64[k], non-decreasing; joins never cross rows.
+
+    Returns:
+        Begins, lengths and rows of the joined intervals.
+    """
+    if len(begin) == 0:
+        return begin, length, row
+    starts = np.empty(len(begin), dtype=bool)
+    starts[0] = True
+    np.not_equal(begin[1:], begin[:-1] + length[:-1], out=starts[1:])
+    if row is not None:
+        starts[1:] |= row[1:] != row[:-1]
+    first = np.flatnonzero(starts)
+    return begin[first], np.add.reduceat(length, first), None if row is None else row[first]
+
+
+def runs(addresses: Int64) -> tuple[Int64, Int64, Int64]:
+    """Runs of consecutive addresses in each row of ``addresses``.
+
+    Args:
+        addresses: int64[rows, elements].
+
+    Returns:
+        Begin, length and row of each run.
+    """
+    rows, width = addresses.shape
+    if rows == 0 or width == 0:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    starts = np.empty((rows, width), dtype=bool)
+    starts[:, 0] = True
+    np.not_equal(addresses[:, 1:], addresses[:, :-1] + 1, out=starts[:, 1:])
+    first = np.flatnonzero(starts)
+    length = np.diff(first, append=rows * width)
+    return addresses.reshape(-1)[first], length, first // width
+
+
+def expand(begin: Int64, length: Int64) -> Int64:
+    """Every address of the intervals in order, int64[sum of lengths]."""
+    total = int(length.sum())
+    ends = np.cumsum(length)
+    step = np.repeat(begin - (ends - length), length)
+    return step + np.arange(total, dtype=np.int64)

@@ -1,0 +1,85 @@
+"""Tile mapping: which tile holds each element of a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.intervals import Int64
+
+Int32 = npt.NDArray[np.int32]
+
+UNMAPPED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TileMapping:
+    """A piecewise constant map from the elements of one variable to tiles.
+
+    Attributes:
+        size: Elements of the variable.
+        begin: First element of each piece, int64[m], ascending from 0.
+        tile: Tile of each piece, int32[m]; −1 where nothing is mapped.
+    """
+
+    size: int
+    begin: Int64
+    tile: Int32
+
+    @staticmethod
+    def unmapped(size: int) -> TileMapping:
+        """The mapping of a fresh variable: no element is on any tile."""
+        pieces = 1 if size else 0
+        return TileMapping(size, np.zeros(pieces, np.int64), np.full(pieces, UNMAPPED, np.int32))
+
+    @property
+    def end(self) -> Int64:
+        """One past the last element of each piece, int64[m]."""
+        return np.append(self.begin[1:], self.size) if len(self.begin) else self.begin
+
+    @property
+    def length(self) -> Int64:
+        """Elements of each piece, int64[m]."""
+        return self.end - self.begin
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every element has a tile."""
+        return bool((self.tile >= 0).all())
+
+    def first_unmapped(self) -> tuple[int, int] | None:
+        """The first interval that has no tile, or None."""
+        where = np.flatnonzero(self.tile < 0)
+        if len(where) == 0:
+            return None
+        piece = int(where[0])
+        return int(self.begin[piece]), int(self.end[piece])
+
+    def overlaid(self, begin: Int64, length: Int64, tile: Int32) -> TileMapping:
+        """This mapping with the given intervals moved to new tiles.
+
+        Args:
+            begin: First element of each interval, int64[k]; the intervals must not overlap each other.
+            length: Elements of each, int64[k].
+            tile: New tile of each, int32[k].
+        """
+        keep = length > 0
+        order = np.argsort(begin[keep], kind="stable")
+        begin, length, tile = begin[keep][order], length[keep][order], tile[keep][order]
+        if len(begin) == 0:
+            return self
+        end = begin + length
+        cuts = np.unique(np.concatenate([self.begin, begin, end]))
+        cuts = cuts[cuts < self.size]
+        old = self.tile[np.searchsorted(self.begin, cuts, side="right") - 1]
+        slot = np.searchsorted(begin, cuts, side="right") - 1
+        covered = (slot >= 0) & (cuts < end[np.maximum(slot, 0)])
+        fresh = np.where(covered, tile[np.maximum(slot, 0)], old).astype(np.int32)
+        change = np.append(True, fresh[1:] != fresh[:-1])
+        return TileMapping(self.size, cuts[change], fresh[change])
+
+    def tiles_of(self, elements: Int64) -> Int32:
+        """Tile of each element, int32[k]."""
+        return self.tile[np.searchsorted(self.begin, elements, side="right") - 1]

@@ -1,0 +1,224 @@
+"""Regions: the lists of element intervals that vertex fields are wired to, shared by all that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TensorError
+from abele.graph import view
+from abele.graph.intervals import Int64, merge_adjacent, runs
+from abele.graph.tensor import Tensor
+
+_CHUNK_ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """A numbered set of regions; a region is an ordered list of intervals of the global element space.
+
+    Attributes:
+        ptr: Intervals of region r are ``ptr[r]`` to ``ptr[r + 1]``, int64[num + 1].
+        begin: First global address of each interval, int64[k].
+        length: Elements of each interval, int64[k].
+        tensor: The view that the regions were taken from; its type and writability are the regions'.
+    """
+
+    ptr: Int64
+    begin: Int64
+    length: Int64
+    tensor: Tensor
+
+    @property
+    def num(self) -> int:
+        """Number of regions."""
+        return len(self.ptr) - 1
+
+    @property
+    def counts(self) -> Int64:
+        """Intervals of each region, int64[num]."""
+        return np.diff(self.ptr)
+
+    @property
+    def sizes(self) -> Int64:
+        """Elements of each region, int64[num]."""
+        total = np.concatenate([[0], np.cumsum(self.length)])
+        return np.asarray(total[self.ptr[1:]] - total[self.ptr[:-1]], dtype=np.int64)
+
+    @property
+    def row(self) -> Int64:
+        """Region that each interval belongs to, int64[k]."""
+        return np.repeat(np.arange(self.num, dtype=np.int64), self.counts)
+
+    def take(self, index: Int64) -> Regions:
+        """The regions ``index``, in that order."""
+        counts = self.counts[index]
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+        source = np.repeat(self.ptr[:-1][index] - ptr[:-1], counts) + np.arange(ptr[-1], dtype=np.int64)
+        return Regions(ptr, self.begin[source], self.length[source], self.tensor)
+
+    @staticmethod
+    def concat(parts: Sequence[Regions]) -> Regions:
+        """All regions of several sets, numbered on."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets = np.cumsum([0] + [len(p.begin) for p in parts])
+        ptr = np.concatenate([[0]] + [p.ptr[1:] + o for p, o in zip(parts, offsets, strict=False)])
+        return Regions(
+            ptr.astype(np.int64),
+            np.concatenate([p.begin for p in parts]),
+            np.concatenate([p.length for p in parts]),
+            parts[0].tensor,
+        )
+
+    @staticmethod
+    def from_intervals(tensor: Tensor, row: Int64, begin: Int64, length: Int64, num: int) -> Regions:
+        """Regions from intervals of the global space, with the region of each; neighbours are joined.
+
+        Args:
+            tensor: The view that the intervals belong to.
+            row: Region of each interval, int64[k], non-decreasing.
+            begin: Global begin of each, int64[k].
+            length: Elements of each, int64[k].
+            num: Number of regions; some may be empty.
+        """
+        keep = length > 0
+        if not keep.all():
+            row, begin, length = row[keep], begin[keep], length[keep]
+        begin, length, joined = merge_adjacent(begin, length, row)
+        assert joined is not None
+        ptr = np.searchsorted(joined, np.arange(num + 1))
+        return Regions(ptr.astype(np.int64), begin, length, tensor)
+
+    def __repr__(self) -> str:
+        return f"Regions({self.num} of {self.tensor!r}, {len(self.begin)} intervals)"
+
+
+def whole(tensor: Tensor) -> Regions:
+    """One region: all of a view."""
+    begin, length = tensor.intervals()
+    return Regions(np.array([0, len(begin)], dtype=np.int64), begin, length, tensor)
+
+
+def rows(tensor: Tensor) -> Regions:
+    """One region for each index of a view's first dimension."""
+    n = tensor.shape[0]
+    start = np.zeros((n, tensor.ndim), dtype=np.int64)
+    start[:, 0] = np.arange(n)
+    return boxes(tensor, start, np.array((1, *tensor.shape[1:]), dtype=np.int64))
+
+
+def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
+    """One region for each box of a view; its elements are in the view's row-major order.
+
+    Args:
+        tensor: A view of d dimensions.
+        start: First corner of each box, int64[n, d].
+        size: Extents of each box, int64[n, d], or int64[d] for all.
+
+    Raises:
+        TensorError: A box reaches outside the view.
+    """
+    starts = np.asarray(start, dtype=np.int64).reshape(-1, tensor.ndim)
+    sizes = np.broadcast_to(np.asarray(size, dtype=np.int64), starts.shape)
+    _check_inside(tensor, starts, sizes)
+    n = len(starts)
+    if n == 0:
+        empty = np.empty(0, dtype=np.int64)
+        return Regions(np.zeros(1, dtype=np.int64), empty, empty, tensor)
+    strided = tensor.strided()
+    if strided is None:
+        return _explicit_boxes(tensor, starts, sizes)
+    tables = [view.lookup(f) for f in strided.factors]
+    base = np.full(n, strided.variable.base + strided.offset, dtype=np.int64)
+    for d, table in enumerate(tables):
+        base += table[np.minimum(starts[:, d], len(table) - 1)]
+    pattern, members = _patterns(tables, starts, sizes)
+    parts = [_pattern_runs(tables, starts[first], sizes[first]) for first in members]
+    counts = np.array([len(p[0]) for p in parts], dtype=np.int64)
+    begins = np.concatenate([p[0] for p in parts])
+    lengths = np.concatenate([p[1] for p in parts])
+    ptr = np.concatenate([[0], np.cumsum(counts[pattern])])
+    first_run = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    source = np.repeat(first_run[pattern] - ptr[:-1], counts[pattern]) + np.arange(ptr[-1], dtype=np.int64)
+    begin = begins[source] + np.repeat(base, counts[pattern])
+    return Regions(ptr, begin, lengths[source], tensor)
+
+
+def _patterns(tables: list[Int64], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:
+    """Group boxes whose elements lie alike relative to their first: group of each box, one box of each group."""
+    keys = []
+    for d, table in enumerate(tables):
+        if len(table) < 2 or _is_linear(table):
+            keys.append(sizes[:, d])
+        else:
+            keys.append(_unique_rows(np.stack([starts[:, d], sizes[:, d]], axis=1), table))
+    _, first, inverse = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
+    return inverse.reshape(-1), first
+
+
+def _is_linear(table: Int64) -> bool:
+    return bool((np.diff(table) == table[1] - table[0]).all())
+
+
+def _unique_rows(pairs: Int64, table: Int64) -> Int64:
+    """A number for each (start, size) along one dimension, equal where the relative offsets are equal."""
+    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    seen: dict[bytes, int] = {}
+    numbers = np.empty(len(unique), dtype=np.int64)
+    for i, (start, size) in enumerate(unique):
+        relative = table[start : start + size] - (table[start] if size else 0)
+        numbers[i] = seen.setdefault(relative.tobytes(), len(seen))
+    return numbers[inverse.reshape(-1)]
+
+
+def _pattern_runs(tables: list[Int64], start: Int64, size: Int64) -> tuple[Int64, Int64]:
+    """Runs of one box relative to its first element."""
+    grid = np.zeros(1, dtype=np.int64)
+    for table, s, n in zip(tables, start, size, strict=True):
+        if n == 0:
+            empty = np.empty(0, dtype=np.int64)
+            return empty, empty
+        grid = (grid[:, None] + (table[s : s + n] - table[s])).reshape(-1)
+    begin, length, _ = runs(grid[None, :])
+    return begin, length
+
+
+def _explicit_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
+    """Boxes of a view without a closed form, through the address of every element."""
+    table = tensor.addresses().reshape(-1)
+    strides = np.array(view.row_major(tensor.shape), dtype=np.int64)
+    base = starts @ strides
+    shapes, inverse = np.unique(sizes, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    row_parts, begin_parts, length_parts = [], [], []
+    for number, shape in enumerate(shapes):
+        offsets = np.zeros(1, dtype=np.int64)
+        for n, stride in zip(shape, strides, strict=True):
+            offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).reshape(-1)
+        members = np.flatnonzero(inverse == number)
+        per_chunk = max(1, _CHUNK_ELEMENTS // max(1, len(offsets)))
+        for at in range(0, len(members), per_chunk):
+            chunk = members[at : at + per_chunk]
+            begin, length, row = runs(table[base[chunk][:, None] + offsets])
+            row_parts.append(chunk[row])
+            begin_parts.append(begin)
+            length_parts.append(length)
+    row_all = np.concatenate(row_parts)
+    order = np.argsort(row_all, kind="stable")
+    ptr = np.searchsorted(row_all[order], np.arange(len(starts) + 1)).astype(np.int64)
+    return Regions(ptr, np.concatenate(begin_parts)[order], np.concatenate(length_parts)[order], tensor)
+
+
+def _check_inside(tensor: Tensor, starts: Int64, sizes: Int64) -> None:
+    shape = np.array(tensor.shape, dtype=np.int64)
+    bad = np.flatnonzero(((starts < 0) | (sizes < 0) | (starts + sizes > shape)).any(axis=1))
+    if len(bad):
+        i = int(bad[0])
+        raise TensorError(
+            f"box {i} reaches outside {tensor!r}",
+            because=f"it starts at {starts[i].tolist()} with size {sizes[i].tolist()}",
+        )

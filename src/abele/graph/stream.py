@@ -1,0 +1,41 @@
+"""Host streams: named ways in and out of the machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from abele.graph.debug import DebugInfo
+from abele.numerics import ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stream:
+    """A host stream.
+
+    Attributes:
+        name: Handle by which the engine connects it.
+        dtype: Element type.
+        shape: Elements that one copy moves.
+        direction: ``in`` (host to device) or ``out``.
+        debug: Where the user made it.
+    """
+
+    name: str
+    dtype: ElementType
+    shape: tuple[int, ...]
+    direction: str
+    debug: DebugInfo
+
+    @property
+    def size(self) -> int:
+        """Elements of one copy."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one copy."""
+        return self.size * self.dtype.bytes
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {self.direction}, {self.dtype}{list(self.shape)})"

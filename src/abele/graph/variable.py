@@ -1,0 +1,63 @@
+"""Variables: storage in the graph, each element on one tile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.debug import DebugInfo
+from abele.graph.mapping import TileMapping
+from abele.numerics import ElementType
+
+
+@dataclass(eq=False, slots=True)
+class Variable:
+    """An array of elements of one type that lives in tile memory.
+
+    Attributes:
+        id: Position among the variables of its graph.
+        name: The name it was made under, scopes included.
+        dtype: Element type.
+        shape: Dimensions; storage is row-major.
+        base: Address of the first element in the graph's global element space.
+        kind: ``variable`` or ``constant``.
+        mapping: Tile of each element.
+        initial: Contents at load, or None when undefined.
+        debug: Where the user made it.
+    """
+
+    id: int
+    name: str
+    dtype: ElementType
+    shape: tuple[int, ...]
+    base: int
+    kind: str
+    mapping: TileMapping
+    initial: npt.NDArray[Any] | None
+    debug: DebugInfo
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.bytes
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the variable is read-only."""
+        return self.kind == "constant"
+
+    def coordinates(self, element: int) -> tuple[int, ...]:
+        """Index of a flat element in the variable's shape."""
+        return tuple(int(i) for i in np.unravel_index(element, self.shape)) if self.shape else ()
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.name!r} {self.dtype}{list(self.shape)}"

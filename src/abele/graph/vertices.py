@@ -1,0 +1,86 @@
+"""Vertex groups: N vertices of one codelet, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.debug import DebugInfo
+from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32
+from abele.graph.regions import Regions
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """What one field of every vertex in a group is wired to.
+
+    Attributes:
+        regions: The regions, shared between vertices.
+        index: Region of each row, int64[rows]; a rank-0 or rank-1 field has one row a vertex.
+        row_begin: For a rank-2 field, rows of vertex i are ``row_begin[i]`` to ``row_begin[i + 1]``, int64[N + 1].
+    """
+
+    regions: Regions
+    index: Int64
+    row_begin: Int64 | None = None
+
+    @property
+    def row_sizes(self) -> Int64:
+        """Elements of each row, int64[rows]."""
+        return self.regions.sizes[self.index]
+
+    @property
+    def vertex_of_row(self) -> Int64:
+        """Vertex that each row belongs to, int64[rows]."""
+        if self.row_begin is None:
+            return np.arange(len(self.index), dtype=np.int64)
+        return np.repeat(np.arange(len(self.row_begin) - 1, dtype=np.int64), np.diff(self.row_begin))
+
+
+@dataclass(frozen=True, eq=False)
+class StateData:
+    """Initial values of one state field of every vertex in a group.
+
+    Attributes:
+        values: One value a vertex (scalar state), or all vectors after each other.
+        row_begin: For vector state, the values of vertex i are ``row_begin[i]`` to ``row_begin[i + 1]``.
+    """
+
+    values: npt.NDArray[Any]
+    row_begin: Int64 | None = None
+
+
+@dataclass(eq=False)
+class VertexGroup:
+    """N vertices of one codelet in one compute set.
+
+    Attributes:
+        codelet: Their type.
+        tile: Tile of each, int32[N].
+        edges: Wiring of every edge field, by name.
+        state: Initial values of every state field, by name.
+        cycles: Issue slots (tile cycles for multi-worker kinds) of each vertex that override counting, or None.
+        debug: Where the user made them.
+    """
+
+    codelet: CodeletDef
+    tile: Int32
+    edges: dict[str, Edge]
+    state: dict[str, StateData]
+    cycles: Int64 | None
+    debug: DebugInfo
+
+    @property
+    def num(self) -> int:
+        """Number of vertices."""
+        return len(self.tile)
+
+    def __repr__(self) -> str:
+        return f"VertexGroup({self.num} × {self.codelet.name})"

@@ -1,0 +1,24 @@
+"""Fixtures and settings that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "abele", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "abele"))
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of reference data beside the checkout; tests that need it are skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("the reference data folder ../shared is not beside this checkout")
+    return SHARED
