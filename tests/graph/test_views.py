@@ -163,7 +163,7 @@ def test_overlaps__shared_element__is_found():
 def test_reinterpret__other_width__is_refused():
     t = graph().variable(f32, 4)
     assert t.reinterpret(u32).dtype == u32
-    with pytest.raises(TypeMismatchError, match="f16 has 16 bits|f32 has 32 bits"):
+    with pytest.raises(TypeMismatchError, match="cannot see"):
         t.reinterpret(f16)
 
 

@@ -173,7 +173,7 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
         row_begin = np.cumsum([0] + [len(v) for v in value], dtype=np.int64)
         return StateData(np.concatenate([np.asarray(v, dtype=field.type.np) for v in value]), row_begin)
     array = np.asarray(value).astype(field.type.np)
-    want = (num,) if field.rank == 0 else (num, array.shape[-1] if array.ndim else 0)
+    want: tuple[int, ...] = (num,) if field.rank == 0 else (num, array.shape[-1] if array.ndim else 0)
     if array.ndim > len(want) or (field.rank == 1 and array.ndim == 0):
         raise _mismatch(codelet, field, f"state of shape {list(array.shape)}", num, debug)
     try:
@@ -182,7 +182,7 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
         raise _mismatch(codelet, field, f"state of shape {list(array.shape)}", num, debug) from None
     if field.rank == 0:
         return StateData(array)
-    return StateData(array.reshape(-1), np.arange(num + 1, dtype=np.int64) * want[1])
+    return StateData(array.reshape(-1), np.arange(num + 1, dtype=np.int64) * want[-1])
 
 
 _TAKES = {

@@ -50,6 +50,7 @@ class Graph(CppNames):
         self._locations: list[tuple[str, int, str]] = []
         self._version = 0
         self._map_cache: tuple[int, IntervalMap] | None = None
+        self._base_cache: Int64 = np.empty(0, dtype=np.int64)
 
     @property
     def num_tiles(self) -> int:
@@ -190,8 +191,10 @@ class Graph(CppNames):
         return tuple(self.variables[int(i)] for i in ids)
 
     def _bases(self) -> Int64:
-        # Empty variables share their base with the next one: push them one below so that searches pass over them.
-        return np.array([v.base if v.size else v.base - 1 for v in self.variables], dtype=np.int64)
+        if len(self._base_cache) != len(self.variables):
+            # Empty variables share their base with the next one: one below, searches pass over them.
+            self._base_cache = np.array([v.base if v.size else v.base - 1 for v in self.variables], dtype=np.int64)
+        return self._base_cache
 
     # --- mapping -----------------------------------------------------------------------------------------------
 

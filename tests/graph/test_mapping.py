@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.errors import TileMappingError
+from abele.graph import Graph, Interval, boxes
+from abele.numerics import f16, f32
+
+
+def graph() -> Graph:
+    return Graph("gc200")
+
+
+def tiles_of(tensor) -> list[int]:
+    mapping = tensor.mapping
+    return np.repeat(mapping.tile, mapping.length).tolist()
+
+
+def test_map__one_tile__holds_everything():
+    t = graph().variable(f32, (3, 4)).map(7)
+    assert tiles_of(t) == [7] * 12
+    assert t.variables[0].mapping.is_complete
+
+
+def test_map__again__the_last_one_wins():
+    t = graph().variable(f32, 6).map(1)
+    t[2:4].map(5)
+    assert tiles_of(t) == [1, 1, 5, 5, 1, 1]
+
+
+def test_map__intervals_by_tile__are_of_the_flattened_view():
+    t = graph().variable(f32, (2, 3))
+    t.T.map({0: [Interval(0, 3)], 9: [(3, 6)]})
+    assert tiles_of(t.T) == [0, 0, 0, 9, 9, 9]
+    assert tiles_of(t) == [0, 0, 9, 0, 9, 9]
+
+
+def test_map_rows__rows__go_to_their_tiles():
+    t = graph().variable(f32, (3, 2)).map_rows([4, 5, 4])
+    assert tiles_of(t) == [4, 4, 5, 5, 4, 4]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(f32, 100_000), (f16, 999), (f32, 3), (f32, 64)])
+def test_map_linear__any_size__is_balanced_and_respects_grain(dtype, size):
+    t = graph().variable(dtype, size).map_linear()
+    mapping = t.mapping
+    grain = 8 // dtype.bytes
+    assert mapping.is_complete
+    assert all(n % grain == 0 for n in mapping.length[:-1])
+    assert mapping.length.max() - mapping.length.min() <= 2 * grain or len(mapping.length) == 1
+    assert size * dtype.bytes < 128 or mapping.length.min() * dtype.bytes >= 128 - 8
+
+
+def test_map_regions__boxes__each_goes_to_its_tile():
+    g = graph()
+    t = g.variable(f32, (4, 4))
+    g.map_regions(boxes(t, [[0, 0], [0, 2], [2, 0], [2, 2]], [2, 2]), [0, 1, 2, 3])
+    expected = np.kron([[0, 1], [2, 3]], np.ones((2, 2), dtype=int))
+    np.testing.assert_array_equal(np.array(tiles_of(t)).reshape(4, 4), expected)
+
+
+def test_first_unmapped__half_mapped_variable__is_found():
+    t = graph().variable(f32, 10)
+    t[:4].map(0)
+    assert t.variables[0].mapping.first_unmapped() == (4, 10)
+
+
+@given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 8), st.integers(0, 5)), max_size=12))
+def test_map__any_sequence_of_intervals__equals_painting_an_array(strokes):
+    g = graph()
+    t = g.variable(f32, 20)
+    painted = np.full(20, -1)
+    for begin, length, tile in strokes:
+        end = min(20, begin + length)
+        t[begin:end].map(tile)
+        painted[begin:end] = tile
+    assert tiles_of(t) == painted.tolist()
+
+
+def test_interval_map__split__cuts_at_tile_and_variable_borders():
+    g = graph()
+    a = g.variable(f32, 6).map({0: [(0, 3)], 1: [(3, 6)]})
+    g.variable(f32, 4).map(1)
+    begin, length, tile, source = g.interval_map().split(np.array([1, 5]), np.array([4, 3]))
+    assert a.size == 6
+    assert begin.tolist() == [1, 3, 5, 6]
+    assert length.tolist() == [2, 2, 1, 2]
+    assert tile.tolist() == [0, 1, 1, 1]
+    assert source.tolist() == [0, 0, 1, 1]
+
+
+def test_map__tile_that_the_system_lacks__names_variable_tile_and_system():
+    t = graph().variable(f32, 4, name="weights")
+    with pytest.raises(TileMappingError, match=r"variable 'weights' is mapped to tile 99999, but .* has 1472 tiles"):
+        t.map(99_999)
+
+
+def test_map__interval_outside__is_refused():
+    t = graph().variable(f32, 4, name="w")
+    with pytest.raises(TileMappingError, match="reaches outside its 4 elements"):
+        t.map({0: [(0, 5)]})
+
+
+def test_map_rows__wrong_number__is_refused():
+    with pytest.raises(TileMappingError, match="2 tiles for the rows"):
+        graph().variable(f32, (3, 2)).map_rows([0, 1])
+
+
+def test_errors__location__is_the_users_line():
+    t = graph().variable(f32, 4, name="w")
+    with pytest.raises(TileMappingError) as caught:
+        t.map(-1)
+    assert "test_mapping.py:" in str(caught.value)
