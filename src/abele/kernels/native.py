@@ -1,0 +1,60 @@
+"""What a planner returns: native functions in order, and the memory they work in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One pointer of a leaf's ``args``.
+
+    Attributes:
+        kind: ``buffer``: storage of the caller's buffer ``value``. ``arena``: byte ``value`` of the plan's arena.
+            ``scratch``: the running thread's own scratch memory. ``address``: ``value`` itself.
+        value: As ``kind`` says; 0 for scratch.
+    """
+
+    kind: str
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A native function ``void leaf(i64 begin, i64 end, void** args)`` over parallel units.
+
+    Any split of [0, units) over threads gives the same bits; all threads must be done before the next leaf starts.
+
+    Attributes:
+        name: What it does, for listings and profiles.
+        address: Of the function.
+        units: How many parallel units it has.
+        args: Its pointers.
+        calls: Names of the calls that it carries out, wholly or in part.
+    """
+
+    name: str
+    address: int
+    units: int
+    args: tuple[Argument, ...]
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NativePlan:
+    """Leaves to run in order, with a barrier after each.
+
+    Attributes:
+        leaves: The leaves.
+        arena_bytes: Memory shared by all threads, 64-byte aligned, that the leaves pass values through; its contents
+            need not survive between runs of the plan.
+        scratch_bytes: Private memory of each thread, 64-byte aligned; contents undefined at the start of a leaf.
+        listing: The plan as text.
+        keep: What must stay alive for the addresses to stay valid.
+    """
+
+    leaves: tuple[Leaf, ...]
+    arena_bytes: int
+    scratch_bytes: int
+    listing: str = ""
+    keep: object = field(default=None, repr=False, compare=False)
