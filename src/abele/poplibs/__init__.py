@@ -1,1 +1,1 @@
-"""TODO."""
+"""PopLibs: functions that build graph and program, with their codelets, costs and host kernels side by side."""

@@ -1,0 +1,35 @@
+"""Helpers that every library function is built from: layouts, mappings, broadcasting, regions of vertices."""
+
+from abele.poplibs.poputil.broadcast import broadcast_shape, broadcast_to_match, expand_rank
+from abele.poplibs.poputil.layout import channels_per_group, clone, create_activations, create_output_like
+from abele.poplibs.poputil.mapping import (
+    calc_linear_tile_mapping,
+    linear_mapping,
+    map_tensor_linearly,
+    set_mapping,
+    tile_imbalance,
+    vector_grain,
+)
+from abele.poplibs.poputil.order import StorageOrder, storage_order
+from abele.poplibs.poputil.regions import count_up, flat_regions, split_evenly
+
+__all__ = [
+    "StorageOrder",
+    "broadcast_shape",
+    "broadcast_to_match",
+    "calc_linear_tile_mapping",
+    "channels_per_group",
+    "clone",
+    "count_up",
+    "create_activations",
+    "create_output_like",
+    "expand_rank",
+    "flat_regions",
+    "linear_mapping",
+    "map_tensor_linearly",
+    "set_mapping",
+    "split_evenly",
+    "storage_order",
+    "tile_imbalance",
+    "vector_grain",
+]

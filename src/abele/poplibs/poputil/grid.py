@@ -1,0 +1,141 @@
+"""Cells: what each tile holds of a tensor, cut into rectangles of a [blocks, rows, columns] grid.
+
+Operands that are repeated along some dimensions, or reduced over them, have a simple form within a rectangle: one
+element, one a row, one a column, or all. Every element-wise, reducing and random operation is placed by these cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.mapping import TileMapping
+from abele.poplibs.poputil.regions import count_up
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Extents of a collapsed tensor: blocks (an index space of their own), rows and columns.
+
+    Attributes:
+        groups: Runs of dimensions ``[begin, end)`` that were joined, in order; the last is the columns, the one
+            before it the rows, those before are the blocks'.
+        extents: Extent of each group.
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    extents: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        """Columns of a block."""
+        return self.extents[-1] if self.extents else 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.extents[-2] if len(self.extents) > 1 else 1
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.extents[:-2])
+
+
+def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> Grid:
+    """The grid of a tensor in storage order, neighbouring dimensions joined where every pattern is the same on both.
+
+    Args:
+        extents: Extents of the dimensions, outermost first; those of one index join anything.
+        patterns: For each operand one value a dimension; dimensions with equal values may be joined.
+    """
+    keys = [tuple(p[d] for p in patterns) for d in range(len(extents))]
+    groups: list[tuple[int, int]] = []
+    key: tuple[object, ...] | None = None
+    for dim, extent in enumerate(extents):
+        if groups and (extent == 1 or key is None or keys[dim] == key):
+            groups[-1] = (groups[-1][0], dim + 1)
+        else:
+            groups.append((dim, dim + 1))
+        if extent != 1 and (key is None or keys[dim] != key):
+            key = keys[dim]
+    return Grid(tuple(groups), tuple(math.prod(extents[a:b]) for a, b in groups))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rectangles of a grid, each on one tile.
+
+    Attributes:
+        grid: The grid that they are cut from.
+        tile: Tile of each, int32[n].
+        block: Block of each, int64[n].
+        row: First row, int64[n].
+        column: First column, int64[n]; 0 where there is more than one row.
+        num_rows: Rows, int64[n].
+        num_columns: Columns, int64[n]; all of them where there is more than one row.
+    """
+
+    grid: Grid
+    tile: Int32
+    block: Int64
+    row: Int64
+    column: Int64
+    num_rows: Int64
+    num_columns: Int64
+
+    @property
+    def num(self) -> int:
+        """Number of cells."""
+        return len(self.tile)
+
+    @property
+    def size(self) -> Int64:
+        """Elements of each cell, int64[n]."""
+        return self.num_rows * self.num_columns
+
+    @property
+    def position(self) -> Int64:
+        """First element of each cell in the flattened grid, int64[n]."""
+        return (self.block * self.grid.rows + self.row) * self.grid.columns + self.column
+
+
+def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
+    """Cut what each tile holds into cells.
+
+    Args:
+        grid: The collapsed tensor.
+        mapping: Tile of each element of the flattened tensor.
+    """
+    begin, length, tile = mapping.begin, mapping.length, mapping.tile
+    begin, length, tile = _cut_at_multiples(begin, length, tile, grid.rows * grid.columns)
+    columns = grid.columns
+    offset = begin % columns
+    head = np.minimum(length, (columns - offset) % columns)
+    body = (length - head) // columns * columns
+    parts = ((begin, head), (begin + head, body), (begin + head + body, length - head - body))
+    begin = np.concatenate([b for b, _ in parts])
+    length = np.concatenate([n for _, n in parts])
+    tile = np.tile(tile, 3)
+    keep = np.flatnonzero(length > 0)
+    keep = keep[np.argsort(begin[keep], kind="stable")]
+    begin, length, tile = begin[keep], length[keep], tile[keep]
+    num_rows = np.maximum(length // columns, 1)
+    row = begin // columns
+    return Cells(grid, tile, row // grid.rows, row % grid.rows, begin % columns, num_rows, np.minimum(length, columns))
+
+
+def _cut_at_multiples(begin: Int64, length: Int64, tile: Int32, multiple: int) -> tuple[Int64, Int64, Int32]:
+    first = begin // multiple
+    entry, number = count_up((begin + length - 1) // multiple - first + 1)
+    edge = (first[entry] + number) * multiple
+    low = np.maximum(edge, begin[entry])
+    high = np.minimum(edge + multiple, (begin + length)[entry])
+    return low, high - low, tile[entry]

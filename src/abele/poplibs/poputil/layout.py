@@ -1,0 +1,101 @@
+"""Creating tensors in the layouts that library functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor
+from abele.graph.mapping import TileMapping
+from abele.numerics import ElementType, as_element_type
+from abele.poplibs.poputil.mapping import elements_per_tile, linear_mapping, set_mapping, vector_grain
+from abele.poplibs.poputil.order import StorageOrder, storage_order
+
+CHANNEL_GROUPS = (16, 8, 4)
+"""Sizes of the innermost channel group, best first: what the AMP unit and the vector widths take at a time."""
+
+MAX_IMBALANCE = 2
+"""An input's mapping is reused for an output unless its fullest tile has this many times a linear mapping's."""
+
+
+def channels_per_group(channels: int) -> int:
+    """Channels that follow each other in memory: 16, 8 or 4 where that divides ``channels``, else all of them."""
+    return next((size for size in CHANNEL_GROUPS if channels % size == 0), channels)
+
+
+def create_activations(
+    graph: Graph, dtype: ElementType | str, shape: Sequence[int], name: str = "activations", *, group: int | None = None
+) -> Tensor:
+    """A new tensor [batch, channels, *field], channels grouped innermost, spread evenly over the tiles.
+
+    Args:
+        graph: Where to create it.
+        dtype: Element type.
+        shape: ``[batch, channels, *field]``, or ``[batch, features]``.
+        name: Name of the variable.
+        group: Channels in a group (C0); by default :func:`channels_per_group`.
+
+    Returns:
+        A view of a variable ``[C1, batch, *field, C0]`` that is mapped linearly in that order, whole groups to a tile.
+
+    Raises:
+        TensorError: ``shape`` has fewer than two dimensions, or ``group`` does not divide the channels.
+    """
+    if len(shape) < 2:
+        raise TensorError(f"activations {name!r} need a batch and a channel dimension, got shape {list(shape)}")
+    batch, channels, *field = (int(n) for n in shape)
+    inner = channels_per_group(channels) if group is None else group
+    if inner < 1 or channels % inner:
+        raise TensorError(f"activations {name!r}: {channels} channels do not divide into groups of {inner}")
+    dtype = as_element_type(dtype)
+    variable = graph.variable(dtype, (channels // inner, batch, *field, inner), name=name)
+    grain = inner if inner in CHANNEL_GROUPS else vector_grain(graph, dtype)
+    set_mapping(variable, linear_mapping(graph, variable.size, dtype, min_elements=grain, grain=grain))
+    last = variable.ndim - 1
+    return variable.transpose((1, 0, last, *range(2, last))).reshape((batch, channels, *field))
+
+
+def create_output_like(
+    graph: Graph, inputs: Sequence[Tensor], shape: tuple[int, ...], dtype: ElementType, name: str
+) -> Tensor:
+    """A new tensor of ``shape`` and ``dtype``, laid out like the best-mapped input of that shape.
+
+    Best is the input whose fullest tile holds the least. Where no input has the shape, or the best one crowds its
+    elements on few tiles, the output is spread linearly, in that input's storage order.
+    """
+    best = _best_mapped(graph, [t for t in inputs if t.shape == shape])
+    if best is None:
+        variable = graph.variable(dtype, shape, name=name)
+        return set_mapping(variable, linear_mapping(graph, variable.size, dtype))
+    order = storage_order(best)
+    variable = graph.variable(dtype, order.extents, name=name)
+    set_mapping(variable, _balanced(graph, order.apply(best).mapping, dtype))
+    return order.undo(variable)
+
+
+def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = None) -> Tensor:
+    """A new tensor with the shape, storage order and mapping of ``tensor``."""
+    order = storage_order(tensor)
+    variable = graph.variable(dtype or tensor.dtype, order.extents, name=name)
+    set_mapping(variable, order.apply(tensor).mapping)
+    return order.undo(variable)
+
+
+def order_of_best(graph: Graph, tensors: Sequence[Tensor]) -> StorageOrder | None:
+    """Storage order of the best-mapped of ``tensors``, or None when there is none."""
+    best = _best_mapped(graph, tensors)
+    return None if best is None else storage_order(best)
+
+
+def _best_mapped(graph: Graph, tensors: Sequence[Tensor]) -> Tensor | None:
+    return min(tensors, key=lambda t: _fullest(graph, t.mapping), default=None)
+
+
+def _fullest(graph: Graph, mapping: TileMapping) -> int:
+    return int(elements_per_tile(mapping, graph.system.num_tiles).max(initial=0))
+
+
+def _balanced(graph: Graph, mapping: TileMapping, dtype: ElementType) -> TileMapping:
+    linear = linear_mapping(graph, mapping.size, dtype)
+    crowded = _fullest(graph, mapping) > MAX_IMBALANCE * _fullest(graph, linear)
+    return linear if crowded or not mapping.is_complete else mapping

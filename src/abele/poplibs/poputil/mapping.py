@@ -1,0 +1,78 @@
+"""Tile mappings of tensors: linear ones, those of views, and how even they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Graph, Tensor
+from abele.graph.mapping import TileMapping
+from abele.numerics import ElementType
+
+Int64 = npt.NDArray[np.int64]
+
+DEFAULT_MIN_BYTES_PER_TILE = 128
+"""Bytes below which a linear mapping uses fewer tiles. Source: PopLibs ``mapTensorLinearly`` default."""
+
+
+def vector_grain(graph: Graph, dtype: ElementType) -> int:
+    """Elements that one access of the 64-bit data path moves."""
+    return max(1, graph.system.ipu.data_path_bytes // dtype.bytes)
+
+
+def calc_linear_tile_mapping(
+    graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None
+) -> TileMapping:
+    """The mapping that spreads the flattened ``tensor`` over all tiles in equal chunks, without applying it.
+
+    Args:
+        graph: The graph whose tiles are used.
+        tensor: What to spread.
+        min_elements: Smallest chunk; by default as many elements as 128 bytes hold.
+        grain: Chunks are multiples of this; by default as many elements as 8 bytes hold.
+    """
+    return linear_mapping(graph, tensor.size, tensor.dtype, min_elements, grain)
+
+
+def linear_mapping(
+    graph: Graph, size: int, dtype: ElementType, min_elements: int | None = None, grain: int | None = None
+) -> TileMapping:
+    """The linear mapping of ``size`` elements of ``dtype``; see :func:`calc_linear_tile_mapping`.
+
+    Whole grains are dealt so that no tile has more than one grain above another, as long as each has ``min_elements``.
+    """
+    if size == 0:
+        return TileMapping.unmapped(0)
+    grain = grain or vector_grain(graph, dtype)
+    smallest = DEFAULT_MIN_BYTES_PER_TILE // dtype.bytes if min_elements is None else min_elements
+    grains = -(-size // grain)
+    least = max(1, -(-smallest // grain))
+    tiles = max(1, min(graph.system.num_tiles, grains // least))
+    cuts = np.arange(tiles, dtype=np.int64) * grains // tiles
+    return TileMapping(size, cuts * grain, np.arange(tiles, dtype=np.int32))
+
+
+def map_tensor_linearly(
+    graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None
+) -> Tensor:
+    """Spread the flattened ``tensor`` over all tiles in equal chunks (see :func:`calc_linear_tile_mapping`)."""
+    return set_mapping(tensor, calc_linear_tile_mapping(graph, tensor, min_elements, grain))
+
+
+def set_mapping(tensor: Tensor, mapping: TileMapping) -> Tensor:
+    """Place every piece of ``mapping``, given over the flattened ``tensor``, on its tile. Returns ``tensor``."""
+    return tensor.map(mapping)
+
+
+def elements_per_tile(mapping: TileMapping, num_tiles: int) -> Int64:
+    """Elements on each tile, int64[num_tiles]; unmapped elements count nowhere."""
+    mapped = mapping.tile >= 0
+    counts = np.bincount(mapping.tile[mapped], weights=mapping.length[mapped], minlength=num_tiles)
+    return counts.astype(np.int64)
+
+
+def tile_imbalance(graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None) -> int:
+    """Elements that the fullest tile of ``tensor`` holds above the fullest of its linear mapping."""
+    fullest = int(elements_per_tile(tensor.mapping, graph.system.num_tiles).max(initial=0))
+    linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
+    return max(0, fullest - int(linear.length.max(initial=0)))

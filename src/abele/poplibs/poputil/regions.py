@@ -1,0 +1,67 @@
+"""Regions of vertices from ranges of a flattened view, all at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Regions, Tensor
+
+Int64 = npt.NDArray[np.int64]
+
+
+def count_up(counts: Int64) -> tuple[Int64, Int64]:
+    """For each of ``counts`` consecutive numbers 0, 1, …: the entry it belongs to, and the number.
+
+    >>> entry, number = count_up(np.array([2, 0, 3]))
+    >>> entry.tolist(), number.tolist()
+    ([0, 0, 2, 2, 2], [0, 1, 0, 1, 2])
+    """
+    entry = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    ends = np.cumsum(counts)
+    return entry, np.arange(len(entry), dtype=np.int64) - (ends - counts)[entry]
+
+
+def flat_regions(
+    tensor: Tensor, begin: Int64, length: Int64, region: Int64 | None = None, num: int | None = None
+) -> Regions:
+    """Regions of ``tensor`` made of ranges of its flattened elements.
+
+    Args:
+        tensor: The view.
+        begin: First element of each range in the flattened view, int64[n].
+        length: Elements of each range, int64[n].
+        region: Region of each range, int64[n], non-decreasing; by default one region a range.
+        num: Number of regions; by default the number of ranges.
+    """
+    region = np.arange(len(begin), dtype=np.int64) if region is None else region
+    num = len(begin) if num is None else num
+    address, size = tensor.intervals()
+    end_of_run = np.cumsum(size)
+    first = np.searchsorted(end_of_run, begin, side="right")
+    last = np.searchsorted(end_of_run, begin + length, side="left")
+    entry, number = count_up(np.where(length > 0, last - first + 1, 0))
+    run = first[entry] + number
+    start_of_run = end_of_run[run] - size[run]
+    low = np.maximum(begin[entry], start_of_run)
+    high = np.minimum((begin + length)[entry], end_of_run[run])
+    return Regions.from_intervals(tensor, region[entry], address[run] + low - start_of_run, high - low, num)
+
+
+def split_evenly(total: Int64, parts: Int64, grain: int = 1) -> tuple[Int64, Int64, Int64]:
+    """Cut ranges [0, total) into equal parts of whole grains.
+
+    Args:
+        total: Elements of each range, int64[n].
+        parts: Parts of each, int64[n]; fewer where there are not so many grains.
+        grain: Parts are multiples of this, but for the last.
+
+    Returns:
+        Range, begin and length of each part, int64[k] each, in order; empty parts are left out.
+    """
+    grains = -(-total // grain)
+    entry, number = count_up(np.minimum(parts, grains))
+    count = np.minimum(parts, grains)[entry]
+    low = number * grains[entry] // count * grain
+    high = np.minimum((number + 1) * grains[entry] // count * grain, total[entry])
+    return entry, low, high - low
