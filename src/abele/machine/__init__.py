@@ -1,1 +1,37 @@
-"""TODO."""
+"""Machines as data: chips, systems, and every constant of them with its source."""
+
+from abele.machine import systems
+from abele.machine.amp import Amp, AmpMode
+from abele.machine.energy import Energy
+from abele.machine.exchange import Exchange
+from abele.machine.ipu import Ipu
+from abele.machine.launch import Launch
+from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
+from abele.machine.memory import TileMemory
+from abele.machine.rearrange import Rearrange
+from abele.machine.source import CONFIDENCE, Source
+from abele.machine.spec import Constant, sources
+from abele.machine.sync import Sync
+from abele.machine.system import System
+
+__all__ = [
+    "CONFIDENCE",
+    "Amp",
+    "AmpMode",
+    "Constant",
+    "Dram",
+    "Energy",
+    "Exchange",
+    "GatewayLinks",
+    "HostLink",
+    "Ipu",
+    "IpuLinks",
+    "Launch",
+    "Rearrange",
+    "Source",
+    "Sync",
+    "System",
+    "TileMemory",
+    "sources",
+    "systems",
+]

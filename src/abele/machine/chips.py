@@ -1,0 +1,141 @@
+"""The chips that there are: GC2, GC200, Bow and C600."""
+
+from __future__ import annotations
+
+from abele.machine.amp import Amp, AmpMode
+from abele.machine.exchange import Exchange
+from abele.machine.ipu import Ipu
+from abele.machine.memory import TileMemory
+from abele.machine.source import cite, derived, guessed, stated
+from abele.machine.sync import Sync
+
+_UNITS_MK1 = "conv unit defaults of Mk1 targets, PLhist b13f4f7c"
+_UNITS_MK2 = "getNumConvUnits, PL lib/poplin/PerformanceEstimation.hpp:1668"
+_WEIGHTS = "weightsPerConvUnit, PL lib/poplin/ConvModel.cpp"
+_CORE = "cycles a position, PL lib/poplin/PerformanceEstimation.hpp:808-840"
+
+MEMORY_MK1 = cite(
+    TileMemory,
+    total_bytes=stated(262_144, "SAG TMEM_SIZE"),
+    base_address=stated(0x40000, "SAG"),
+    plain_bytes=stated(131_072, "SAG: 8 elements at interleave 1"),
+    executable_bytes=guessed(262_144, "no restriction on instruction fetch is known for Mk1"),
+    reserved_bytes=guessed(0, "no reserved tail is known for Mk1"),
+)
+MEMORY_MK2 = cite(
+    TileMemory,
+    total_bytes=stated(638_976, "Poplar tutorial 4; POPLINER test_profile.py; OSM memory.rs:4"),
+    base_address=stated(0x4C000, "OSM memory.rs:3"),
+    plain_bytes=stated(0x34000, "OSM memory.rs:12-14; agrees with maximum tile addresses of benchmarks near 212,992"),
+    executable_bytes=stated(0x34000, "OSM memory.rs:10-11: instructions only below 0x80000"),
+    reserved_bytes=stated(0x450, "OSM memory.rs:18-22"),
+)
+
+_F16_MK1 = cite(
+    AmpMode,
+    input="f16",
+    partials="f32",
+    num_units=stated(8, _UNITS_MK1),
+    weights_per_unit=stated(16, _WEIGHTS),
+    core_cycles=derived(4, "1216 x 32 MAC x 1.6 GHz = 124.5 TFLOP/s as sold"),
+)
+_F32_MK1 = cite(
+    AmpMode,
+    input="f32",
+    partials="f32",
+    num_units=stated(4, _UNITS_MK1),
+    weights_per_unit=stated(8, _WEIGHTS),
+    core_cycles=derived(4, "1216 x 8 MAC x 1.6 GHz = 31.1 TFLOP/s as sold"),
+)
+AMP_MK1 = Amp(modes=(_F16_MK1.evolve(partials="f16"), _F16_MK1, _F32_MK1))
+
+_MODES_MK2 = (
+    cite(
+        AmpMode,
+        input="f16",
+        partials="f16",
+        num_units=stated(16, _UNITS_MK2),
+        weights_per_unit=stated(16, _WEIGHTS),
+        core_cycles=stated(4, _CORE),
+    ),
+    cite(
+        AmpMode,
+        input="f16",
+        partials="f32",
+        num_units=stated(8, _UNITS_MK2),
+        weights_per_unit=stated(16, _WEIGHTS),
+        core_cycles=stated(4, _CORE),
+    ),
+    cite(
+        AmpMode,
+        input="f32",
+        partials="f32",
+        num_units=stated(16, _UNITS_MK2),
+        weights_per_unit=stated(8, _WEIGHTS),
+        core_cycles=derived(8, "1472 x 16 MAC x 1.33 GHz = 62.6 TFLOP/s, sold as 62.5"),
+    ),
+)
+_F8_MODE = cite(
+    AmpMode,
+    input="f8",
+    partials="f16",
+    num_units=stated(16, _UNITS_MK2),
+    weights_per_unit=stated(32, _WEIGHTS),
+    core_cycles=stated(4, _CORE),
+)
+AMP_MK2 = Amp(modes=_MODES_MK2)
+AMP_IPU21 = Amp(modes=(*_MODES_MK2, _F8_MODE))
+
+_ON_CHIP_SYNC = stated(64, "measured sync of one superstep on Mk1, LBM exchange-vs-compute.csv")
+
+GC2 = cite(
+    Ipu,
+    name="GC2",
+    generation="ipu1",
+    num_tiles=stated(1216, "LOUW; SAG: 1,216 of 1,280 physical tiles usable"),
+    clock_hz=stated(1.6e9, "LOUW"),
+    tile=MEMORY_MK1,
+    exchange=cite(
+        Exchange,
+        max_words_per_send=stated(64, "SAG SENDOFF_INTERNAL_COUNT_LIMIT"),
+        route_min_cycles=guessed(18, "as on IPU21"),
+        route_mean_cycles=guessed(64, "as on IPU21"),
+        route_max_cycles=guessed(164, "as on IPU21"),
+        phase_overhead_cycles=guessed(112, "as on IPU21"),
+    ),
+    sync=cite(Sync, on_chip_cycles=_ON_CHIP_SYNC),
+    amp=AMP_MK1,
+)
+GC200 = cite(
+    Ipu,
+    name="GC200",
+    generation="ipu2",
+    num_tiles=stated(1472, "SEED4; POPLINER"),
+    clock_hz=stated(1.33e9, "ML11 system descriptions; the IPUModel's clock"),
+    tile=MEMORY_MK2,
+    exchange=cite(Exchange, max_words_per_send=stated(4148, "OSM: longest simple transfer row of IPU21")),
+    sync=cite(Sync, on_chip_cycles=guessed(64, "as measured on Mk1; no Mk2 measurement found")),
+    amp=AMP_MK2,
+)
+BOW = cite(
+    Ipu,
+    name="Bow",
+    generation="ipu2",
+    num_tiles=stated(1472, "SEED1:224"),
+    clock_hz=stated(1.85e9, "ML20 system descriptions; TESS tile_clock_frequency"),
+    tile=MEMORY_MK2,
+    exchange=GC200.exchange,
+    sync=GC200.sync,
+    amp=AMP_MK2,
+)
+C600 = cite(
+    Ipu,
+    name="C600",
+    generation="ipu21",
+    num_tiles=stated(1472, "OSM topology.rs"),
+    clock_hz=stated(1.5e9, "OSM README"),
+    tile=MEMORY_MK2,
+    exchange=GC200.exchange,
+    sync=GC200.sync,
+    amp=AMP_IPU21,
+)

@@ -1,0 +1,84 @@
+"""One IPU chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.machine.amp import Amp
+from abele.machine.energy import Energy
+from abele.machine.exchange import Exchange
+from abele.machine.launch import Launch
+from abele.machine.memory import TileMemory
+from abele.machine.rearrange import Rearrange
+from abele.machine.source import constant, parameter, part, stated
+from abele.machine.spec import Spec
+from abele.machine.sync import Sync
+from abele.numerics import ElementType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ipu(Spec):
+    """One chip: its tiles, their clock, memory, issue rules, exchange, sync and matrix unit.
+
+    Attributes:
+        name: The chip's name.
+        generation: ``ipu1``, ``ipu2`` or ``ipu21``, as Poplar names targets.
+        num_tiles: Tiles that a program can use.
+        clock_hz: Tile clock.
+        num_workers: Worker contexts of a tile; each issues once every so many cycles.
+        data_path_bytes: Width of the data path: 2 f32 or 4 f16.
+        instruction_bytes: One instruction; a bundle is two.
+        tile: Memory of a tile.
+        exchange: On-chip exchange.
+        sync: Barriers.
+        launch: Overheads around vertices.
+        rearrange: Local data rearrangement.
+        amp: Matrix unit.
+        energy: Energy of arithmetic.
+    """
+
+    name: str
+    generation: str
+    num_tiles: int = parameter()
+    clock_hz: float = parameter()
+    num_workers: int = constant(stated(6, "SAG CTXT_WORKERS; every poplibs estimator multiplies by it"))
+    data_path_bytes: int = constant(stated(8, "dataPathWidth = 64 bit in PL estimators"))
+    instruction_bytes: int = constant(stated(4, "graphcore/ipu_assembly_support"))
+    tile: TileMemory = part(TileMemory)
+    exchange: Exchange = part(Exchange)
+    sync: Sync = part(Sync)
+    launch: Launch = part(Launch, default=True)
+    rearrange: Rearrange = part(Rearrange, default=True)
+    amp: Amp = part(Amp)
+    energy: Energy = part(Energy, default=True)
+
+    def vector_width(self, type: ElementType) -> int:
+        """Elements that one arithmetic instruction handles: 2 f32, 4 f16 or bf16; integers are scalar.
+
+        Source: PL getVectorWidth; graphcore/ipu_assembly_support (integer arithmetic is on the scalar side).
+        """
+        return max(self.data_path_bytes // type.bytes, 1) if type.is_float else 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """SRAM of the chip."""
+        return self.num_tiles * self.tile.total_bytes
+
+    @property
+    def memory_bytes_per_second(self) -> float:
+        """Peak SRAM bandwidth, reads and writes together."""
+        per_tile = self.tile.read_bytes_per_cycle + self.tile.write_bytes_per_cycle
+        return self.num_tiles * per_tile * self.clock_hz
+
+    @property
+    def exchange_bytes_per_second(self) -> float:
+        """Peak exchange bandwidth: every tile sending."""
+        return self.num_tiles * self.exchange.bytes_per_cycle * self.clock_hz
+
+    def peak_flops(self, input: str, partials: str) -> float:
+        """Peak rate of the matrix units in floating-point operations a second, types given by name.
+
+        Raises:
+            MachineError: The matrix unit lacks such a mode.
+        """
+        return 2.0 * self.num_tiles * self.amp.mode(input, partials).macs_per_cycle * self.clock_hz

@@ -1,0 +1,88 @@
+"""Where a machine constant comes from, and how sure one can be of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+CONFIDENCE = {
+    "S": "stated by the source",
+    "D": "derived by arithmetic from stated facts",
+    "G": "guessed",
+    "U": "given by the user",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Origin of a constant.
+
+    Attributes:
+        text: The publication, program or measurement, with the arithmetic where the value was derived.
+        confidence: ``S`` stated, ``D`` derived, ``G`` guessed, ``U`` given by the user.
+    """
+
+    text: str
+    confidence: str
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A value together with its source, as presets are written."""
+
+    value: Any
+    source: Source
+
+
+def stated(value: Any, text: str) -> Cited:
+    """``value`` as the source states it."""
+    return Cited(value, Source(text, "S"))
+
+
+def derived(value: Any, text: str) -> Cited:
+    """``value`` computed from stated facts; ``text`` shows how."""
+    return Cited(value, Source(text, "D"))
+
+
+def guessed(value: Any, text: str) -> Cited:
+    """``value`` for want of a source; ``text`` says what the guess rests on."""
+    return Cited(value, Source(text, "G"))
+
+
+def constant(cited: Cited, *, minimum: float | None = None) -> Any:
+    """A dataclass field whose default is ``cited.value``, the same on every chip of the family.
+
+    Args:
+        cited: Default and its source.
+        minimum: Smallest allowed value; by default a number must be above zero.
+    """
+    return field(default=cited.value, metadata={"source": cited.source, "minimum": minimum})
+
+
+def parameter(*, minimum: float | None = None) -> Any:
+    """A dataclass field that each preset gives with its own source."""
+    return field(metadata={"minimum": minimum})
+
+
+def part(kind: type[Any], *, optional: bool = False, default: bool = False) -> Any:
+    """A dataclass field that holds another part, or a tuple of them.
+
+    Args:
+        kind: Class of the part.
+        optional: The part may be absent, and is by default.
+        default: The default is the part with its own defaults.
+    """
+    metadata = {"kind": kind}
+    if default:
+        return field(default_factory=kind, metadata=metadata)
+    return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
+
+
+def cite(kind: Callable[..., T], **values: Any) -> T:
+    """A ``kind`` made of plain values and :class:`Cited` ones; it remembers the sources of the latter."""
+    sources = {name: value for name, value in values.items() if isinstance(value, Cited)}
+    plain = {name: value.value if isinstance(value, Cited) else value for name, value in values.items()}
+    return kind(**plain, cited=sources)

@@ -1,0 +1,177 @@
+"""What every part of a machine description can do: check itself, be varied, and name its sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, Self
+
+from abele.errors import MachineError, nearest
+from abele.machine.source import Cited, Source
+
+_UNITS = (
+    ("_bytes_per_second", "B/s"),
+    ("_bytes_per_cycle", "B/cycle"),
+    ("_cycles_per_kib", "cycles/KiB"),
+    ("_joules_per_flop", "J/flop"),
+    ("_bytes", "B"),
+    ("_cycles", "cycles"),
+    ("_seconds", "s"),
+    ("_hz", "Hz"),
+    ("_watts", "W"),
+    ("_proportion", "of 1"),
+)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant of a machine.
+
+    Attributes:
+        path: Dotted name, as in ``ipu.exchange.bytes_per_cycle``.
+        value: Its value in ``unit``.
+        unit: Unit; empty for counts and names.
+        source: Where it comes from.
+    """
+
+    path: str
+    value: Any
+    unit: str
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """Base of the frozen parts of a machine description.
+
+    Raises:
+        MachineError: A number is not finite, has the wrong type, or lies outside what the field allows.
+    """
+
+    cited: Mapping[str, Cited] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for item in _own_fields(self):
+            _check_kind(self, item, getattr(self, item.name))
+            _check_number(self, item, getattr(self, item.name))
+        self.check()
+
+    def check(self) -> None:
+        """Check what involves more than one field.
+
+        Raises:
+            MachineError: The fields do not fit together.
+        """
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy with some fields changed; a mapping changes fields of a nested part.
+
+        Example: ``system.evolve(num_ipus=2, ipu={"clock_hz": 2e9, "tile": {"total_bytes": 1 << 20}})``.
+
+        Raises:
+            MachineError: A field does not exist, or its new value is not allowed.
+        """
+        return replace(self, **{name: self._changed(name, value) for name, value in changes.items()})
+
+    def _changed(self, name: str, value: Any) -> Any:
+        item = _field_named(type(self), name)
+        kind, present = item.metadata.get("kind"), getattr(self, name)
+        if isinstance(value, Mapping) and isinstance(present, Spec):
+            return present.evolve(**value)
+        if isinstance(value, Mapping) and kind is not None:
+            return _build(kind, value)
+        if isinstance(value, (list, tuple)) and kind is not None:
+            return tuple(_build(kind, entry) if isinstance(entry, Mapping) else entry for entry in value)
+        return value
+
+    def source_of(self, name: str) -> Source:
+        """Where the value of field ``name`` comes from."""
+        value = getattr(self, name)
+        if name in self.cited and self.cited[name].value == value:
+            return self.cited[name].source
+        item = next(item for item in fields(self) if item.name == name)
+        if "source" in item.metadata and item.default == value:
+            return item.metadata["source"]  # type: ignore[no-any-return]
+        return Source("given by the user", "U")
+
+
+def sources(spec: Spec, path: str = "") -> tuple[Constant, ...]:
+    """Every constant of a machine, or of a part of one, with unit and source."""
+    return tuple(_walk(spec, path))
+
+
+def _walk(spec: Spec, path: str) -> Iterator[Constant]:
+    for item in _own_fields(spec):
+        value, here = getattr(spec, item.name), f"{path}.{item.name}" if path else item.name
+        if isinstance(value, Spec):
+            yield from _walk(value, here)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Spec):
+            for part in value:
+                yield from _walk(part, f"{here}[{getattr(part, 'name', '')}]")
+        elif "minimum" in item.metadata:
+            yield Constant(here, value, unit_of(item.name), spec.source_of(item.name))
+
+
+def unit_of(name: str) -> str:
+    """The unit that a field's name ends in; empty for counts and names."""
+    if name in ("bytes", "bytes_per_second", "bytes_per_cycle"):
+        name = "_" + name
+    return next((unit for suffix, unit in _UNITS if name.endswith(suffix)), "")
+
+
+def _own_fields(spec: Spec | type[Spec]) -> list[Field[Any]]:
+    return [item for item in fields(spec) if item.name != "cited"]
+
+
+def _field_named(kind: type[Spec], name: str) -> Field[Any]:
+    by_name = {item.name: item for item in _own_fields(kind)}
+    if name not in by_name:
+        close = nearest(name, by_name)
+        raise MachineError(
+            f"{kind.__name__} has no field {name!r}",
+            remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(by_name),
+        )
+    return by_name[name]
+
+
+def _build(kind: type[Spec], table: Mapping[str, Any]) -> Spec:
+    for name in table:
+        _field_named(kind, name)
+    missing = [
+        item.name
+        for item in _own_fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING and item.name not in table
+    ]
+    if missing:
+        raise MachineError(f"{kind.__name__} needs {', '.join(missing)} too", because=f"got only {', '.join(table)}")
+    return kind(**table)
+
+
+def _check_kind(spec: Spec, item: Field[Any], value: Any) -> None:
+    where = f"{type(spec).__name__}.{item.name}"
+    if str(item.type) == "str" and not isinstance(value, str):
+        raise MachineError(f"{where} = {value!r}: must be a name")
+    kind = item.metadata.get("kind")
+    parts = value if isinstance(value, tuple) else (value,)
+    if kind is not None and not all(
+        isinstance(part, kind) or (part is None and item.default is None) for part in parts
+    ):
+        raise MachineError(f"{where} = {value!r}: must be a table of {kind.__name__}'s fields")
+
+
+def _check_number(spec: Spec, item: Field[Any], value: Any) -> None:
+    if "minimum" not in item.metadata:
+        return
+    minimum = item.metadata["minimum"]
+    where = f"{type(spec).__name__}.{item.name}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise MachineError(f"{where} = {value!r}: must be a finite number")
+    if str(item.type) == "int" and value != int(value):
+        raise MachineError(f"{where} = {value!r}: must be a whole number")
+    if value < minimum if minimum is not None else value <= 0:
+        raise MachineError(
+            f"{where} = {value!r}: must be {f'at least {minimum:g}' if minimum is not None else 'above 0'}"
+        )
+    if item.name.endswith("_proportion") and value > 1:
+        raise MachineError(f"{where} = {value!r}: must be at most 1")

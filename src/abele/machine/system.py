@@ -1,0 +1,111 @@
+"""A whole system: chips, links, host, streaming memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from abele.errors import MachineError
+from abele.machine.ipu import Ipu
+from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
+from abele.machine.source import parameter, part
+from abele.machine.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class System(Spec):
+    """Any number of equal IPUs with what joins them.
+
+    Tiles are numbered through: tile ``t`` of IPU ``i`` is ``i * ipu.num_tiles + t``.
+
+    Attributes:
+        name: Short name, as ``systems.get`` takes it.
+        title: Name as sold.
+        num_ipus: IPUs.
+        ipu: The chip.
+        ipu_links: Links between chips.
+        host: The way to the host.
+        gateway: Links between racks, where there are any.
+        dram: Streaming memory, where there is any.
+    """
+
+    name: str
+    title: str
+    num_ipus: int = parameter()
+    ipu: Ipu = part(Ipu)
+    ipu_links: IpuLinks = part(IpuLinks)
+    host: HostLink = part(HostLink)
+    gateway: GatewayLinks | None = part(GatewayLinks, optional=True)
+    dram: Dram | None = part(Dram, optional=True)
+
+    @property
+    def num_tiles(self) -> int:
+        """Tiles of all IPUs."""
+        return self.num_ipus * self.ipu.num_tiles
+
+    @property
+    def memory_bytes(self) -> int:
+        """SRAM of all IPUs."""
+        return self.num_ipus * self.ipu.memory_bytes
+
+    @property
+    def dram_bytes(self) -> int:
+        """Streaming memory of all machines."""
+        return -(-self.num_ipus // self.dram.ipus_per_dram) * self.dram.bytes if self.dram else 0
+
+    @property
+    def sync_cycles(self) -> int:
+        """Cycles of a sync over all tiles."""
+        return self.ipu.sync.global_cycles(self.num_ipus, self.ipu.clock_hz)
+
+    @property
+    def host_bytes_per_second(self) -> float:
+        """Host bandwidth of all IPUs together, one direction."""
+        return self.host.bandwidth_bytes_per_second(self.num_ipus)
+
+    def peak_flops(self, input: str = "f16", partials: str = "f16") -> float:
+        """Peak rate of all matrix units in floating-point operations a second, types given by name."""
+        return self.num_ipus * self.ipu.peak_flops(input, partials)
+
+    def seconds(self, cycles: float) -> float:
+        """Time of ``cycles`` tile cycles."""
+        return cycles / self.ipu.clock_hz
+
+    def figures(self) -> dict[str, float | int | str]:
+        """The main figures by name, in the units that the names end in."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "ipu": self.ipu.name,
+            "num_ipus": self.num_ipus,
+            "tiles_per_ipu": self.ipu.num_tiles,
+            "num_tiles": self.num_tiles,
+            "num_workers": self.ipu.num_workers,
+            "clock_hz": self.ipu.clock_hz,
+            "tile_bytes": self.ipu.tile.total_bytes,
+            "memory_bytes": self.memory_bytes,
+            "memory_bytes_per_second": self.num_ipus * self.ipu.memory_bytes_per_second,
+            "exchange_bytes_per_second": self.num_ipus * self.ipu.exchange_bytes_per_second,
+            "f16_flops_per_second": self.peak_flops("f16", "f16"),
+            "f32_flops_per_second": self.peak_flops("f32", "f32"),
+            "host_bytes_per_second": self.host_bytes_per_second,
+            "dram_bytes": self.dram_bytes,
+        }
+
+    def with_ipus(self, num_ipus: int) -> System:
+        """The same system with so many IPUs in use; its name says so, as in ``bow-2000:1``.
+
+        Raises:
+            MachineError: ``num_ipus`` is not at least 1.
+        """
+        if num_ipus == self.num_ipus:
+            return self
+        base = self.name.partition(":")[0]
+        return replace(self, num_ipus=num_ipus, name=f"{base}:{num_ipus}")
+
+    def check(self) -> None:
+        """Several IPUs need links."""
+        if self.num_ipus > 1 and self.ipu_links.topology == "none":
+            raise MachineError(
+                f"{self.name}: {self.num_ipus} IPUs, but IpuLinks.topology = 'none'",
+                remedy="give the links a topology: pair, ladder or torus",
+            )

@@ -1,0 +1,212 @@
+"""The systems that there are, by name, and how a name, a file or a value becomes a :class:`System`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from abele.errors import MachineError, nearest
+from abele.machine.chips import BOW, C600, GC2, GC200
+from abele.machine.ipu import Ipu
+from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
+from abele.machine.load import read_overrides
+from abele.machine.source import cite, derived, guessed, stated
+from abele.machine.system import System
+
+_LINK_RATE = stated(
+    128 * 1024**3 / 8, "IPUModel: 128 Gbit/s (x 1024^3), PL lib/poplibs_test/Util.cpp:402; sold as 16 GB/s"
+)
+_NUM_LINKS = stated(10, "SEED1:226, SEED4:67")
+
+_LADDER = cite(IpuLinks, topology="ladder", num_links=_NUM_LINKS, link_bytes_per_second=_LINK_RATE)
+_TORUS = _LADDER.evolve(topology="torus")
+_CARD_LINKS = cite(
+    IpuLinks,
+    topology="pair",
+    num_links=_NUM_LINKS,
+    link_bytes_per_second=_LINK_RATE,
+    pair_links=stated(3, "CIT: three links of 64 GB/s between the two chips of a C2 card"),
+)
+_NO_LINKS = cite(
+    IpuLinks,
+    topology="none",
+    num_links=stated(4, "C600 brochure: 4 links, 1 Tbit/s together"),
+    link_bytes_per_second=derived(1e12 / 8 / 4 / 2, "1 Tbit/s over 4 links and 2 directions"),
+)
+_PCIE = cite(
+    HostLink,
+    bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (SEED1:272)"),
+    ipus_per_link=stated(2, "C2 card: two chips behind one slot"),
+    ipu_bytes_per_second=derived(32e9, "no narrower than the slot"),
+    latency_seconds=guessed(2e-6, "one PCIe round trip; no source found"),
+)
+_ETHERNET = cite(
+    HostLink,
+    bytes_per_second=derived(12.5e9, "100 Gbit Ethernet an IPU-M (SEED2:276)"),
+    ipus_per_link=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
+    ipu_bytes_per_second=derived(16e9, "IPU to gateway: PCIe Gen4 x8, 32 GB/s bidirectional (SEED2:278)"),
+    latency_seconds=guessed(5e-6, "one RDMA round trip through gateway and switch; no source found"),
+)
+_GATEWAY = cite(
+    GatewayLinks,
+    bytes_per_second=derived(25e9, "2 x 100 Gbit/s an IPU-M (SEED2:273)"),
+    ipus_per_machine=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
+)
+_DRAM = cite(
+    Dram,
+    bytes=stated(128 * 10**9, "standard fitting of an IPU-M; up to 256 GB (SEED2:262)"),
+    bytes_per_second=guessed(47e9, "two channels of DDR4-2933; no measured figure found"),
+    ipus_per_dram=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
+)
+
+
+def _cards() -> list[System]:
+    one, two = stated(1, "one chip of a C2 card"), stated(2, "LOUW: C2 card, two GC2")
+    c600_host = cite(
+        HostLink,
+        bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (SEED1:272)"),
+        ipus_per_link=stated(1, "C600 brochure: one chip a card"),
+        ipu_bytes_per_second=derived(32e9, "no narrower than the slot"),
+        latency_seconds=guessed(2e-6, "one PCIe round trip; no source found"),
+    )
+    return [
+        cite(System, name="gc2", title="one GC2 IPU", num_ipus=one, ipu=GC2, ipu_links=_CARD_LINKS, host=_PCIE),
+        cite(System, name="c2", title="C2 card", num_ipus=two, ipu=GC2, ipu_links=_CARD_LINKS, host=_PCIE),
+        cite(
+            System,
+            name="c600",
+            title="C600 card",
+            num_ipus=stated(1, "C600 brochure"),
+            ipu=C600,
+            ipu_links=_NO_LINKS,
+            host=c600_host,
+        ),
+    ]
+
+
+def _machine(name: str, title: str, ipu: Ipu, num_ipus: int) -> System:
+    racks = num_ipus > 64
+    return cite(
+        System,
+        name=name,
+        title=title,
+        num_ipus=stated(num_ipus, f"{title}: {num_ipus} IPUs (SEED0, SEED2)"),
+        ipu=ipu,
+        ipu_links=_LADDER if num_ipus <= 16 else _TORUS,
+        host=_ETHERNET,
+        gateway=_GATEWAY if racks else None,
+        dram=_DRAM,
+    )
+
+
+def _machines() -> list[System]:
+    sizes = (16, 64, 256, 1024)
+    return [
+        _machine("gc200", "one GC200 IPU of an IPU-M2000", GC200, 1),
+        _machine("m2000", "IPU-M2000", GC200, 4),
+        *(_machine(f"pod{n}", f"IPU-POD{n}", GC200, n) for n in sizes),
+        _machine("bow", "one Bow IPU of a Bow-2000", BOW, 1),
+        _machine("bow-2000", "Bow-2000", BOW, 4),
+        *(_machine(f"bow-pod{n}", f"Bow Pod{n}", BOW, n) for n in sizes),
+    ]
+
+
+_PRESETS = {system.name: system for system in (*_cards(), *_machines())}
+
+
+def names() -> tuple[str, ...]:
+    """Names of the presets."""
+    return tuple(_PRESETS)
+
+
+def get(name: str) -> System:
+    """The preset called ``name``; ``NAME:N`` is that preset with N IPUs in use.
+
+    Raises:
+        MachineError: There is no such preset.
+    """
+    base, _, count = name.lower().replace("_", "-").partition(":")
+    if base not in _PRESETS:
+        close = nearest(base, _PRESETS)
+        raise MachineError(
+            f"no system is called {name!r}",
+            remedy=(f"did you mean {close!r}? " if close else "") + "the presets are " + ", ".join(_PRESETS),
+        )
+    if not count:
+        return _PRESETS[base]
+    if not count.isdecimal():
+        raise MachineError(f"{name!r}: after the colon comes a number of IPUs", remedy=f"{base}:1")
+    return _PRESETS[base].with_ipus(int(count))
+
+
+def load(path: str | Path) -> System:
+    """A system described in a TOML or JSON file: the name of a preset as ``base``, and what differs from it.
+
+    Raises:
+        MachineError: The file cannot be read, has no ``base``, or describes something impossible.
+    """
+    overrides = read_overrides(Path(path))
+    base = overrides.pop("base", None)
+    if not isinstance(base, str):
+        raise MachineError(
+            f"{path}: no base system is named", remedy='begin the file with base = "bow-2000" (see systems.names())'
+        )
+    overrides.setdefault("name", Path(path).stem)
+    overrides.setdefault("title", f"{overrides['name']} (after {base})")
+    try:
+        return get(base).evolve(**overrides)
+    except MachineError as error:
+        raise MachineError(error.message, at=str(path), because=error.because, remedy=error.remedy) from error
+
+
+def resolve(system: str | Path | System) -> System:
+    """The system meant by a value, a preset's name, or the path of a description file."""
+    if isinstance(system, System):
+        return system
+    if isinstance(system, Path) or Path(system).suffix in (".toml", ".json"):
+        return load(system)
+    return get(system)
+
+
+def gc2() -> System:
+    """One GC2 IPU."""
+    return get("gc2")
+
+
+def c2() -> System:
+    """A C2 card: two GC2 IPUs."""
+    return get("c2")
+
+
+def c600() -> System:
+    """A C600 card: one IPU with 8-bit floating point."""
+    return get("c600")
+
+
+def gc200() -> System:
+    """One GC200 IPU of an IPU-M2000."""
+    return get("gc200")
+
+
+def m2000() -> System:
+    """An IPU-M2000: four GC200 IPUs."""
+    return get("m2000")
+
+
+def bow() -> System:
+    """One Bow IPU of a Bow-2000."""
+    return get("bow")
+
+
+def bow_2000() -> System:
+    """A Bow-2000: four Bow IPUs."""
+    return get("bow-2000")
+
+
+def pod(num_ipus: int) -> System:
+    """An IPU-POD of 16, 64, 256 or 1024 GC200 IPUs."""
+    return get(f"pod{num_ipus}")
+
+
+def bow_pod(num_ipus: int) -> System:
+    """A Bow Pod of 16, 64, 256 or 1024 Bow IPUs."""
+    return get(f"bow-pod{num_ipus}")
