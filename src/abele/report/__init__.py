@@ -1,1 +1,24 @@
-"""TODO."""
+"""Reports as data: columns, memory by tile, text, JSON and file."""
+
+from abele.report.cycles import Cycles, sum_by_op
+from abele.report.memory import CATEGORIES, Memory
+from abele.report.report import Report
+from abele.report.schema import LIVENESS, OPS, RUNS, STEP_KINDS, STEPS, VARIABLES, Schema
+from abele.report.table import Table, Text
+
+__all__ = [
+    "CATEGORIES",
+    "LIVENESS",
+    "OPS",
+    "RUNS",
+    "STEPS",
+    "STEP_KINDS",
+    "VARIABLES",
+    "Cycles",
+    "Memory",
+    "Report",
+    "Schema",
+    "Table",
+    "Text",
+    "sum_by_op",
+]

@@ -1,0 +1,64 @@
+"""Where the cycles of a run go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from abele.report.table import Table
+
+PARTS = ("compute", "exchange", "sync", "host")
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Modelled cycles, split into what they are spent on.
+
+    Attributes:
+        total: All of them.
+        compute: The slowest tile of each compute phase.
+        exchange: Exchange phases.
+        sync: Barriers and launches.
+        host: Streams between host and tiles.
+    """
+
+    total: float
+    compute: float
+    exchange: float
+    sync: float
+    host: float
+
+    def per(self, count: float) -> Cycles:
+        """The same divided by ``count``."""
+        return Cycles(**{name: value / count for name, value in asdict(self).items()})
+
+    def shares(self) -> dict[str, float]:
+        """Part of the total that each of the four takes; zeros when there are no cycles."""
+        return {name: getattr(self, name) / self.total if self.total else 0.0 for name in PARTS}
+
+
+def run_cycles(steps: Table, program: int = 0) -> Cycles:
+    """Cycles of one run of ``program``."""
+    mask = steps["program"] == program
+    times = steps["executions"][mask]
+    sums = {name: int(np.dot(times, steps[f"{name}_cycles"][mask])) for name in PARTS}
+    return Cycles(total=int(np.dot(times, steps["cycles"][mask])), **sums)
+
+
+def sum_by_op(steps: Table, num_ops: int) -> dict[str, np.ndarray]:
+    """Cycles of one run by operation: int64[num_ops] for ``cycles`` and each of its four parts, and ``share``.
+
+    Args:
+        steps: Steps of one program; rows with op -1 belong to no operation.
+        num_ops: Rows of the ops table.
+    """
+    mask = steps["op"] >= 0
+    op, times = steps["op"][mask], steps["executions"][mask]
+    names = ("cycles", *(f"{part}_cycles" for part in PARTS))
+    sums: dict[str, np.ndarray] = {}
+    for name in names:
+        sums[name] = np.zeros(num_ops, np.int64)
+        np.add.at(sums[name], op, times * steps[name][mask])
+    total = int(np.dot(steps["executions"], steps["cycles"]))
+    return {**sums, "share": sums["cycles"] / max(total, 1)}

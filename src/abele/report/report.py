@@ -1,0 +1,117 @@
+"""The report of a compiled and perhaps run program: plain columns, whatever made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.report.cycles import Cycles, run_cycles
+from abele.report.memory import Memory
+from abele.report.schema import RUNS
+from abele.report.table import Table
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Report:
+    """What a program costs on the modelled machine, and what running it took on the host.
+
+    Attributes:
+        target: Main figures of the system: ``System.figures()``.
+        graph: Counts: ``num_variables``, ``num_compute_sets``, ``num_vertices``, ``num_edges``, ``num_steps``, …
+        steps: Steps of the programs; columns as ``schema.STEPS``.
+        ops: Operations; columns as ``schema.OPS``.
+        memory: Bytes by category and tile.
+        variables: Columns as ``schema.VARIABLES``.
+        liveness: Columns as ``schema.LIVENESS``.
+        compute_cycles_by_tile: int64[tiles], cycles that each tile computes in one run of program 0.
+        runs: Runs on the host; columns as ``schema.RUNS``.
+        meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
+            (names); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
+    """
+
+    target: dict[str, Any]
+    graph: dict[str, int]
+    steps: Table
+    ops: Table
+    memory: Memory
+    variables: Table
+    liveness: Table
+    compute_cycles_by_tile: npt.NDArray[np.int64]
+    runs: Table = field(default_factory=RUNS.empty)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def cycles(self, program: int = 0) -> Cycles:
+        """Modelled cycles of one run of a program."""
+        return run_cycles(self.steps, program)
+
+    def seconds(self, cycles: float) -> float:
+        """Time of ``cycles`` on the modelled machine."""
+        return cycles / float(self.target["clock_hz"])
+
+    @property
+    def steps_per_run(self) -> int:
+        """Steps (of training: weight updates) in one run of program 0; 1 when nobody said."""
+        return int(self.meta.get("steps_per_run", 1))
+
+    @property
+    def step_cycles(self) -> Cycles:
+        """Modelled cycles of one step of program 0."""
+        return self.cycles().per(self.steps_per_run)
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Modelled throughput of program 0, or None when the samples of a run are not known."""
+        samples, total = self.meta.get("samples_per_run"), self.cycles().total
+        return float(samples) / self.seconds(total) if samples and total else None
+
+    @property
+    def tile_balance(self) -> float:
+        """Mean over tiles of the cycles they compute / cycles that all compute phases of program 0 take together."""
+        compute = self.cycles().compute
+        return float(np.mean(self.compute_cycles_by_tile)) / compute if compute else 0.0
+
+    def with_run(self, **row: Any) -> Report:
+        """The report with one more run; ``row`` gives the columns of ``schema.RUNS``, defaults for those left out."""
+        defaults = {name: spec.default for name, spec in RUNS.columns.items()}
+        return replace(self, runs=self.runs.append(**(defaults | row)))
+
+    def with_meta(self, **meta: Any) -> Report:
+        """The report with some entries of ``meta`` set."""
+        return replace(self, meta={**self.meta, **meta})
+
+    def summary(self) -> str:
+        """The figures that matter, as text of a few lines."""
+        from abele.report.summary import summary_text
+
+        return summary_text(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data; keys as documented in ``abele.report.json``."""
+        from abele.report.json import to_json
+
+        return to_json(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file, all or nothing.
+
+        Raises:
+            FileFormatError: The file cannot be written.
+        """
+        from abele.report.file import save
+
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> Report:
+        """The report that a file holds; nothing in the file is executed.
+
+        Raises:
+            FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no report.
+        """
+        from abele.report.file import load
+
+        return load(Path(path))

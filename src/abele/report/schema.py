@@ -1,0 +1,175 @@
+"""The tables of a report: which columns they have, what each means, in which unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abele.errors import InvalidOptionError, nearest
+from abele.report.table import Column, Table, Text
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """One column of a table.
+
+    Attributes:
+        dtype: NumPy type character string, or ``text``.
+        doc: Meaning and unit.
+        default: Value of rows for which none is given.
+    """
+
+    dtype: str
+    doc: str
+    default: Any = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds strings."""
+        return self.dtype == "text"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns that a table of a report has.
+
+    Attributes:
+        name: Name of the table.
+        columns: Its columns in order.
+    """
+
+    name: str
+    columns: Mapping[str, ColumnSpec]
+
+    def table(self, **columns: Any) -> Table:
+        """The table with these columns; those not given are filled with their defaults.
+
+        Args:
+            columns: Arrays, sequences, or one value for all rows.
+
+        Raises:
+            InvalidOptionError: A column is unknown, or lengths differ.
+        """
+        for name in columns:
+            if name not in self.columns:
+                close = nearest(name, self.columns)
+                raise InvalidOptionError(
+                    f"the {self.name} table has no column {name!r}",
+                    remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(self.columns),
+                )
+        num_rows = max((len(value) for value in columns.values() if not _is_scalar(value)), default=0)
+        return Table(
+            {name: _column(spec, columns.get(name, spec.default), num_rows) for name, spec in self.columns.items()}
+        )
+
+    def empty(self) -> Table:
+        """The table without rows."""
+        return self.table()
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str) or np.ndim(value) == 0 if not isinstance(value, Text) else False
+
+
+def _column(spec: ColumnSpec, value: Any, num_rows: int) -> Column:
+    if isinstance(value, Text):
+        return value
+    if spec.is_text:
+        return Text(np.zeros(num_rows, np.int32), (str(value),)) if _is_scalar(value) else Text.of(value)
+    dtype = np.dtype(spec.dtype)
+    return np.full(num_rows, value, dtype) if _is_scalar(value) else np.ascontiguousarray(value, dtype=dtype)
+
+
+def _text(doc: str) -> ColumnSpec:
+    return ColumnSpec("text", doc, "")
+
+
+def _count(doc: str, default: int = 0) -> ColumnSpec:
+    return ColumnSpec("<i8", doc, default)
+
+
+STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
+"""What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
+
+_PARTS = {
+    "compute_cycles": _count("cycles of the slowest tile's vertices"),
+    "exchange_cycles": _count("cycles of the exchange phases"),
+    "sync_cycles": _count("cycles of barriers and launches"),
+    "host_cycles": _count("cycles of streams between host and tiles"),
+}
+
+STEPS = Schema(
+    "steps",
+    {
+        "name": _text("name with scopes"),
+        "kind": _text("one of STEP_KINDS"),
+        "program": ColumnSpec("<i4", "index of the program that the step belongs to"),
+        "op": ColumnSpec("<i4", "row in the ops table, -1 for none", -1),
+        "superstep": ColumnSpec("<i4", "number of the superstep in the executable, -1 for none", -1),
+        "executions": _count("times it is executed in one run of its program", 1),
+        "cycles": _count("cycles of one execution: the sum of the four parts"),
+        **_PARTS,
+        "tile_balance": ColumnSpec("<f8", "mean compute cycles over all tiles / those of the slowest tile", 0.0),
+        "exchanged_bytes": _count("bytes sent between tiles, or streamed"),
+        "max_receive_bytes": _count("bytes that the tile receiving most receives"),
+        "num_vertices": _count("vertices executed"),
+        "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
+    },
+)
+
+OPS = Schema(
+    "ops",
+    {
+        "name": _text("name of the operation"),
+        "kind": _text("library call, as in poplin.matmul; compute set or copy otherwise"),
+        "path": _text("scopes around it, joined by /"),
+        "file": _text("source file of the user's line"),
+        "line": ColumnSpec("<i4", "the user's line, 0 when unknown"),
+        "executions": _count("times it is executed in one run", 1),
+        "cycles": _count("cycles in one run: the sum of the four parts"),
+        **_PARTS,
+        "flops": _count("floating-point operations in one run"),
+        "code_bytes": _count("vertex code of its codelets"),
+        "share": ColumnSpec("<f8", "its part of the run's cycles", 0.0),
+    },
+)
+
+VARIABLES = Schema(
+    "variables",
+    {
+        "name": _text("name with scopes"),
+        "type": _text("element type"),
+        "bytes": _count("bytes over all tiles"),
+        "tiles": ColumnSpec("<i4", "tiles that hold part of it"),
+        "always_live": ColumnSpec("|b1", "whether it lives through the whole program", False),
+        "first_step": ColumnSpec("<i4", "row in the steps table where it becomes live, -1 when always live", -1),
+        "last_step": ColumnSpec("<i4", "row in the steps table after which it is dead, -1 when always live", -1),
+    },
+)
+
+LIVENESS = Schema(
+    "liveness",
+    {
+        "step": ColumnSpec("<i4", "row in the steps table"),
+        "live_bytes": _count("bytes of not always-live variables over all tiles"),
+        "max_tile_bytes": _count("the same on the tile that has most"),
+    },
+)
+
+RUNS = Schema(
+    "runs",
+    {
+        "name": _text("what was run"),
+        "program": ColumnSpec("<i4", "index of the program"),
+        "mode": _text("native or tiles"),
+        "threads": ColumnSpec("<i4", "host threads", 1),
+        "wall_seconds": ColumnSpec("<f8", "time on the host", 0.0),
+        "samples": _count("samples that it consumed, 0 when unknown"),
+        "cycles": _count("modelled cycles, data-dependent ones as counted; 0 when not counted"),
+    },
+)
+
+TABLES = {schema.name: schema for schema in (STEPS, OPS, VARIABLES, LIVENESS, RUNS)}
