@@ -55,7 +55,7 @@ class Report:
     @property
     def steps_per_run(self) -> int:
         """Steps (of training: weight updates) in one run of program 0; 1 when nobody said."""
-        return int(self.meta.get("steps_per_run", 1))
+        return max(int(self.meta.get("steps_per_run", 1)), 1)
 
     @property
     def step_cycles(self) -> Cycles:

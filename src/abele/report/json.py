@@ -1,0 +1,75 @@
+"""A report as plain data for programs.
+
+Keys of the object that :func:`to_json` gives:
+
+``format``, ``version``
+    ``"abele-report"`` and the version of the report format.
+``target``, ``graph``, ``meta``
+    As in :class:`~abele.report.Report`.
+``step``
+    One step of program 0: ``cycles`` (``total``, ``compute``, ``exchange``, ``sync``, ``host``), ``seconds`` and
+    ``steps_per_run``.
+``samples_per_second``
+    Modelled throughput, or null.
+``tile_balance``
+    Mean compute cycles of a tile / cycles of all compute phases.
+``memory``
+    ``fits``, ``available_bytes``, ``total_bytes``, ``categories`` (bytes over all tiles) and ``fullest_tile``
+    (``tile``, ``bytes``, ``categories``).
+``ops``
+    List of operations with the columns of ``schema.OPS``, most cycles first.
+``steps``, ``variables``, ``liveness``, ``runs``
+    Tables, column name to list.
+``compute_cycles_by_tile``, ``bytes_by_tile``
+    Lists with one entry a tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from abele.report.memory import Memory
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """``report`` as mappings, lists, strings and numbers."""
+    from abele.report.file import FORMAT, VERSION
+
+    step = report.step_cycles
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "target": report.target,
+        "graph": report.graph,
+        "meta": report.meta,
+        "step": {
+            "cycles": asdict(step),
+            "seconds": report.seconds(step.total),
+            "steps_per_run": report.steps_per_run,
+        },
+        "samples_per_second": report.samples_per_second,
+        "tile_balance": report.tile_balance,
+        "memory": _memory(report.memory),
+        "ops": list(report.ops.sort("cycles", descending=True).rows()),
+        "steps": report.steps.to_lists(),
+        "variables": report.variables.to_lists(),
+        "liveness": report.liveness.to_lists(),
+        "runs": report.runs.to_lists(),
+        "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
+        "bytes_by_tile": report.memory.by_tile.tolist(),
+    }
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    tile = memory.fullest_tile
+    return {
+        "fits": memory.fits,
+        "available_bytes": memory.available_bytes,
+        "total_bytes": memory.total_bytes,
+        "categories": memory.totals(),
+        "fullest_tile": {"tile": tile, "bytes": int(memory.by_tile[tile]), "categories": memory.of_tile(tile)},
+    }

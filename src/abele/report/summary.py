@@ -1,0 +1,129 @@
+"""The summary of a report: what a performance engineer asks first, as labelled lines and a table of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from abele.report.report import Report
+from abele.report.text import (
+    bytes_text,
+    category_text,
+    count_text,
+    percent_text,
+    seconds_text,
+    source_text,
+)
+
+NUM_OPS = 5
+"""Operations that the summary shows."""
+
+
+@dataclass(frozen=True)
+class OpLine:
+    """One of the most expensive operations.
+
+    Attributes:
+        share: Part of the run's cycles.
+        cycles: Cycles of one step.
+        mostly: What most of its cycles go to.
+        name: Operation with its path.
+        source: The user's line.
+    """
+
+    share: str
+    cycles: str
+    mostly: str
+    name: str
+    source: str
+
+
+def facts(report: Report) -> Iterator[tuple[str, str]]:
+    """Label and text of each line of the summary."""
+    target = report.target
+    yield "target", _target(report)
+    yield (
+        "graph",
+        " · ".join(f"{value:,} {key.removeprefix('num_').replace('_', ' ')}" for key, value in report.graph.items()),
+    )
+    step, per_step = report.meta.get("step_name", "step"), report.step_cycles
+    yield f"one {step}", f"{count_text(per_step.total)} cycles = {seconds_text(report.seconds(per_step.total))}"
+    yield "spent on", " · ".join(f"{category_text(k)} {percent_text(v)}" for k, v in per_step.shares().items())
+    yield "tile balance", f"{percent_text(report.tile_balance)} (mean tile / slowest tile while computing)"
+    if (rate := report.samples_per_second) is not None:
+        yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {target['title']}"
+    yield "memory", _fullest(report)
+    yield "which holds", _categories(report)
+    yield from _runs(report)
+
+
+def _target(report: Report) -> str:
+    target = report.target
+    ipus = "1 IPU" if target["num_ipus"] == 1 else f"{target['num_ipus']} IPUs"
+    return (
+        f"{target['name']}: {ipus} of type {target['ipu']}, {target['num_tiles']:,} tiles at "
+        f"{target['clock_hz'] / 1e9:g} GHz"
+    )
+
+
+def _fullest(report: Report) -> str:
+    memory = report.memory
+    tile = memory.fullest_tile
+    held, room = int(memory.by_tile[tile]), memory.available_bytes
+    verdict = "fits" if memory.fits else f"DOES NOT FIT on {int((memory.by_tile > room).sum()):,} tiles"
+    return (
+        f"{verdict}; fullest tile {tile} holds {bytes_text(held)} of {bytes_text(room)} ({percent_text(held / room)})"
+    )
+
+
+def _categories(report: Report) -> str:
+    memory = report.memory
+    held = memory.of_tile(memory.fullest_tile)
+    largest = sorted(held.items(), key=lambda item: -item[1])
+    return " · ".join(f"{category_text(name)} {bytes_text(value)}" for name, value in largest if value)
+
+
+def _runs(report: Report) -> Iterator[tuple[str, str]]:
+    if "compile_seconds" in report.meta:
+        yield "compiled in", seconds_text(report.meta["compile_seconds"])
+    if len(report.runs):
+        seconds = float(report.runs["wall_seconds"].sum())
+        modes = "/".join(sorted(set(report.runs["mode"].tolist())))
+        threads = int(report.runs["threads"].max())
+        plural = "" if len(report.runs) == 1 else "s"
+        yield "ran here", f"{len(report.runs):,} run{plural} in {seconds_text(seconds)} ({modes}, {threads} threads)"
+
+
+def op_lines(report: Report, count: int = NUM_OPS) -> list[OpLine]:
+    """The ``count`` operations with most cycles."""
+    return [_op_line(row, report.steps_per_run) for row in report.ops.top(count, "cycles").rows()]
+
+
+def _op_line(row: dict[str, object], steps_per_run: int) -> OpLine:
+    parts = {part: int(str(row[f"{part}_cycles"])) for part in ("compute", "exchange", "sync", "host")}
+    path, name = str(row["path"]), str(row["name"])
+    return OpLine(
+        share=percent_text(float(str(row["share"]))),
+        cycles=count_text(int(str(row["cycles"])) / steps_per_run),
+        mostly=category_text(max(parts, key=lambda part: parts[part])),
+        name=f"{path}/{name}" if path else name,
+        source=source_text(str(row["file"]), int(str(row["line"]))),
+    )
+
+
+def summary_text(report: Report) -> str:
+    """The summary as plain text."""
+    labelled = list(facts(report))
+    width = max(len(label) for label, _ in labelled)
+    lines = [f"{label:<{width}}  {text}" for label, text in labelled]
+    return "\n".join([*lines, "", *_ops_text(op_lines(report))])
+
+
+def _ops_text(ops: list[OpLine]) -> list[str]:
+    header = OpLine("share", "cycles", "mostly", "operation", "source")
+    cells = [(op.share, op.cycles, op.mostly, op.name, op.source) for op in (header, *ops)]
+    width = [max(len(row[i]) for row in cells) for i in range(5)]
+    return [
+        f"{row[0]:>{width[0]}}  {row[1]:>{width[1]}}  {row[2]:<{width[2]}}  {row[3]:<{width[3]}}  {row[4]}".rstrip()
+        for row in cells
+    ]

@@ -1,0 +1,43 @@
+"""How quantities are written for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def bytes_text(value: float) -> str:
+    """Bytes with thousands separators, as in ``12,288 B``."""
+    return f"{value:,.0f} B"
+
+
+def count_text(value: float) -> str:
+    """A count with four significant digits at most and no exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def seconds_text(value: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def percent_text(share: float) -> str:
+    """A proportion as per cent: one decimal below ten."""
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+def category_text(name: str) -> str:
+    """A memory category or a part of the cycles in words."""
+    return {"host": "host streams"}.get(name, name.replace("_", " "))
+
+
+def source_text(file: str, line: int) -> str:
+    """``file:line``, the file relative to the working directory where it lies below that; a dash when unknown."""
+    if not file:
+        return "–"
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{line}" if line else str(path)
