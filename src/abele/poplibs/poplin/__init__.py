@@ -1,0 +1,1 @@
+"""poplin: matmuls, convolutions and their gradients, planned over the tiles."""

@@ -1,0 +1,169 @@
+"""Convolutions and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.errors import TensorError, UnsupportedOpError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence as Program
+from abele.numerics import ElementType
+from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.binding import Binding
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, contract
+from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.vertices import FIELD_DIMS
+
+
+def convolution(
+    graph: Graph,
+    x: Tensor,
+    weights: Tensor,
+    params: ConvParams,
+    prog: Program,
+    *,
+    output_type: ElementType | str | None = None,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+    name: str = "convolution",
+) -> Tensor:
+    """The convolution (cross-correlation) of ``x`` with ``weights``.
+
+    Args:
+        graph: The graph.
+        x: Input, [batch, in_channels, *field].
+        weights: Weights, [out_channels, in_channels / groups, *kernel].
+        params: How they slide over each other.
+        prog: Where the call is appended.
+        output_type: Type of the result; by default that of the operands.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        name: Name of the call.
+
+    Returns:
+        The output, [batch, out_channels, *output_field], channels grouped innermost; on the tiles that computed it.
+
+    Raises:
+        TensorError: A tensor whose shape is not that of ``params``.
+        TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        UnsupportedOpError: More than three field dimensions.
+        OutOfMemoryError: No split fits the tiles.
+    """
+    _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
+    types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, partials_type)
+    problem = problems.forward(params, types.dtype, types.partials, types.output)
+    left = Binding(x, _roles(params, "b", "g*ci", "i"), params.groups)
+    right = Binding(weights, _roles(params, "g*co", "ci", "k"), params.groups)
+    roles = _roles(params, "b", "g*co", "o")
+    call = Call("poplin.convolution", name, problem, left, right, roles, available_memory_proportion)
+    return contract(graph, prog, call)
+
+
+def convolution_backward_data(
+    graph: Graph,
+    z_deltas: Tensor,
+    weights: Tensor,
+    params: ConvParams,
+    prog: Program,
+    *,
+    output_type: ElementType | str | None = None,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+    name: str = "convolution_backward_data",
+) -> Tensor:
+    """The gradient of a convolution's input: its weights, transposed and flipped, over the output's gradients.
+
+    Args:
+        graph: The graph.
+        z_deltas: Gradients of the output, [batch, out_channels, *output_field].
+        weights: The forward weights, [out_channels, in_channels / groups, *kernel].
+        params: The forward convolution.
+        prog: Where the call is appended.
+        output_type: Type of the result; by default that of the operands.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        name: Name of the call.
+
+    Returns:
+        Gradients of the input, [batch, in_channels, *field].
+
+    Raises:
+        TensorError, TypeMismatchError, UnsupportedOpError, OutOfMemoryError: As for :func:`convolution`.
+    """
+    _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
+    types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, partials_type)
+    problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
+    left = Binding(z_deltas, _roles(params, "b", "g*ci", "i"), params.groups)
+    right = Binding(weights, _roles(params, "g*ci", "co", "k"), params.groups)
+    roles = _roles(params, "b", "g*co", "o")
+    call = Call("poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion)
+    return contract(graph, prog, call)
+
+
+def calculate_weight_deltas(
+    graph: Graph,
+    z_deltas: Tensor,
+    activations: Tensor,
+    params: ConvParams,
+    prog: Program,
+    *,
+    output_type: ElementType | str | None = None,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+    like: Tensor | None = None,
+    name: str = "calculate_weight_deltas",
+) -> Tensor:
+    """The gradient of a convolution's weights.
+
+    Args:
+        graph: The graph.
+        z_deltas: Gradients of the output, [batch, out_channels, *output_field].
+        activations: The forward input, [batch, in_channels, *field].
+        params: The forward convolution.
+        prog: Where the call is appended.
+        output_type: Type of the result; by default that of the operands.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        like: The weights, so that the gradient lies in the same order on the same tiles. Weights made by
+            ``create_weights`` do so already.
+        name: Name of the call.
+
+    Returns:
+        Gradients of the weights, [out_channels, in_channels / groups, *kernel].
+
+    Raises:
+        TensorError, TypeMismatchError, UnsupportedOpError, OutOfMemoryError: As for :func:`convolution`.
+    """
+    given = {"z_deltas": (z_deltas, params.output_shape), "activations": (activations, params.input_shape)}
+    _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
+    dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
+    types = resolve_types(name, dtypes, output_type, partials_type)
+    problem = problems.weight_gradient(params, types.dtype, types.partials, types.output)
+    left = Binding(z_deltas, _roles(params, "ci", "g*b", "i"), params.groups)
+    right = Binding(activations, _roles(params, "ci", "g*co", "k"), params.groups)
+    roles = _roles(params, "g*b", "co", "o")
+    call = Call("poplin.calculate_weight_deltas", name, problem, left, right, roles, available_memory_proportion)
+    return contract(graph, prog, call, like)
+
+
+def _roles(params: ConvParams, first: str, second: str, field: str) -> tuple[str, ...]:
+    """Roles of two channel or sample dimensions and of the field dimensions after them."""
+    return (first, second, *(f"{field}{d}" for d in range(len(params.field))))
+
+
+def _check(name: str, params: ConvParams, given: dict[str, tuple[Tensor, Sequence[int]]]) -> None:
+    if len(params.field) > FIELD_DIMS:
+        raise UnsupportedOpError(
+            f"{name}: {len(params.field)} field dimensions, at most {FIELD_DIMS} are supported",
+            remedy="fold a dimension in which the kernel has one element into the batch",
+        )
+    for label, (tensor, shape) in given.items():
+        if tensor.shape == tuple(shape):
+            continue
+        channels = tensor.ndim == len(shape) and tensor.shape[1] != shape[1]
+        raise TensorError(
+            f"{name}: {label} has shape {list(tensor.shape)}, the convolution needs {list(shape)}",
+            because=f"{label} has {tensor.shape[1]} channels in dimension 1, not {shape[1]}" if channels else None,
+            remedy="make the ConvParams from the shapes of the tensors",
+        )

@@ -1,0 +1,120 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence as Program
+from abele.numerics import ElementType
+from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.binding import Binding
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, contract
+from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.problem import Contraction
+
+
+def matmul(
+    graph: Graph,
+    a: Tensor,
+    b: Tensor,
+    prog: Program,
+    *,
+    output_type: ElementType | str | None = None,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+    like: Tensor | None = None,
+    name: str = "matmul",
+) -> Tensor:
+    """The product ``a @ b``.
+
+    Args:
+        graph: The graph.
+        a: Left matrix, [m, k]; any view, transposed ones too.
+        b: Right matrix, [k, n].
+        prog: Where the call is appended.
+        output_type: Type of the result; by default that of the operands.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        like: A tensor [m, n] whose storage order and tile mapping the result takes.
+        name: Name of the call.
+
+    Returns:
+        The product, [m, n], columns grouped innermost; on the tiles that computed it.
+
+    Raises:
+        TensorError: Shapes that do not fit each other.
+        TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        OutOfMemoryError: No split fits the tiles.
+    """
+    _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
+    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
+    problem = problems.matmul(1, a.shape[0], a.shape[1], b.shape[1], types.dtype, types.partials, types.output)
+    return _product(graph, prog, "poplin.matmul", name, problem, a, b, available_memory_proportion, like)
+
+
+def matmul_grouped(
+    graph: Graph,
+    a: Tensor,
+    b: Tensor,
+    prog: Program,
+    *,
+    output_type: ElementType | str | None = None,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+    like: Tensor | None = None,
+    name: str = "matmul_grouped",
+) -> Tensor:
+    """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n]. Otherwise as :func:`matmul`."""
+    _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
+    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
+    extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
+    problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
+    return _product(graph, prog, "poplin.matmul_grouped", name, problem, a, b, available_memory_proportion, like)
+
+
+def _product(
+    graph: Graph,
+    prog: Program,
+    function: str,
+    name: str,
+    problem: Contraction,
+    a: Tensor,
+    b: Tensor,
+    proportion: float,
+    like: Tensor | None,
+) -> Tensor:
+    """The product, rows as the batch; or columns, where that writes ``like`` along its memory."""
+    swap = like is not None and Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
+    if swap:
+        problem = replace(problem, batch=problem.out_channels, out_channels=problem.batch)
+    row, column = ("co", "b") if swap else ("b", "co")
+    left = Binding(a, _roles(a, row, "ci"), problem.groups)
+    right = Binding(b, _roles(b, "ci", column), problem.groups)
+    x, w = (right, left) if swap else (left, right)
+    return contract(graph, prog, Call(function, name, problem, x, w, _roles(a, row, column), proportion), like)
+
+
+def _roles(tensor: Tensor, *roles: str) -> tuple[str, ...]:
+    """Roles of a matrix's dimensions, groups before them where there are any."""
+    return ("g", *roles) if tensor.ndim == 3 else roles
+
+
+def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_dims: tuple[str, ...]) -> None:
+    for label, tensor, dims in (("a", a, a_dims), ("b", b, b_dims)):
+        if tensor.ndim != len(dims):
+            raise TensorError(
+                f"{name}: {label} must be [{', '.join(dims)}], got shape {list(tensor.shape)}",
+                remedy="reshape it, or use matmul_grouped for three dimensions" if len(dims) == 2 else None,
+            )
+        if tensor.size == 0:
+            raise TensorError(f"{name}: {label} of shape {list(tensor.shape)} has no elements")
+    if a.shape[-1] != b.shape[-2]:
+        raise TensorError(
+            f"{name}: a has {a.shape[-1]} columns, b has {b.shape[-2]} rows",
+            because=f"a is {list(a.shape)}, b is {list(b.shape)}",
+            remedy="transpose one of them: tensor.T is a view",
+        )
+    if a.ndim == 3 and a.shape[0] != b.shape[0]:
+        raise TensorError(f"{name}: a has {a.shape[0]} groups, b has {b.shape[0]}")

@@ -1,0 +1,232 @@
+"""The search for a plan: every split of a contraction over the tiles, costed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.numerics import f16, f32
+from abele.poplibs.poplin import cost
+from abele.poplibs.poplin.axis import Axis, Int64
+from abele.poplibs.poplin.plan import Method, Plan, cuts_of
+from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poplin.target import Target
+from abele.poplibs.poplin.work import Work
+
+_MOST_CANDIDATES = 400_000
+"""Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned."""
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Sizes of the largest slice of every candidate split, int64[n] each.
+
+    Attributes:
+        work: What a vertex does.
+        in_bytes: Bytes of its slice of the input.
+        weight_bytes: Bytes of its slice of the weights.
+        in_sharers: Tiles that read the same slice of the input.
+        weight_sharers: Tiles that read the same slice of the weights.
+        depth: Partials of an output element.
+    """
+
+    work: Work
+    in_bytes: Int64
+    weight_bytes: Int64
+    in_sharers: Int64
+    weight_sharers: Int64
+    depth: Int64
+
+
+@lru_cache(maxsize=4096)
+def find_plan(
+    problem: Contraction, grains: tuple[int, ...], target: Target, available_memory_proportion: float = 0.6
+) -> Plan:
+    """The split of ``problem`` that is expected to take the fewest cycles.
+
+    Args:
+        problem: What to plan.
+        grains: What parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
+        target: The machine.
+        available_memory_proportion: Share of a tile's memory for slices and partials. Where nothing fits, the share is
+            doubled until something does (as poplibs does), up to all of it; 0 asks for the least memory.
+
+    Raises:
+        InvalidOptionError: The proportion is not between 0 and 1.
+        OutOfMemoryError: No split fits a tile; the error says what the smallest needs.
+    """
+    if not 0 <= available_memory_proportion <= 1:
+        raise InvalidOptionError(
+            f"available_memory_proportion is {available_memory_proportion}, it must lie between 0 and 1",
+            remedy="0.6 is the default; less saves memory, more may save cycles",
+        )
+    parts = _candidates(problem, grains, target.tiles)
+    slices = _slices(problem, grains, parts)
+    temporary = _temporary_bytes(problem, slices)
+    available = _bound(problem, temporary, available_memory_proportion, target)
+    keep = temporary <= available
+    methods = list(_methods(problem, target))
+    compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
+    terms = _terms(problem, slices, compute.min(axis=0), target)
+    total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
+    best = int(np.lexsort((temporary, np.where(keep, total, np.iinfo(np.int64).max)))[0])
+    return Plan(
+        problem,
+        methods[int(compute[:, best].argmin())],
+        tuple(int(p) for p in parts[best]),
+        grains,
+        tuple((name, int(n[best])) for name, n in terms if n[best]),
+        int(temporary[best]),
+        available,
+    )
+
+
+def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> Int64:
+    """Parts of every dimension for every split worth a look, int64[n, dims]: at most ``tiles`` parts in all."""
+    lists = [_part_counts(-(-problem.extents[d] // g), tiles) for d, g in zip(problem.split_dims, grains, strict=True)]
+    while prod(len(counts) for counts in lists) > _MOST_CANDIDATES:
+        longest = max(range(len(lists)), key=lambda i: len(lists[i]))
+        lists[longest] = np.unique(np.append(lists[longest][::2], lists[longest][-1]))
+    parts = np.ones((1, 0), dtype=np.int64)
+    for counts in lists:
+        before, now = len(parts), len(counts)
+        parts = np.column_stack([np.repeat(parts, now, axis=0), np.tile(counts, before)])
+        parts = parts[parts.prod(axis=1) <= tiles]
+    return parts
+
+
+def _part_counts(units: int, most: int) -> Int64:
+    """The numbers of parts below which the largest part of ``units`` does not shrink further, ascending."""
+    sizes = np.unique(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
+    return np.unique(-(-units // sizes))
+
+
+def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
+    extents = problem.extents
+    count = {dim: parts[:, i] for i, dim in enumerate(problem.split_dims)}
+    size: dict[str, Int64] = {}
+    for (dim, n), grain in zip(count.items(), grains, strict=True):
+        size[dim] = np.minimum(-(-(-(-extents[dim] // grain)) // n) * grain, extents[dim])
+    ones = np.ones(len(parts), dtype=np.int64)
+    positions, field, reads, taps = size["b"].astype(np.float64), ones, ones, ones
+    for d, axis in enumerate(problem.axes):
+        pairs, inputs = _axis_table(axis, count[f"o{d}"], count[f"k{d}"])
+        positions = positions * pairs / size[f"k{d}"]
+        field, reads, taps = field * size[f"o{d}"], reads * inputs, taps * size[f"k{d}"]
+    last = f"{problem.rank - 1}"
+    inner = size["k" + last] if problem.rank else ones
+    outputs = size["b"] * field
+    work = Work(
+        problem.dtype,
+        problem.partials,
+        size["g"],
+        size["ci"],
+        size["co"],
+        np.ceil(positions).astype(np.int64),
+        outputs,
+        size["o" + last] if problem.rank else outputs,
+        taps // inner,
+        inner,
+    )
+    fields, kernels = (_product(count, name, ones) for name in "ok")
+    bytes_ = problem.dtype.bytes
+    return _Slices(
+        work,
+        size["g"] * size["b"] * size["ci"] * reads * bytes_,
+        size["g"] * size["co"] * size["ci"] * taps * bytes_,
+        count["co"],
+        count["b"] * fields,
+        count["ci"] * kernels,
+    )
+
+
+def _product(count: Mapping[str, Int64], name: str, ones: Int64) -> Int64:
+    return np.asarray(np.prod([n for d, n in count.items() if d[0] == name] or [ones], axis=0), dtype=np.int64)
+
+
+def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int64, Int64]:
+    """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
+    outs, out_index = np.unique(out_parts, return_inverse=True)
+    kernels, kernel_index = np.unique(kernel_parts, return_inverse=True)
+    pairs, inputs = np.empty((2, len(outs), len(kernels)), dtype=np.int64)
+    for i, out in enumerate(outs):
+        for j, kernel in enumerate(kernels):
+            o, k = cuts_of(axis.outputs, int(out), 1), cuts_of(axis.kernel, int(kernel), 1)
+            pairs[i, j] = axis.count_pairs(o, k).max()
+            reach = axis.input_range(o[:-1, None], np.diff(o)[:, None], k[None, :-1], np.diff(k)[None, :])[1]
+            inputs[i, j] = reach.max()
+    return pairs[out_index, kernel_index], inputs[out_index, kernel_index]
+
+
+def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
+    """The vertices that can do the work, preferred first."""
+    units = target.conv_units(problem.dtype, problem.partials)
+    if units and problem.is_pointwise:
+        yield Method("amp_1x1", units)
+    if units and problem.rank:
+        heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
+        yield from (Method("amp_nx1", units, h) for h in heights)
+    if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
+        yield Method("outer_product")
+    if problem.dtype in (f16, f32):
+        yield Method("hmac")
+
+
+def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target) -> list[tuple[str, Int64]]:
+    """Expected cycles of every candidate, term by term."""
+    rate = target.exchange_bytes_per_cycle
+    block = slices.work.partial_elements
+    share = cost.ceil_div(block, slices.depth)
+    finish = np.where(
+        slices.depth > 1,
+        cost.reduce_add(share, slices.depth, problem.partials, problem.output),
+        cost.cast(block, problem.partials, problem.output) * (problem.partials != problem.output),
+    )
+    received = share * (slices.depth - 1) * problem.partials.bytes
+    return [
+        ("sync and launch", target.superstep_cycles * (1 + (finish > 0))),
+        ("exchange of the input", _exchange(slices.in_bytes, slices.in_sharers, rate)),
+        ("exchange of the weights", _exchange(slices.weight_bytes, slices.weight_sharers, rate)),
+        ("partial products", compute),
+        ("exchange of partials", np.ceil(received / rate).astype(np.int64)),
+        ("sum of partials" if (slices.depth > 1).any() else "cast", finish),
+    ]
+
+
+def _exchange(bytes_: Int64, sharers: Int64, rate: float) -> Int64:
+    """Cycles to receive a slice of which every sharer is taken to hold an equal part already. Source: machine.md §5.10."""
+    return np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
+
+
+def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
+    """Memory of the fullest tile for slices and partials. Source: machine.md §5.13, without transforms."""
+    block = slices.work.partial_elements
+    partials = block * problem.partials.bytes
+    share = cost.ceil_div(block, slices.depth)
+    finished = share * problem.output.bytes
+    reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
+    return np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing)
+
+
+def _bound(problem: Contraction, temporary: Int64, proportion: float, target: Target) -> int:
+    """The memory that plans may use: the proportion asked for, doubled until one fits."""
+    least = int(temporary.min())
+    if least > target.tile_bytes:
+        raise OutOfMemoryError(
+            f"no split of the contraction over {target.tiles:,} tiles fits: "
+            f"the smallest needs {least:,} B on a tile, {target.name} has {target.tile_bytes:,} B",
+            tiles=({"tile": 0, "needed_bytes": least, "available_bytes": target.tile_bytes},),
+            because=f"it is {problem}",
+            remedy="a smaller batch · f16 instead of f32 · partials in f16 · more tiles",
+        )
+    available = int(target.tile_bytes * proportion)
+    if available == 0:
+        return least
+    while available < least:
+        available = min(2 * available, target.tile_bytes)
+    return available
