@@ -100,7 +100,7 @@ def as_element_type(value: Any) -> ElementType:
 
 def to_device(array: npt.ArrayLike, type_: ElementType) -> npt.NDArray[Any]:
     """``array`` as contiguous device elements of ``type_``; 64-bit host values are narrowed."""
-    return np.ascontiguousarray(np.asarray(array).astype(type_.np, copy=False))
+    return np.asarray(np.asarray(array).astype(type_.np, copy=False), order="C")
 
 
 def to_host(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,65 @@
+"""popops: element-wise maps, reductions, casts and fills.
+
+Names are those of PopLibs in snake_case; its camelCase names work too.
+"""
+
+from abele.poplibs.popops import named
+from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.popops.expr import (
+    Cast,
+    Const,
+    ConstHalf,
+    Expr,
+    Op,
+    PlaceHolder,
+    _1,
+    _2,
+    _3,
+    _4,
+    _5,
+    _6,
+    _7,
+    _8,
+    _9,
+)
+from abele.poplibs.popops.fill import fill, iota, zero
+from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
+from abele.poplibs.popops.named import *  # noqa: F403
+from abele.poplibs.popops.reduce import all_true, reduce, reduce_with_output
+from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
+from abele.poplibs.poputil.names import camel_aliases
+
+__all__ = [
+    "Cast",
+    "Const",
+    "ConstHalf",
+    "Expr",
+    "Op",
+    "PlaceHolder",
+    "_1",
+    "_2",
+    "_3",
+    "_4",
+    "_5",
+    "_6",
+    "_7",
+    "_8",
+    "_9",
+    "all_true",
+    "cast",
+    "cast_with_output",
+    "fill",
+    "iota",
+    "map",
+    "map_in_place",
+    "map_with_output",
+    "map_with_outputs",
+    "reduce",
+    "reduce_with_output",
+    "scaled_add_to",
+    "scaled_subtract_from",
+    "zero",
+    *named.__all__,
+]
+
+globals().update(camel_aliases(globals(), __all__))

@@ -1,0 +1,172 @@
+"""Fused expressions: one or more expressions over the same operands, typed, lowered and costed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from abele.errors import TypeMismatchError
+from abele.kernels import ir
+from abele.numerics import ElementType, bool_, f32, i32, u32
+from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, Types
+from abele.poplibs.popops.op_table import CostClass, find_op
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Expressions evaluated in one pass over their operands.
+
+    Attributes:
+        exprs: The expressions, one an output.
+        types: Element type of each operand.
+        out_types: Element type of each output.
+        lowered: Kernel expressions over loads ``%i[]``, converted to what the outputs hold.
+    """
+
+    exprs: tuple[Expr, ...]
+    types: Types
+    out_types: Types
+    lowered: tuple[ir.Expr, ...]
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Operands that some expression reads, in order."""
+        loads = {e.operand for low in self.lowered for e in low.walk() if isinstance(e, ir.Load)}
+        seeds = {e.seed for low in self.lowered for e in low.walk() if isinstance(e, ir.Random)}
+        return tuple(sorted(loads | seeds))
+
+    @property
+    def needs_index(self) -> bool:
+        """Whether an expression depends on the position of the element."""
+        return any(isinstance(e, (ir.Index, ir.Random)) for low in self.lowered for e in low.walk())
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        """Operands that are seeds of random bits."""
+        return frozenset(e.seed for low in self.lowered for e in low.walk() if isinstance(e, ir.Random))
+
+    @property
+    def operations(self) -> tuple[Op, ...]:
+        """Every operation once, however often its result is used."""
+        seen: dict[int, Op] = {}
+        for expression in self.exprs:
+            _collect(expression, seen)
+        return tuple(seen.values())
+
+
+def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | None]) -> Fused:
+    """The expressions lowered for operands of ``types``.
+
+    Args:
+        exprs: One expression an output.
+        types: Element type of each operand.
+        out_types: Wanted element type of each output; None for the one that follows from the operands.
+
+    Raises:
+        TypeMismatchError: Operations on types that they do not take, or an output type that needs a cast.
+    """
+    lowered, stored = [], []
+    for expression, wanted in zip(exprs, out_types, strict=True):
+        low = expression.lower(types)
+        natural = storage_type(expression, types)
+        out = wanted or natural
+        if out.kind != natural.kind and wanted is not None:
+            raise TypeMismatchError(
+                f"the expression gives {natural}, the output holds {wanted}", remedy=f"Cast(expr, {wanted})"
+            )
+        compute = ir.compute_type(out)
+        found = ir.result_type(low, types)
+        lowered.append(low if found == compute else ir.Cast(out, low))
+        stored.append(out)
+    return Fused(tuple(exprs), types, tuple(stored), tuple(lowered))
+
+
+def storage_type(expression: Expr, types: Types) -> ElementType:
+    """The element type of an expression's result: that of its operands, the wider of two float types, or bool."""
+    found = _storage_type(expression, types)
+    if found is not None:
+        return found
+    return ir.result_type(expression.lower(types), types)
+
+
+def _storage_type(expression: Expr, types: Types) -> ElementType | None:
+    """As :func:`storage_type`; None for what adapts to its neighbours."""
+    match expression:
+        case PlaceHolder():
+            expression.lower(types)
+            return types[expression.number - 1]
+        case Const():
+            return expression.type
+        case Cast():
+            return (
+                ir.result_type(expression.lower(types), types) if isinstance(expression.type, str) else expression.type
+            )
+        case Op():
+            return _op_type(expression, types)
+    low = expression.lower(types)
+    return i32 if isinstance(low, ir.Index) else u32 if isinstance(low, ir.Random) else ir.result_type(low, types)
+
+
+def _op_type(expression: Op, types: Types) -> ElementType | None:
+    args = expression.args[:2] if expression.name == "select" else expression.args
+    found = [t for t in (_storage_type(a, types) for a in args) if t is not None]
+    if ir.result_type(expression.lower(types), types) == bool_:
+        return bool_
+    if not found:
+        return None
+    if all(t.is_float for t in found):
+        return found[0] if all(t == found[0] for t in found) else f32
+    return found[0]
+
+
+def _collect(expression: Expr, seen: dict[int, Op]) -> None:
+    if isinstance(expression, Cast):
+        from abele.poplibs.popops.expr import as_expr
+
+        _collect(as_expr(expression.arg), seen)
+    if isinstance(expression, Op) and id(expression) not in seen:
+        for arg in expression.args:
+            _collect(arg, seen)
+        seen[id(expression)] = expression
+
+
+def cost_class(types: Sequence[ElementType]) -> CostClass:
+    """The kind of arithmetic that operands and outputs of ``types`` need: the widest decides."""
+    floats = [t for t in types if t.is_float]
+    if not floats:
+        return "int"
+    return "f16" if all(t.bits == 16 for t in floats) else "f32"
+
+
+def operation_slots(fused: Fused, vector: int, in_place: bool) -> float:
+    """Issue slots that the operations of one vector take, loads and stores of the vector not included.
+
+    An operation's table entry includes as many load and store slots as it has operands (a load more shares its slot
+    with the store); within a fused expression they are not needed.
+    """
+    kind = cost_class((*fused.types, *fused.out_types))
+    operations = fused.operations
+    least = 1.0 if len(operations) > 1 else 0.0
+    total = float(sum(isinstance(e, Cast) for e in fused.exprs))
+    for operation in operations:
+        cost = find_op(operation.name).cost(kind, in_place)
+        total += max(cost.cycles * vector / cost.elements - len(operation.args), least)
+    return total
+
+
+def with_leaves(expression: ir.Expr, leaf: dict[ir.Expr, ir.Expr]) -> ir.Expr:
+    """``expression`` with the leaves of ``leaf`` replaced."""
+    match expression:
+        case ir.Apply():
+            return ir.Apply(expression.op, (with_leaves(a, leaf) for a in expression.args))
+        case ir.Cast():
+            return ir.Cast(expression.type, with_leaves(expression.arg, leaf))
+    return leaf.get(expression, expression)
+
+
+def leaves(expressions: Sequence[ir.Expr]) -> Iterator[ir.Load | ir.Index | ir.Random]:
+    """Every load, index and random leaf."""
+    for expression in expressions:
+        for part in expression.walk():
+            if isinstance(part, (ir.Load, ir.Index, ir.Random)):
+                yield part

@@ -1,0 +1,73 @@
+"""Building codelet classes from text, so that one family of vertices covers every type and operation."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from abele import codelet as language
+from abele.numerics import ElementType, types
+
+FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "cos", "sqrt", "rsqrt", "floor", "ceil")
+"""Functions of the vertex language that generated codelets may call."""
+
+_BUILT: dict[str, type] = {}
+
+
+def build(
+    name: str,
+    base: str,
+    fields: Sequence[str],
+    body: Sequence[str],
+    cycles: Callable[..., Any] | None,
+    extra: object = None,
+) -> type:
+    """The codelet class ``name`` with the given fields and ``compute``; one class for one text and cost.
+
+    Args:
+        name: Readable part of the class name; a digest of the text is appended.
+        base: ``Vertex`` or ``MultiVertex``.
+        fields: Declarations, as in ``x: Input[Vector[f32]]``.
+        body: Statements of ``compute``.
+        cycles: Cost formula; None to count issue slots.
+        extra: What else tells two classes of the same text apart: whatever the formula depends on.
+    """
+    text = _class_text(base, fields, body)
+    key = hashlib.sha256(f"{name}\n{text}\n{extra!r}".encode()).hexdigest()[:12]
+    if key not in _BUILT:
+        _BUILT[key] = _compiled(f"{name}_{key}", text, cycles)
+    return _BUILT[key]
+
+
+def type_name(type_: ElementType) -> str:
+    """How generated text names an element type."""
+    return "bool_" if type_.name == "bool" else type_.name
+
+
+def _class_text(base: str, fields: Sequence[str], body: Sequence[str]) -> str:
+    arguments = "self, worker_id" if base == "MultiVertex" else "self"
+    lines = ["@codelet", f"class CLASS({base}):", *(f"    {f}" for f in fields), ""]
+    lines += [f"    def compute({arguments}):", *(f"        {line}" for line in body)]
+    return "\n".join(lines) + "\n"
+
+
+def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
+    source = text.replace("CLASS", name)
+    if cycles is not None:
+        source += "\n    cycles = staticmethod(FORMULA)\n"
+    file = f"<poplibs {name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"__name__": __name__, "FORMULA": cycles, "INF": math.inf} | _names()
+    exec(compile(source, file, "exec", dont_inherit=True), scope)
+    built: type = scope[name]
+    return built
+
+
+@cache
+def _names() -> dict[str, Any]:
+    words = ("codelet", "Vertex", "MultiVertex", "Input", "Output", "InOut", "Vector", *FUNCTIONS)
+    return {w: getattr(language, w) for w in words} | {type_name(t): t for t in types.ALL}
