@@ -1,1 +1,37 @@
-"""TODO."""
+"""The compiler: checks, exchange plan, memory, cycles and timeline of a tile program."""
+
+from abele.compiler.compile import compile_program
+from abele.compiler.cycles import ComputeCycles, compute_cycles
+from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange
+from abele.compiler.executable import Executable
+from abele.compiler.layout import Layout
+from abele.compiler.lower import Block, Lowered, Step, lower
+from abele.compiler.memory import MemoryPlan
+from abele.compiler.race import collect_writes, find_race
+from abele.compiler.superstep import Superstep
+from abele.compiler.timeline import Part, parts_of, start_cycles
+from abele.compiler.uses import FieldUse, field_uses
+
+__all__ = [
+    "Block",
+    "ComputeCycles",
+    "ExchangePlan",
+    "Executable",
+    "FieldUse",
+    "Layout",
+    "Lowered",
+    "MemoryPlan",
+    "Part",
+    "Step",
+    "Superstep",
+    "collect_writes",
+    "compile_program",
+    "compute_cycles",
+    "field_uses",
+    "find_race",
+    "lower",
+    "parts_of",
+    "plan_copy",
+    "plan_exchange",
+    "start_cycles",
+]

@@ -1,0 +1,106 @@
+"""Access: which variables a step reads, writes and overwrites completely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abele.compiler.layout import Layout
+from abele.compiler.race import Writes
+from abele.compiler.uses import FieldUse
+from abele.graph.intervals import Int64
+from abele.graph.tensor import Tensor
+
+
+def _none() -> Int64:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Access:
+    """Variables that one step touches, by position in the graph.
+
+    Attributes:
+        reads: Variables that it may read, ascending.
+        writes: Variables that it writes, ascending.
+        complete: Those of ``writes`` of which it writes every element.
+        partial: Written intervals (begins, ends) of each of the others, in global addresses.
+        undefined: Variables that it declares dead as a whole.
+    """
+
+    reads: Int64 = field(default_factory=_none)
+    writes: Int64 = field(default_factory=_none)
+    complete: Int64 = field(default_factory=_none)
+    partial: dict[int, tuple[Int64, Int64]] = field(default_factory=dict)
+    undefined: Int64 = field(default_factory=_none)
+
+    @property
+    def touched(self) -> Int64:
+        """Variables that it reads or writes, ascending."""
+        return np.union1d(self.reads, self.writes)
+
+
+def compute_set_access(uses: Sequence[FieldUse], writes: Writes, layout: Layout) -> Access:
+    """What a compute set touches."""
+    read = [_variables_of(u, layout) for u in uses if u.reads]
+    reads = np.unique(np.concatenate(read)) if read else _none()
+    return _with_writes(reads, *writes.union(), layout)
+
+
+def copy_access(source: Tensor | None, destination: Tensor | None, layout: Layout) -> Access:
+    """What a copy touches; a stream on either side is None."""
+    reads = _variables(source, layout) if source is not None else _none()
+    if destination is None:
+        return Access(reads)
+    begin, length = destination.intervals()
+    order = np.argsort(begin)
+    return _with_writes(reads, begin[order], (begin + length)[order], layout)
+
+
+def read_access(tensor: Tensor, layout: Layout) -> Access:
+    """What a step touches that only reads ``tensor``."""
+    return Access(_variables(tensor, layout))
+
+
+def undef_access(tensor: Tensor, layout: Layout) -> Access:
+    """What declaring ``tensor`` undefined means for the variables that it covers completely."""
+    begin, length = tensor.intervals()
+    order = np.argsort(begin)
+    return Access(undefined=_with_writes(_none(), begin[order], (begin + length)[order], layout).complete)
+
+
+def _variables_of(use: FieldUse, layout: Layout) -> Int64:
+    regions = use.edge.regions
+    return layout.variables_in(regions.begin, regions.begin + regions.length)
+
+
+def _variables(tensor: Tensor, layout: Layout) -> Int64:
+    begin, length = tensor.intervals()
+    return layout.variables_in(begin, begin + length)
+
+
+def _with_writes(reads: Int64, begin: Int64, end: Int64, layout: Layout) -> Access:
+    """An access from disjoint written intervals in order of address."""
+    writes = layout.variables_in(begin, end)
+    covered = _covered(layout.base[writes] + layout.size[writes], begin, end)
+    covered -= _covered(layout.base[writes], begin, end)
+    full = covered == layout.size[writes]
+    partial = {}
+    for variable in writes[~full]:
+        low, high = layout.base[variable], layout.base[variable] + layout.size[variable]
+        inside = slice(np.searchsorted(end, low, side="right"), np.searchsorted(begin, high, side="left"))
+        partial[int(variable)] = (np.maximum(begin[inside], low), np.minimum(end[inside], high))
+    return Access(reads, writes, writes[full], partial)
+
+
+def _covered(address: Int64, begin: Int64, end: Int64) -> Int64:
+    """Elements of the disjoint sorted intervals that lie below each address."""
+    if len(begin) == 0:
+        return np.zeros_like(address)
+    before = np.concatenate([[0], np.cumsum(end - begin)])
+    slot = np.searchsorted(begin, address, side="right")
+    last = np.maximum(slot - 1, 0)
+    inside = np.where(slot > 0, np.minimum(address, end[last]) - begin[last], 0)
+    return np.asarray(before[last] * (slot > 0) + inside, dtype=np.int64)

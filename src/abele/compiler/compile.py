@@ -1,0 +1,105 @@
+"""Compiling: from a graph and its control programs to an executable, stage by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from abele.compiler.access import Access
+from abele.compiler.analyse import Analysis
+from abele.compiler.executable import Executable
+from abele.compiler.fit import check_fit
+from abele.compiler.liveness import liveness
+from abele.compiler.lower import Lowered, lower
+from abele.compiler.memory import MemoryPlan, plan_memory
+from abele.compiler.validate import check_programs
+from abele.errors import ControlProgramError
+from abele.graph.graph import Graph
+from abele.graph.program import Program
+
+Progress = Callable[[str, float], None]
+Programs = Program | Sequence[Program] | Mapping[str, Program]
+
+
+def compile_program(
+    graph: Graph, program: Programs, *, allow_out_of_memory: bool = False, progress: Progress | None = None
+) -> Executable:
+    """Check, plan and cost a program; nothing is executed and no data is needed.
+
+    Args:
+        graph: Variables, vertices and mapping.
+        program: One control program, several, or several by name.
+        allow_out_of_memory: Report a program that does not fit instead of refusing it.
+        progress: Called with the name of the stage and the part of it that is done.
+
+    Returns:
+        The executable. The graph and the program are left as they are, also when compiling fails.
+
+    Raises:
+        ControlProgramError: A program cannot be lowered.
+        TileMappingError: A variable in use is not wholly mapped to tiles of the system.
+        GraphConnectionError: A vertex field is not connected as its codelet says.
+        ConstantWriteError: A step writes a constant.
+        DataRaceError: Vertices of one compute set touch the same element and one writes it.
+        OutOfMemoryError: A tile needs more memory than it has.
+    """
+    report = progress or _silent
+    seconds: dict[str, float] = {}
+    names, programs = _named(program)
+    check_programs(len(programs))
+    with _timed("lower", seconds, report):
+        lowered = lower(programs)
+    analysis = Analysis(graph)
+    with _timed("supersteps", seconds, report):
+        analysis.run(lowered, report)
+    with _timed("memory", seconds, report):
+        memory = _memory(graph, lowered, analysis)
+    if not allow_out_of_memory:
+        check_fit(memory, graph, lowered.steps)
+    return Executable(graph, tuple(programs), tuple(names), lowered, analysis.supersteps, memory, seconds)
+
+
+def _silent(stage: str, fraction: float) -> None:
+    """Progress that nobody watches."""
+
+
+def _named(program: Programs) -> tuple[list[str], list[Program]]:
+    if isinstance(program, Program):
+        return ["main"], [program]
+    if isinstance(program, Mapping):
+        names, programs = [str(n) for n in program], list(program.values())
+    elif isinstance(program, Sequence):
+        programs = list(program)
+        names = [str(i) for i in range(len(programs))]
+    else:
+        programs, names = [program], ["main"]
+    for item in programs:
+        if not isinstance(item, Program):
+            raise ControlProgramError(
+                f"compile_program takes programs, not {type(item).__name__}", remedy="wrap a compute set in Execute(…)"
+            )
+    return names, programs
+
+
+@contextmanager
+def _timed(stage: str, seconds: dict[str, float], progress: Progress) -> Iterator[None]:
+    progress(stage, 0.0)
+    start = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - start
+    progress(stage, 1.0)
+
+
+def _memory(graph: Graph, lowered: Lowered, analysis: Analysis) -> MemoryPlan:
+    accesses: dict[int, Access] = {s.index: analysis.supersteps[s.superstep].access for s in lowered.steps}
+    constants = np.array([v.is_constant for v in graph.variables], dtype=bool)
+    lifetimes = liveness(lowered.programs, accesses, analysis.layout.size, constants)
+    buffers = {}
+    for step in lowered.steps:
+        needed = analysis.supersteps[step.superstep].buffer_bytes
+        if needed is not None:
+            buffers[step.index] = needed
+    return plan_memory(analysis.layout, lifetimes, analysis.code, buffers, graph.system)

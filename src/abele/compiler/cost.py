@@ -1,0 +1,161 @@
+"""Vertex costs: issue slots or tile cycles of every vertex of a group, without data."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import CodeletError
+from abele.graph.intervals import Int64
+from abele.graph.vertices import Edge, StateData, VertexGroup
+from abele.machine import Ipu
+
+if TYPE_CHECKING:
+    from abele.codelet import FieldDef
+
+
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class VertexCosts:
+    """What the vertices of one group cost.
+
+    Attributes:
+        amount: Issue slots of each (tile cycles for multi-worker kinds), int64[N].
+        is_estimate: Whether the true figure depends on data and is only known after a run.
+    """
+
+    amount: Int64
+    is_estimate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Sizes of a rank-2 field, as cost formulas see them.
+
+    Attributes:
+        rows: Number of rows of each vertex, int64[N].
+        total: Elements of all its rows, int64[N].
+        lengths: Elements of every row of all vertices, int64[rows].
+        row_begin: Rows of vertex i are ``row_begin[i]`` to ``row_begin[i + 1]``, int64[N + 1].
+    """
+
+    rows: Int64
+    total: Int64
+    lengths: Int64
+    row_begin: Int64
+
+
+class GroupView:
+    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry a vertex."""
+
+    def __init__(self, group: VertexGroup) -> None:
+        self._group = group
+        self.num = group.num
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        group = self._group
+        if name in group.edges:
+            return _edge_sizes(group.edges[name])
+        if name in group.state:
+            data = group.state[name]
+            return data.values if data.row_begin is None else np.diff(data.row_begin)
+        fields = ", ".join(f.name for f in group.codelet.fields)
+        raise AttributeError(f"{group.codelet.name} has no field {name!r}; its fields are {fields}")
+
+
+def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
+    """Cost of every vertex of ``group``.
+
+    Order of authority: cycles given when the vertices were made, the codelet's formula, the slots counted from its
+    code. Where the count depends on data, each loop that does so is assumed to run once for every element that the
+    vertex is wired to, at one slot an element.
+
+    Raises:
+        CodeletError: A formula gives something else than one whole number a vertex.
+    """
+    definition = group.codelet
+    if group.cycles is not None:
+        return VertexCosts(group.cycles, False)
+    if definition.formula is not None:
+        return VertexCosts(_by_formula(group, ipu), False)
+    from abele.codelet import compile_codelet
+
+    compiled = compile_codelet(definition)
+    if compiled.data_dependent or not compiled.slots:
+        return VertexCosts(assumed_slots(group), True)
+    return VertexCosts(_counted(group, int(compiled.slots)), False)
+
+
+def assumed_slots(group: VertexGroup) -> Int64:
+    """Stand-in for a count that depends on data: one slot for every element that a vertex is wired to."""
+    total = np.zeros(group.num, dtype=np.int64)
+    for edge in group.edges.values():
+        sizes = _edge_sizes(edge)
+        total += sizes.total if isinstance(sizes, Rows) else sizes
+    return total
+
+
+def _by_formula(group: VertexGroup, ipu: Ipu) -> Int64:
+    formula = group.codelet.formula
+    assert formula is not None
+    result = np.asarray(formula(GroupView(group), ipu))
+    try:
+        cycles = np.broadcast_to(result, (group.num,))
+    except ValueError:
+        cycles = None
+    if cycles is None or cycles.dtype.kind not in "iuf" or not bool(np.isfinite(cycles).all()):
+        raise CodeletError(
+            f"cycles() of codelet {group.codelet.name} gave {result.dtype} of shape {list(result.shape)} "
+            f"for {group.num} vertices",
+            at=f"{group.codelet.file}:{group.codelet.line}",
+            remedy="return one number a vertex; v.x of an edge is an array of lengths",
+        )
+    return np.ceil(cycles).astype(np.int64)
+
+
+def _edge_sizes(edge: Edge) -> Int64 | Rows:
+    sizes = edge.row_sizes
+    if edge.row_begin is None:
+        return sizes
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    total = before[edge.row_begin[1:]] - before[edge.row_begin[:-1]]
+    return Rows(np.diff(edge.row_begin), total, sizes, edge.row_begin)
+
+
+def _counted(group: VertexGroup, address: int) -> Int64:
+    """Slots by the codelet's own counting function, from lengths and state alone."""
+    values = {n: np.ascontiguousarray(d.values) for n, d in group.state.items()}
+    columns = [c for f in group.codelet.fields for c in _columns(f, group, values)]
+    tables = (ctypes.c_void_p * max(1, len(columns)))(*(None if c is None else c.ctypes.data for c in columns))
+    result = np.zeros(group.num, dtype=np.int64)
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    signature(address)(0, group.num, ctypes.addressof(tables), result.ctypes.data)
+    return result
+
+
+def _columns(field: FieldDef, group: VertexGroup, values: dict[str, Column]) -> list[Column | None]:
+    """The field's columns of a codelet's table; those that only execution reads are left out."""
+    if field.direction == "state":
+        return _state_columns(values[field.name], group.state[field.name])
+    edge = group.edges[field.name]
+    if field.rank == 0:
+        return [None]
+    sizes = np.ascontiguousarray(edge.row_sizes)
+    if edge.row_begin is None:
+        return [None, sizes]
+    return [np.ascontiguousarray(edge.row_begin, dtype=np.int64), None, sizes]
+
+
+def _state_columns(values: Column, data: StateData) -> list[Column | None]:
+    if data.row_begin is None:
+        return [values]
+    pointers = values.ctypes.data + data.row_begin[:-1] * values.itemsize
+    return [pointers.astype(np.int64), np.diff(data.row_begin)]

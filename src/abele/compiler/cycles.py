@@ -1,0 +1,63 @@
+"""Cycles: how long the vertices of a compute set keep each tile busy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abele.compiler.cost import VertexCosts, vertex_costs
+from abele.compiler.traffic import sum_by_tile
+from abele.compiler.workers import worker_makespans
+from abele.graph.intervals import Int64
+from abele.graph.vertices import VertexGroup
+from abele.machine import Ipu
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ComputeCycles:
+    """The compute phase of one compute set.
+
+    Attributes:
+        by_tile: Cycles of the vertices on each tile, int64[tiles]; 0 on tiles without one.
+        launch: Cycles around them: starting the compute set and the workers, and waiting for these.
+        estimated: Names of codelets whose cost depends on data and is assumed until a run counts it.
+    """
+
+    by_tile: Int64
+    launch: int
+    estimated: tuple[str, ...]
+
+
+def compute_cycles(
+    groups: Sequence[VertexGroup], ipu: Ipu, num_tiles: int, costs: Sequence[VertexCosts] | None = None
+) -> ComputeCycles:
+    """Cycles of a compute set on every tile.
+
+    Args:
+        groups: Its vertices.
+        ipu: The chip.
+        num_tiles: Tiles of the system.
+        costs: Cost of each group's vertices; by default from formulas and counting functions.
+
+    Model: single-worker vertices are list-scheduled onto the workers, and a worker issues once every
+    ``num_workers`` cycles; vertices that use all workers run one after the other. The launch of the compute set comes
+    on top; single-worker vertices also need their workers started and waited for.
+    Source: machine.md §1.2, §1.5, §4.0.
+    """
+    costs = [vertex_costs(g, ipu) for g in groups] if costs is None else costs
+    plain = [i for i, g in enumerate(groups) if g.codelet.kind == "vertex"]
+    total = np.zeros(num_tiles, dtype=np.int64)
+    if plain:
+        tile = np.concatenate([groups[i].tile for i in plain])
+        slots = np.concatenate([costs[i].amount for i in plain])
+        total += ipu.num_workers * worker_makespans(tile, slots, num_tiles, ipu.num_workers)
+    for group, cost in zip(groups, costs, strict=True):
+        if group.codelet.kind != "vertex":
+            total += sum_by_tile(group.tile, cost.amount, num_tiles)
+    launch = ipu.launch.compute_set_cycles if groups else 0
+    if plain:
+        launch += ipu.launch.run_all_cycles + ipu.sync.worker_cycles
+    estimated = [g.codelet.name for g, c in zip(groups, costs, strict=True) if c.is_estimate]
+    return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)))

@@ -1,0 +1,117 @@
+"""Executable: a compiled program, its plan and its account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler.account import build_report
+from abele.compiler.cost import VertexCosts, vertex_costs
+from abele.compiler.cycles import compute_cycles
+from abele.compiler.lower import Lowered, Step
+from abele.compiler.memory import MemoryPlan
+from abele.compiler.superstep import Superstep
+from abele.graph.graph import Graph
+from abele.graph.intervals import Int64
+from abele.graph.program import Execute, Program
+from abele.machine import System
+from abele.report import Report
+
+
+@dataclass(eq=False)
+class Executable:
+    """A program compiled for a system.
+
+    Attributes:
+        graph: The graph that it was compiled from.
+        programs: The control programs, in order.
+        program_names: Their names.
+        lowered: Their steps in the order in which they run.
+        plan: What the steps do, analysed once for each distinct one; ``step.superstep`` is the position here.
+        memory: What fills the tiles.
+        compile_seconds: Time that each stage of compiling took.
+        meta: Further entries for the report.
+    """
+
+    graph: Graph
+    programs: tuple[Program, ...]
+    program_names: tuple[str, ...]
+    lowered: Lowered
+    plan: list[Superstep]
+    memory: MemoryPlan
+    compile_seconds: dict[str, float]
+    meta: dict[str, Any] = field(default_factory=dict)
+    _executions: Int64 | None = None
+    _report: Report | None = None
+
+    @property
+    def system(self) -> System:
+        """The machine that it was compiled for."""
+        return self.graph.system
+
+    @property
+    def program(self) -> Program:
+        """The first control program."""
+        return self.programs[0]
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps in program order."""
+        return self.lowered.steps
+
+    @property
+    def report(self) -> Report:
+        """What the program costs on the machine, with all that runs have told so far."""
+        if self._report is None:
+            meta = {
+                "programs": list(self.program_names),
+                "compile_seconds": round(sum(self.compile_seconds.values()), 6),
+                **self.meta,
+            }
+            self._report = build_report(self.graph, self.lowered, self.plan, self.memory, self.executions, meta)
+        return self._report
+
+    @property
+    def executions(self) -> Int64:
+        """Times that each step runs in one run of its program, int64[steps]."""
+        if self._executions is None:
+            return np.array([s.executions for s in self.steps], dtype=np.int64)
+        return self._executions
+
+    @property
+    def estimated(self) -> list[Superstep]:
+        """Supersteps whose compute cycles depend on data and are assumed until :meth:`record_counts`."""
+        return [s for s in self.plan if s.estimated]
+
+    def steps_of(self, node: Program) -> list[Step]:
+        """The steps that a program node became: one, or one a call of the function that holds it."""
+        return [s for s in self.steps if s.node is node]
+
+    def record_counts(self, superstep: int, slots: Mapping[int, npt.ArrayLike]) -> None:
+        """Replace assumed vertex costs by counted ones.
+
+        Args:
+            superstep: Number of the superstep in ``plan``.
+            slots: Issue slots (tile cycles for multi-worker kinds) of one execution of each vertex, number[N], by
+                position of the vertex group in its compute set.
+        """
+        node = self.plan[superstep].node
+        assert isinstance(node, Execute)
+        groups = node.compute_set.groups
+        costs = [
+            VertexCosts(np.ceil(np.asarray(slots[i])).astype(np.int64), False)
+            if i in slots
+            else vertex_costs(g, self.system.ipu)
+            for i, g in enumerate(groups)
+        ]
+        self.plan[superstep].compute = compute_cycles(groups, self.system.ipu, self.system.num_tiles, costs)
+        self._report = None
+
+    def record_executions(self, executions: Sequence[int] | Int64) -> None:
+        """Replace assumed trip counts: times that each step ran in one run of its program, int64[steps]."""
+        self._executions = np.asarray(executions, dtype=np.int64)
+        self._report = None

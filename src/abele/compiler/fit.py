@@ -1,0 +1,136 @@
+"""Fit: the error that says which tile is too full, of what, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abele.compiler.lower import Step
+from abele.compiler.memory import MemoryPlan
+from abele.errors import OutOfMemoryError
+from abele.graph.graph import Graph
+from abele.graph.intervals import Int64
+from abele.machine import System
+
+_WORST = 8
+_LARGEST = 3
+
+
+def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
+    """Every tile has room for what it holds, and its code lies where instructions can be fetched.
+
+    Raises:
+        OutOfMemoryError: Some tile needs more; the worst are described.
+    """
+    total, executable = plan.total_bytes, graph.system.ipu.tile.executable_bytes
+    if bool((total <= plan.available_bytes).all()):
+        if bool((plan.code_bytes <= executable).all()):
+            return
+        tile = int(plan.code_bytes.argmax())
+        message = (
+            f"{_tile_name(tile, graph.system)} needs {int(plan.code_bytes[tile]):,} B of code, "
+            f"but instructions run only from the first {executable:,} B"
+        )
+        raise OutOfMemoryError(
+            message,
+            tiles=_payload(plan, plan.code_bytes),
+            because=_because(plan, graph, tile),
+            remedy="use fewer distinct codelets on this tile · Call a Function instead of repeating steps",
+        )
+    tile = int(total.argmax())
+    over = int(total[tile]) - plan.available_bytes
+    full = int((total > plan.available_bytes).sum())
+    raise OutOfMemoryError(
+        f"{_tile_name(tile, graph.system)} needs {int(total[tile]):,} B, has {plan.available_bytes:,} B "
+        f"({over:,} B too much); {full:,} of {len(total):,} tiles are too full",
+        tiles=_payload(plan, total),
+        at=_where(plan, steps, tile),
+        because=_because(plan, graph, tile),
+        remedy=_remedy(plan, graph, tile),
+    )
+
+
+def largest_variables(plan: MemoryPlan, tile: int, *, temporary: bool) -> list[tuple[int, int]]:
+    """Variables that take most of a tile, as (position in the graph, bytes), largest first.
+
+    Args:
+        plan: The memory plan.
+        tile: The tile.
+        temporary: Those live at the tile's peak, instead of those that always live.
+    """
+    held = plan.liveness.always_live
+    if temporary:
+        held = np.zeros_like(held)
+        step = int(plan.peak_step[tile])
+        if step >= 0:
+            held[plan.liveness.candidates[plan.liveness.at(step)]] = True
+    here = np.flatnonzero((plan.shares.tile == tile) & held[plan.shares.variable])
+    order = here[np.argsort(-plan.shares.bytes[here], kind="stable")][:_LARGEST]
+    return [(int(plan.shares.variable[i]), int(plan.shares.bytes[i])) for i in order]
+
+
+def _tile_name(tile: int, system: System) -> str:
+    return f"tile {tile % system.ipu.num_tiles} of IPU {tile // system.ipu.num_tiles}"
+
+
+def _payload(plan: MemoryPlan, amount: Int64) -> tuple[dict[str, int], ...]:
+    worst = np.argsort(-amount, kind="stable")[:_WORST]
+    total = plan.total_bytes
+    return tuple(
+        {
+            "tile": int(t),
+            "needed_bytes": int(total[t]),
+            "available_bytes": plan.available_bytes,
+            **{name: int(values[t]) for name, values in plan.by_category.items()},
+        }
+        for t in worst
+        if amount[t]
+    )
+
+
+def _where(plan: MemoryPlan, steps: Sequence[Step], tile: int) -> str | None:
+    step = int(plan.peak_step[tile])
+    if step < 0 or int(plan.by_category["temporaries"][tile]) == 0:
+        return None
+    node = steps[step].node
+    place = f"; {node.debug.location}" if node.debug.file else ""
+    return f"{steps[step].name} (program step {step}{place})"
+
+
+def _because(plan: MemoryPlan, graph: Graph, tile: int) -> str:
+    parts = []
+    names = sorted(plan.by_category, key=lambda c: -int(plan.by_category[c][tile]))
+    for name in names:
+        amount = int(plan.by_category[name][tile])
+        if amount:
+            parts.append(f"{_LABELS.get(name, name.replace('_', ' '))} {amount:,} B{_inside(plan, graph, tile, name)}")
+    return " · ".join(parts)
+
+
+_LABELS = {"variables": "always-live variables"}
+
+
+def _inside(plan: MemoryPlan, graph: Graph, tile: int, category: str) -> str:
+    if category not in ("variables", "temporaries"):
+        return ""
+    found = largest_variables(plan, tile, temporary=category == "temporaries")
+    inner = ", ".join(f"{graph.variables[v].name} {size:,} B" for v, size in found)
+    return f" ({inner})" if inner else ""
+
+
+def _remedy(plan: MemoryPlan, graph: Graph, tile: int) -> str:
+    hints = []
+    for temporary in (True, False):
+        for number, size in largest_variables(plan, tile, temporary=temporary)[:1]:
+            rows = plan.shares.of_variable(number)
+            tiles, total = rows.stop - rows.start, int(plan.shares.bytes[rows].sum())
+            if tiles < graph.num_tiles // 2 and size * 8 > plan.available_bytes:
+                name = graph.variables[number].name
+                hints.append(f"spread {name} ({total:,} B on {tiles:,} of {graph.num_tiles:,} tiles)")
+    if int(plan.by_category["temporaries"][tile]) * 4 > plan.available_bytes:
+        hints.append("a lower available_memory_proportion · partials in half")
+    if int(plan.total_bytes.mean()) * 4 > plan.available_bytes * 3:
+        hints.append(f"more IPUs than {graph.system.num_ipus} · a smaller batch")
+    hints.append("allow_out_of_memory=True to see the whole report")
+    return " · ".join(hints)

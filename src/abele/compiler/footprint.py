@@ -1,0 +1,83 @@
+"""Footprint: bytes of vertex state and of code, tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.compiler.exchange import ExchangePlan
+from abele.compiler.traffic import Phase, sum_by_tile
+from abele.graph.intervals import Int64
+from abele.graph.vertices import Edge, VertexGroup
+from abele.machine import Exchange, Ipu
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
+
+POINTER_BYTES = 4
+SIZE_BYTES = 4
+
+
+def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> Int64:
+    """Bytes of the vertices' own records on each tile, int64[num_tiles].
+
+    Model: an edge of one element is a pointer; a vector a pointer and a size; a vector of vectors a pointer and a size,
+    and both again for each row; scalar state its value, vector state a pointer, a size and its values. Records are
+    whole words.
+    Source: Poplar's default vector layout, SPAN (poplar_api §6.2).
+    """
+    total = np.zeros(num_tiles, dtype=np.int64)
+    for group in groups:
+        size = np.zeros(group.num, dtype=np.int64)
+        for field in group.codelet.fields:
+            if field.direction != "state":
+                size += _edge_bytes(group.edges[field.name], field.rank)
+                continue
+            data = group.state[field.name]
+            if data.row_begin is None:
+                size += field.type.bytes
+            else:
+                size += POINTER_BYTES + SIZE_BYTES + np.diff(data.row_begin) * field.type.bytes
+        total += sum_by_tile(group.tile, -(-size // 4) * 4, num_tiles)
+    return total
+
+
+def _edge_bytes(edge: Edge, rank: int) -> Int64 | int:
+    if rank == 0:
+        return POINTER_BYTES
+    span = POINTER_BYTES + SIZE_BYTES
+    return span if edge.row_begin is None else span + np.diff(edge.row_begin) * span
+
+
+def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) -> Int64:
+    """Bytes of exchange instructions of one superstep on each tile, int64[num_tiles].
+
+    Source: machine.md §2.2 (words of a point-to-point message; one send-with-pointer for each further fragment).
+    """
+    total = np.zeros(num_tiles, dtype=np.int64)
+    for phase in (plan.before, plan.after):
+        if phase is not None:
+            total += _phase_code_bytes(phase, exchange)
+    return total
+
+
+def _phase_code_bytes(phase: Phase, exchange: Exchange) -> Int64:
+    longest = exchange.max_words_per_send * exchange.granule_bytes
+    fragments = phase.received_fragments + phase.sent_fragments + phase.sent_bytes // longest
+    further = np.maximum(fragments - 1, 0) * exchange.fragment_code_bytes
+    return np.where(fragments > 0, exchange.message_code_bytes + further, 0)
+
+
+def control_code_bytes(busy: np.ndarray[tuple[int], np.dtype[np.bool_]], ipu: Ipu) -> Int64:
+    """Bytes of control code of one program step on each tile: the step where it is busy, a sync elsewhere."""
+    idle = 2 * ipu.instruction_bytes
+    return np.where(busy, ipu.tile.control_step_bytes, min(idle, ipu.tile.control_step_bytes)).astype(np.int64)
+
+
+def code_bytes_of(codelet: CodeletDef) -> int:
+    """Bytes of IPU instructions of a codelet, as its compiler estimates them."""
+    from abele.codelet import compile_codelet
+
+    return int(compile_codelet(codelet).code_bytes)

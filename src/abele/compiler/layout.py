@@ -1,0 +1,130 @@
+"""Layout: the tile of every element, and its place in that tile's memory.
+
+A tile keeps its share of a variable packed, in order of address. The *packed space* renumbers the elements of the
+graph so that every such share is one interval of it: two elements are neighbours in a tile's memory exactly when they
+are neighbours in it and on the same tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from abele.graph.interval_map import IntervalMap
+from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32
+from abele.graph.variable import Variable
+
+
+class Pieces(NamedTuple):
+    """Intervals cut where the tile changes, in packed addresses.
+
+    Attributes:
+        begin: First packed address of each piece, int64[k].
+        length: Elements of each, int64[k].
+        tile: Tile of each, int32[k].
+        share: First packed address of the tile's share of the variable, int64[k].
+        source: Interval that each piece was cut from, int64[k], non-decreasing.
+    """
+
+    begin: Int64
+    length: Int64
+    tile: Int32
+    share: Int64
+    source: Int64
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """Where the elements of a graph live.
+
+    Attributes:
+        begin: First global address of each map piece, int64[m], ascending; a piece lies in one variable on one tile.
+        end: One past its last address, int64[m].
+        tile: Its tile, int32[m].
+        packed: Packed address of its first element, int64[m].
+        share: Packed address of the first element of its tile's share of its variable, int64[m].
+        base: First global address of each variable, int64[v].
+        size: Elements of each variable, int64[v].
+        width: Bytes of one element of each variable, int64[v].
+        num_tiles: Tiles of the system.
+    """
+
+    begin: Int64
+    end: Int64
+    tile: Int32
+    packed: Int64
+    share: Int64
+    base: Int64
+    size: Int64
+    width: Int64
+    num_tiles: int
+
+    @staticmethod
+    def of(interval_map: IntervalMap, variables: Sequence[Variable], num_tiles: int) -> Layout:
+        """The layout of ``variables``, which are in order of their base."""
+        base = np.array([v.base for v in variables], dtype=np.int64)
+        size = np.array([v.size for v in variables], dtype=np.int64)
+        width = np.array([v.dtype.bytes for v in variables], dtype=np.int64)
+        begin = interval_map.begin
+        end = np.append(begin[1:], interval_map.size)[: len(begin)]
+        owner = np.searchsorted(base, begin, side="right") - 1
+        packed, share = _packed(owner, interval_map.tile, end - begin, num_tiles)
+        return Layout(begin, end, interval_map.tile, packed, share, base, size, width, num_tiles)
+
+    def cut(self, begin: Int64, length: Int64) -> Pieces:
+        """Cut intervals of the global space where the tile or the variable changes.
+
+        Args:
+            begin: First address of each interval, int64[k].
+            length: Elements of each, int64[k], at least 1.
+        """
+        first = np.searchsorted(self.begin, begin, side="right") - 1
+        end = begin + length
+        source = np.arange(len(begin), dtype=np.int64)
+        if bool((end <= self.end[first]).all()):
+            return self._pieces(first, begin, length, source)
+        last = np.searchsorted(self.begin, end, side="left") - 1
+        count = last - first + 1
+        source = np.repeat(source, count)
+        piece = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
+        low = np.maximum(self.begin[piece], begin[source])
+        high = np.minimum(self.end[piece], end[source])
+        return self._pieces(piece, low, high - low, source)
+
+    def _pieces(self, piece: Int64, begin: Int64, length: Int64, source: Int64) -> Pieces:
+        packed = self.packed[piece] + (begin - self.begin[piece])
+        return Pieces(packed, length, self.tile[piece], self.share[piece], source)
+
+    def variables_at(self, address: Int64) -> Int64:
+        """Position of the variable that each global address belongs to, int64[k]."""
+        return np.asarray(np.searchsorted(self.base, address, side="right") - 1, dtype=np.int64)
+
+    def variables_in(self, begin: Int64, end: Int64) -> Int64:
+        """Positions of the variables that the intervals touch, ascending and unique."""
+        if len(begin) == 0:
+            return np.empty(0, dtype=np.int64)
+        low, high = self.variables_at(np.array([begin.min(), end.max() - 1]))
+        if low == high:
+            return np.array([low], dtype=np.int64)
+        touched = np.zeros(len(self.base) + 1, dtype=np.int64)
+        np.add.at(touched, self.variables_at(begin), 1)
+        np.add.at(touched, self.variables_at(end - 1) + 1, -1)
+        return np.flatnonzero(np.cumsum(touched)[:-1])
+
+
+def _packed(owner: Int64, tile: Int32, length: Int64, num_tiles: int) -> tuple[Int64, Int64]:
+    """Packed address of each map piece and of the share that it belongs to."""
+    if len(owner) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    key = owner * (num_tiles + 1) + tile + 1
+    order = np.argsort(key, kind="stable")
+    place = np.cumsum(length[order]) - length[order]
+    fresh = np.append(True, key[order][1:] != key[order][:-1])
+    first = np.maximum.accumulate(np.where(fresh, place, 0))
+    packed, share = np.empty_like(place), np.empty_like(place)
+    packed[order], share[order] = place, first
+    return packed, share

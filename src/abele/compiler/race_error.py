@@ -1,0 +1,49 @@
+"""The account of a race: both vertices, both fields, the elements, and what to do."""
+
+from __future__ import annotations
+
+from abele.compiler.race import Access, Race
+from abele.errors import DataRaceError
+from abele.graph.compute_set import ComputeSet
+from abele.graph.variable import Variable
+
+
+def race_error(race: Race, compute_set: ComputeSet) -> DataRaceError:
+    """The error that describes ``race`` in ``compute_set``."""
+    graph = compute_set.graph
+    begin, end = max(race.writer.begin, race.other.begin), min(race.writer.end, race.other.end)
+    variable, element = graph.locate(begin)
+    end = min(end - begin + element, variable.size)
+    use = race.writer.use
+    doing = "read" if race.other_reads else "written to"
+    where = use.group.debug.location
+    return DataRaceError(
+        f"Field {use.group.codelet.name}.{use.field.name} writes to elements [{element}:{end}) of variable "
+        f"{variable.name!r} that are {doing} elsewhere in same compute set",
+        at=f"{where + ' · ' if where else ''}compute set {compute_set.name!r}, {_box(variable, element, end)}",
+        because=f"{_who(race.writer)} writes them\n{_who(race.other)} {'reads' if race.other_reads else 'writes'} them",
+        remedy=_remedy(race),
+    )
+
+
+def _who(access: Access) -> str:
+    group = access.use.group
+    number = access.vertex - access.use.first_vertex
+    made = f", made at {group.debug.location}" if group.debug.file else ""
+    name, field = group.codelet.name, access.use.field.name
+    return f"vertex {number} of {group.num} × {name} on tile {int(group.tile[number])}, field {field}{made},"
+
+
+def _box(variable: Variable, begin: int, end: int) -> str:
+    """The interval in the variable's own coordinates."""
+    if not variable.shape:
+        return f"scalar {variable.name!r}"
+    first, last = (", ".join(map(str, variable.coordinates(e))) for e in (begin, end - 1))
+    name = variable.name.rsplit("/", 1)[-1]
+    return f"{name}[{first}]" if first == last else f"{name}[{first}] to {name}[{last}]"
+
+
+def _remedy(race: Race) -> str:
+    if race.other_reads:
+        return "move the reading vertex to a later compute set, or let it read a copy made before"
+    return "give each vertex elements of its own and combine them in a second compute set"

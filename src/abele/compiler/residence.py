@@ -1,0 +1,121 @@
+"""Residence: which tiles hold a set of regions, as pieces that are contiguous in a tile's memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from abele.compiler.layout import Layout
+from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32
+from abele.graph.regions import Regions
+
+SCATTERED = -1
+EMPTY = -2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Residence:
+    """Regions as pieces of tile memory, in the order of their elements.
+
+    Attributes:
+        ptr: Pieces of region r are ``ptr[r]`` to ``ptr[r + 1]``, int64[num + 1].
+        begin: First packed address of each piece, int64[k].
+        length: Elements of each, int64[k].
+        tile: Tile of each, int32[k].
+        share: First packed address of the share that the piece lies in, int64[k].
+        home: Per region the tile that holds all of it in one piece, ``SCATTERED`` or ``EMPTY``, int32[num].
+        width: Bytes of an element.
+    """
+
+    ptr: Int64
+    begin: Int64
+    length: Int64
+    tile: Int32
+    share: Int64
+    home: Int32
+    width: int
+
+
+class PairPieces(NamedTuple):
+    """Pieces of (tile, region) pairs: what the tile needs, and where it lies.
+
+    Attributes:
+        pair: Pair that each piece belongs to, int64[k].
+        needer: Tile of the pair, int32[k].
+        begin: First packed address, int64[k].
+        length: Elements, int64[k].
+        holder: Tile that holds the piece, int32[k].
+        share: First packed address of the holder's share, int64[k].
+        alone: Whether the region is one piece, bool[k].
+    """
+
+    pair: Int64
+    needer: Int32
+    begin: Int64
+    length: Int64
+    holder: Int32
+    share: Int64
+    alone: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def residence_of(regions: Regions, layout: Layout) -> Residence:
+    """Where ``regions`` live under ``layout``."""
+    pieces = layout.cut(regions.begin, regions.length)
+    width = regions.tensor.dtype.bytes
+    one_each = len(pieces.begin) == regions.num and bool((np.diff(regions.ptr) == 1).all())
+    if one_each:
+        ptr = regions.ptr
+        return Residence(ptr, pieces.begin, pieces.length, pieces.tile, pieces.share, pieces.tile, width)
+    region = np.searchsorted(regions.ptr, pieces.source, side="right") - 1
+    fresh = np.empty(len(region), dtype=bool)
+    fresh[:1] = True
+    np.not_equal(pieces.begin[1:], pieces.begin[:-1] + pieces.length[:-1], out=fresh[1:])
+    fresh[1:] |= (pieces.share[1:] != pieces.share[:-1]) | (region[1:] != region[:-1])
+    first = np.flatnonzero(fresh)
+    length = np.add.reduceat(pieces.length, first) if len(first) else pieces.length
+    ptr = np.searchsorted(region[first], np.arange(regions.num + 1)).astype(np.int64)
+    tile = pieces.tile[first]
+    home = np.full(regions.num, EMPTY, dtype=np.int32)
+    count = np.diff(ptr)
+    home[count > 1] = SCATTERED
+    home[count == 1] = tile[ptr[:-1][count == 1]]
+    return Residence(ptr, pieces.begin[first], length, tile, pieces.share[first], home, width)
+
+
+def foreign_pairs(residence: Residence, tile: Int32, index: Int64, num_tiles: int) -> tuple[Int32, Int64]:
+    """Distinct (tile, region) pairs whose region is not in one piece on that tile.
+
+    Args:
+        residence: Where the regions live.
+        tile: Tile of each row, int32[rows].
+        index: Region of each row, int64[rows].
+        num_tiles: Tiles of the system.
+    """
+    home = residence.home[index]
+    busy = np.flatnonzero((home != tile) & (home != EMPTY))
+    if len(busy) == 0:
+        return tile[busy], index[busy]
+    key = index[busy] * num_tiles + tile[busy]
+    if not bool((key[1:] > key[:-1]).all()):
+        key = np.unique(key)
+    return (key % num_tiles).astype(np.int32), key // num_tiles
+
+
+def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
+    """The pieces that pairs of a tile and a region are made of."""
+    count = np.diff(residence.ptr)[region]
+    pair = np.repeat(np.arange(len(region), dtype=np.int64), count)
+    starts = np.cumsum(count) - count
+    source = np.arange(len(pair), dtype=np.int64) + np.repeat(residence.ptr[:-1][region] - starts, count)
+    return PairPieces(
+        pair,
+        tile[pair],
+        residence.begin[source],
+        residence.length[source],
+        residence.tile[source],
+        residence.share[source],
+        (count == 1)[pair],
+    )

@@ -1,0 +1,131 @@
+"""Superstep: the analysis of one compute set, copy, stream or decision, as the timeline and the report need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.compiler.access import Access
+from abele.compiler.cycles import ComputeCycles
+from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
+from abele.compiler.exchange import ExchangePlan
+from abele.compiler.traffic import Moves, Phase
+from abele.graph.intervals import Int64
+from abele.graph.program import Program
+from abele.machine import System
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Exchanged:
+    """One exchange phase, summed up.
+
+    Attributes:
+        cycles: From the end of its sync to the last word received.
+        bytes: Received by all tiles.
+        max_receive_bytes: Received by the tile that receives most.
+        received_bytes: Received by each tile, int64[tiles].
+        fragments: Pieces that arrive, over all tiles.
+    """
+
+    cycles: int
+    bytes: int
+    max_receive_bytes: int
+    received_bytes: Int64
+    fragments: int
+
+    @staticmethod
+    def of(phase: Phase | None, system: System) -> Exchanged | None:
+        """The summary of a phase, if there is one."""
+        if phase is None or phase.total_bytes == 0:
+            return None
+        received = phase.received_bytes
+        fragments = int(phase.received_fragments.sum())
+        return Exchanged(exchange_cycles(phase, system), phase.total_bytes, int(received.max()), received, fragments)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Copied:
+    """Copies within tiles, summed up.
+
+    Attributes:
+        by_tile: Cycles on each tile, int64[tiles].
+        bytes: Bytes copied on all tiles.
+        pieces: Contiguous pieces copied on all tiles.
+    """
+
+    by_tile: Int64
+    bytes: int
+    pieces: int
+
+    @staticmethod
+    def of(moves: Moves, system: System) -> Copied | None:
+        """The summary of copies, if there are any."""
+        if len(moves.tile) == 0:
+            return None
+        by_tile = copy_cycles_by_tile(moves, system.ipu, system.num_tiles)
+        return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile))
+
+
+@dataclass(eq=False)
+class Superstep:
+    """What one compute set, copy, stream or decision does on the machine, analysed once however often it runs.
+
+    Attributes:
+        index: Number in the executable.
+        kind: As the kind of the steps that run it.
+        node: Program node that it was found in first.
+        access: Variables that it touches.
+        before: Exchange that brings its inputs.
+        gather: Copies that arrange inputs.
+        compute: Its vertices.
+        scatter: Copies that put outputs in place.
+        after: Exchange that sends outputs home.
+        host_cycles: Transfer from or to the host, rendezvous included.
+        host_bytes: Bytes of that transfer.
+        num_vertices: Vertices that it runs.
+        num_edges: Field rows that they are wired by.
+        codelets: Their codelets.
+        buffer_bytes: Memory for data in motion, int64[tiles], or None when it needs none.
+    """
+
+    index: int
+    kind: str
+    node: Program
+    access: Access = field(default_factory=Access)
+    before: Exchanged | None = None
+    gather: Copied | None = None
+    compute: ComputeCycles | None = None
+    scatter: Copied | None = None
+    after: Exchanged | None = None
+    host_cycles: int = 0
+    host_bytes: int = 0
+    num_vertices: int = 0
+    num_edges: int = 0
+    codelets: tuple[CodeletDef, ...] = ()
+    buffer_bytes: Int64 | None = None
+
+    def set_exchange(self, plan: ExchangePlan, system: System) -> None:
+        """Sum up an exchange plan."""
+        self.before = Exchanged.of(plan.before, system)
+        self.after = Exchanged.of(plan.after, system)
+        self.gather = Copied.of(plan.gather, system)
+        self.scatter = Copied.of(plan.scatter, system)
+        self.buffer_bytes = plan.buffer_bytes if plan.buffer_bytes.any() else None
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Codelets whose cost is assumed until a run counts it."""
+        return self.compute.estimated if self.compute is not None else ()
+
+    def compute_by_tile(self, num_tiles: int) -> Int64:
+        """Cycles that each tile spends on vertices and copies, int64[num_tiles]."""
+        total = np.zeros(num_tiles, dtype=np.int64)
+        for part in (self.gather, self.compute, self.scatter):
+            if part is not None:
+                total += part.by_tile
+        return total

@@ -1,0 +1,131 @@
+"""Timeline: what every step of the program costs, and when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler.lower import Step
+from abele.compiler.superstep import Copied, Exchanged, Superstep
+from abele.graph.intervals import Int64
+from abele.machine import System
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of the timeline: an exchange, copies on tiles, vertices, a host transfer or a decision.
+
+    Attributes:
+        kind: ``exchange``, ``copy``, ``compute``, ``stream`` or ``control``.
+        name: Suffix that tells the parts of one step apart; empty for the main one.
+        compute: Cycles of the slowest tile.
+        exchange: Cycles of exchange.
+        sync: Cycles of barriers and launches.
+        host: Cycles of host transfers.
+        bytes: Bytes moved between tiles, copied on tiles, or streamed.
+        max_receive_bytes: Bytes that the tile receiving most receives.
+        num_vertices: Vertices executed.
+        active_tiles: Tiles with something to compute.
+        balance: Mean compute cycles over all tiles / those of the slowest.
+    """
+
+    kind: str
+    name: str = ""
+    compute: int = 0
+    exchange: int = 0
+    sync: int = 0
+    host: int = 0
+    bytes: int = 0
+    max_receive_bytes: int = 0
+    num_vertices: int = 0
+    active_tiles: int = 0
+    balance: float = 0.0
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of one execution."""
+        return self.compute + self.exchange + self.sync + self.host
+
+
+def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
+    """The parts of a superstep, in the order in which they happen."""
+    return tuple(_parts(superstep, system))
+
+
+def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
+    sync = system.sync_cycles
+    if superstep.kind in ("stream_in", "stream_out", "print"):
+        yield Part("stream", sync=sync, host=superstep.host_cycles, bytes=superstep.host_bytes)
+        return
+    if superstep.kind == "decide":
+        exchange = superstep.before.cycles if superstep.before else 0
+        yield Part("control", sync=sync, exchange=exchange, bytes=superstep.before.bytes if superstep.before else 0)
+        return
+    if superstep.before is not None:
+        yield _exchange(superstep.before, "exchange", sync)
+    if superstep.gather is not None:
+        yield _copy(superstep.gather, "arrange inputs")
+    if superstep.compute is not None:
+        by_tile, launch = superstep.compute.by_tile, superstep.compute.launch
+        slowest, active, balance = _spread(by_tile)
+        yield Part(
+            "compute",
+            compute=slowest,
+            sync=launch,
+            num_vertices=superstep.num_vertices,
+            active_tiles=active,
+            balance=balance,
+        )
+    if superstep.scatter is not None:
+        yield _copy(superstep.scatter, "arrange outputs" if superstep.kind == "execute" else "on-tile copy")
+    if superstep.after is not None:
+        yield _exchange(superstep.after, "send outputs", sync)
+
+
+def _exchange(phase: Exchanged, name: str, sync: int) -> Part:
+    return Part(
+        "exchange",
+        name,
+        exchange=phase.cycles,
+        sync=sync,
+        bytes=phase.bytes,
+        max_receive_bytes=phase.max_receive_bytes,
+    )
+
+
+def _copy(copied: Copied, name: str) -> Part:
+    slowest, active, balance = _spread(copied.by_tile)
+    return Part("copy", name, compute=slowest, bytes=copied.bytes, active_tiles=active, balance=balance)
+
+
+def _spread(by_tile: Int64) -> tuple[int, int, float]:
+    """Slowest tile, tiles at work, and mean over slowest."""
+    slowest = int(by_tile.max(initial=0))
+    return slowest, int((by_tile > 0).sum()), float(by_tile.mean()) / slowest if slowest else 0.0
+
+
+def start_cycles(
+    steps: Sequence[Step], cycles: Int64, sync_groups: npt.NDArray[np.int64] | None = None
+) -> tuple[Int64, int]:
+    """When each step first starts, and when the last one ends, as max-plus over sync groups.
+
+    Args:
+        steps: Steps in program order.
+        cycles: Cycles of all executions of each step, int64[steps].
+        sync_groups: Groups as bits of the sets of tiles that meet, int64[groups]; groups that share a bit wait for each
+            other. By default one group of all tiles.
+
+    Returns:
+        Start of each step, int64[steps], and the end of the last.
+    """
+    groups = np.array([1], dtype=np.int64) if sync_groups is None else sync_groups
+    clock = np.zeros(len(groups), dtype=np.int64)
+    start = np.zeros(len(steps), dtype=np.int64)
+    for number, step in enumerate(steps):
+        meets = (groups & groups[step.sync_group]) != 0
+        start[number] = clock[meets].max()
+        clock[meets] = start[number] + cycles[number]
+    return start, int(clock.max(initial=0))

@@ -1,0 +1,54 @@
+"""Workers: how long a tile's vertices take on its worker threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32
+
+
+def worker_makespans(tile: Int32, slots: Int64, num_tiles: int, num_workers: int) -> Int64:
+    """Issue slots of the busiest worker of each tile, int64[num_tiles].
+
+    Args:
+        tile: Tile of each vertex, int32[n].
+        slots: Issue slots of each vertex, int64[n].
+        num_tiles: Tiles of the system.
+        num_workers: Workers of a tile.
+
+    Model: list scheduling in the order in which vertices were added; each goes to the worker that is free first.
+    Tiles with as many vertices as workers, or whose vertices all cost the same, have a closed form.
+    Source: poplar_api §11 (six slots, list schedule); tutorial 6 for equal vertices.
+    """
+    result = np.zeros(num_tiles, dtype=np.int64)
+    if len(tile) == 0:
+        return result
+    if not bool((tile[1:] >= tile[:-1]).all()):
+        order = np.argsort(tile.astype(np.uint16) if num_tiles <= 1 << 16 else tile, kind="stable")
+        tile, slots = tile[order], slots[order]
+    count = np.bincount(tile, minlength=num_tiles)
+    busy = np.flatnonzero(count)
+    count = count[busy]
+    first = np.cumsum(count) - count
+    most, least = np.maximum.reduceat(slots, first), np.minimum.reduceat(slots, first)
+    result[busy] = -(-count // num_workers) * most
+    mixed = np.flatnonzero((count > num_workers) & (most != least))
+    result[busy[mixed]] = _list_schedule(first[mixed], count[mixed], slots, num_workers)
+    return result
+
+
+def _list_schedule(first: Int64, count: Int64, slots: Int64, num_workers: int) -> Int64:
+    """Makespan of each run of ``slots``, vertex k of all runs being placed at once."""
+    order = np.argsort(-count, kind="stable")
+    first, sizes = first[order], count[order]
+    loads = slots[first[:, None] + np.arange(num_workers)]
+    running = np.searchsorted(-sizes, -np.arange(sizes.max(initial=0)), side="left")
+    rows = np.arange(len(first))
+    for k in range(num_workers, len(running)):
+        n = int(running[k])
+        free = loads[:n].argmin(axis=1)
+        loads[rows[:n], free] += slots[first[:n] + k]
+    result = np.empty(len(first), dtype=np.int64)
+    result[order] = loads.max(axis=1)
+    return result
