@@ -1,0 +1,27 @@
+"""Handlers of ATen operators, one file a family; importing this package registers them all."""
+
+from abele.frontends.poptorch.capture.aten import (
+    arithmetic,
+    contraction,
+    convolution,
+    creation,
+    functions,
+    losses,
+    normalisation,
+    pooling,
+    reductions,
+    shapes,
+)
+
+__all__ = [
+    "arithmetic",
+    "contraction",
+    "convolution",
+    "creation",
+    "functions",
+    "losses",
+    "normalisation",
+    "pooling",
+    "reductions",
+    "shapes",
+]

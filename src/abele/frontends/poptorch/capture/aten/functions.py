@@ -1,0 +1,126 @@
+"""Functions of one operand, element by element, and those with a library op of their own."""
+
+from __future__ import annotations
+
+import math
+
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.kernels.ir import Expr, apply, select
+from abele.parallel import Value
+from abele.parallel.derivative import arg
+from abele.parallel.ops import build
+
+x = arg(0)
+
+_PLAIN = ("neg", "abs", "exp", "log", "erf", "sin", "cos", "sqrt", "rsqrt", "square", "floor", "ceil", "round")
+_EXPRESSIONS: dict[str, Expr] = {f"aten.{name}": apply(name, x) for name in _PLAIN}
+_EXPRESSIONS |= {
+    "aten.reciprocal": apply("inv", x),
+    "aten.silu": x * apply("sigmoid", x),
+    "aten.exp2": apply("exp", x * math.log(2.0)),
+    "aten.log2": apply("log", x) * (1 / math.log(2.0)),
+    "aten.relu6": select(x > 6.0, 6.0, select(x > 0.0, x, 0.0)),
+    "aten.hardsigmoid": select(x > 3.0, 1.0, select(x < -3.0, 0.0, x * (1 / 6) + 0.5)),
+    "aten.hardswish": select(x > 3.0, x, select(x < -3.0, 0.0, x * (x * (1 / 6) + 0.5))),
+    "aten.sign": select(x > 0.0, 1.0, select(x < 0.0, -1.0, 0.0)),
+}
+
+
+def unary(call: Call, value: Value, expression: Expr) -> Value:
+    """``expression`` of one operand in the type of the result."""
+    return build.map_(call.net, expression, [call.operand(value, call.dtype)], call.dtype)
+
+
+def _register(name: str, expression: Expr) -> None:
+    @aten(name)
+    def function(call: Call, value: Value) -> Value:
+        return unary(call, value, expression)
+
+
+for _name, _expression in _EXPRESSIONS.items():
+    _register(_name, _expression)
+
+
+def _register_library(name: str, function: str) -> None:
+    @aten(name, f"{name}_")
+    def library_function(call: Call, value: Value) -> Value:
+        return build.nonlinearity(call.net, function, call.operand(value, call.dtype))
+
+
+for _name in ("relu", "tanh", "sigmoid"):
+    _register_library(f"aten.{_name}", _name)
+
+
+@aten("aten.gelu")
+def gelu(call: Call, value: Value, approximate: str = "none") -> Value:
+    """x · Φ(x), exactly or by tanh."""
+    return build.nonlinearity(call.net, "gelu" if approximate == "tanh" else "gelu_erf", value)
+
+
+@aten("aten.leaky_relu", "aten.leaky_relu_")
+def leaky_relu(call: Call, value: Value, negative_slope: float = 0.01) -> Value:
+    """x, or slope · x where it is negative."""
+    return unary(call, value, select(x > 0.0, x, x * float(negative_slope)))
+
+
+@aten("aten.elu")
+def elu(call: Call, value: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    """scale · (x, or alpha · (exp(input_scale · x) − 1) where it is negative)."""
+    below = (apply("exp", x * float(input_scale)) - 1.0) * float(alpha * scale)
+    return unary(call, value, select(x > 0.0, x * float(scale), below))
+
+
+@aten("aten.softplus")
+def softplus(call: Call, value: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """log(1 + exp(beta · x)) / beta, linear above the threshold."""
+    scaled = x * float(beta)
+    # The maximum with zero taken out keeps the exponential in range.
+    smooth = apply("log", 1.0 + apply("exp", -apply("abs", scaled))) + apply("relu", scaled)
+    return unary(call, value, select(scaled > float(threshold), x, smooth * (1 / beta)))
+
+
+@aten("aten.log_sigmoid")
+def log_sigmoid(call: Call, value: Value) -> Value:
+    """log(1 / (1 + exp(−x)))."""
+    return unary(call, value, -(apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", -x)))
+
+
+@aten("aten.softmax", "aten._softmax")
+def softmax(call: Call, value: Value, dim: int, dtype: object = None) -> Value:
+    """Exponentials over their sum along ``dim``."""
+    return build.softmax(call.net, call.operand(value, call.dtype), dim)
+
+
+@aten("aten.log_softmax", "aten._log_softmax")
+def log_softmax(call: Call, value: Value, dim: int, dtype: object = None) -> Value:
+    """The logarithm of softmax along ``dim``."""
+    return build.softmax(call.net, call.operand(value, call.dtype), dim, log=True)
+
+
+@aten("aten.native_dropout")
+def native_dropout(call: Call, value: Value, p: float, train: bool | None = True) -> tuple[Value]:
+    """Dropout; its mask has no value of its own."""
+    return (build.dropout(call.net, value, p) if train and p > 0 else value,)
+
+
+@aten("aten.dropout")
+def dropout(call: Call, value: Value, p: float, train: bool) -> Value:
+    """Dropout when training."""
+    return build.dropout(call.net, value, p) if train and p > 0 else value
+
+
+@aten("aten.detach", "aten.detach_")
+def detach(call: Call, value: Value) -> Value:
+    """The value, through which no gradient flows."""
+    return build.detach(call.net, value)
+
+
+@aten("aten.clone", "aten.contiguous", "aten.alias", "aten.lift_fresh_copy", "aten.lift_fresh")
+def clone(call: Call, value: Value, **kwargs: object) -> Value:
+    """The value: networks are functional, so a copy is the original."""
+    return value
+
+
+@aten("aten._assert_tensor_metadata")
+def assert_tensor_metadata(call: Call, *args: object, **kwargs: object) -> None:
+    """Nothing: PyTorch's own check of a shape that is fixed here."""

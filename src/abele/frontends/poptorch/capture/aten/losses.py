@@ -1,0 +1,181 @@
+"""Losses, out of maps and reductions, and the mark of the final one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.kernels.ir import Expr, apply, select
+from abele.numerics import i32
+from abele.parallel import Network, Value
+from abele.parallel.derivative import arg
+from abele.parallel.ops import build
+
+_NONE, _MEAN, _SUM = 0, 1, 2
+
+x, y, z = arg(0), arg(1), arg(2)
+
+LOSSES = frozenset(
+    f"aten.{name}"
+    for name in (
+        "l1_loss",
+        "mse_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "nll_loss",
+        "nll_loss_nd",
+        "nll_loss2d",
+        "cross_entropy_loss",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "kl_div",
+        "soft_margin_loss",
+    )
+)
+"""Operators that are a loss without being marked."""
+
+IDENTITY_LOSS = "abele.identity_loss"
+
+
+def reduced(net: Network, value: Value, reduction: int) -> Value:
+    """``value`` as it is, its mean or its sum."""
+    if reduction == _NONE:
+        return value
+    dims = range(value.ndim)
+    return build.mean(net, value, dims) if reduction == _MEAN else build.reduce(net, value, dims)
+
+
+@aten(IDENTITY_LOSS)
+def identity_loss(call: Call, value: Value, reduction: int) -> Value:
+    """The marked value, reduced."""
+    return reduced(call.net, value, reduction)
+
+
+def _pairwise(call: Call, expression: Expr, a: Value, b: Value, reduction: int) -> Value:
+    operands = [call.operand(a, call.dtype), call.operand(b, call.dtype)]
+    return reduced(call.net, build.map_(call.net, expression, operands), reduction)
+
+
+@aten("aten.mse_loss")
+def mse_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+    """Squared differences."""
+    return _pairwise(call, apply("square", x - y), value, target, reduction)
+
+
+@aten("aten.l1_loss")
+def l1_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+    """Absolute differences."""
+    return _pairwise(call, apply("abs", x - y), value, target, reduction)
+
+
+@aten("aten.smooth_l1_loss")
+def smooth_l1_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN, beta: float = 1.0) -> Value:
+    """Squared differences below ``beta``, absolute ones above."""
+    size = apply("abs", x - y)
+    if beta == 0:
+        return _pairwise(call, size, value, target, reduction)
+    expression = select(size < float(beta), apply("square", size) * (0.5 / beta), size - 0.5 * beta)
+    return _pairwise(call, expression, value, target, reduction)
+
+
+@aten("aten.huber_loss")
+def huber_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN, delta: float = 1.0) -> Value:
+    """Half squared differences below ``delta``, linear above."""
+    size = apply("abs", x - y)
+    expression = select(size < float(delta), apply("square", size) * 0.5, (size - 0.5 * delta) * float(delta))
+    return _pairwise(call, expression, value, target, reduction)
+
+
+@aten("aten.binary_cross_entropy")
+def binary_cross_entropy(
+    call: Call, value: Value, target: Value, weight: Value | None = None, reduction: int = _MEAN
+) -> Value:
+    """−t · log(p) − (1 − t) · log(1 − p), the logarithms no lower than −100."""
+    first = apply("max", apply("log", x), -100.0)
+    second = apply("max", apply("log", 1.0 - x), -100.0)
+    expression: Expr = -(y * first + (1.0 - y) * second)
+    operands = [value, target]
+    if weight is not None:
+        expression, operands = expression * z, [*operands, weight]
+    return reduced(call.net, build.map_(call.net, expression, operands), reduction)
+
+
+@aten("aten.binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    call: Call,
+    value: Value,
+    target: Value,
+    weight: Value | None = None,
+    pos_weight: Value | None = None,
+    reduction: int = _MEAN,
+) -> Value:
+    """Binary cross entropy of a sigmoid, in a form that stays in range."""
+    if pos_weight is not None:
+        raise call.refuse("with pos_weight has no lowering")
+    expression: Expr = apply("relu", x) - x * y + apply("log", 1.0 + apply("exp", -apply("abs", x)))
+    operands = [value, call.operand(target, value.dtype)]
+    if weight is not None:
+        expression, operands = expression * z, [*operands, weight]
+    return reduced(call.net, build.map_(call.net, expression, operands), reduction)
+
+
+@aten("aten.kl_div")
+def kl_div(call: Call, value: Value, target: Value, reduction: int = _MEAN, *, log_target: bool = False) -> Value:
+    """t · (log t − x), or exp(t) · (t − x)."""
+    plain = select(y > 0.0, y * (apply("log", apply("max", y, 1e-38)) - x), 0.0)
+    return _pairwise(call, apply("exp", y) * (y - x) if log_target else plain, value, target, reduction)
+
+
+@aten("aten.nll_loss", "aten.nll_loss_nd", "aten.nll_loss2d")
+def nll_loss(
+    call: Call,
+    value: Value,
+    target: Value,
+    weight: Value | None = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
+) -> Value:
+    """Minus the log-probability of the target's class; rows whose target is ``ignore_index`` count nowhere."""
+    if weight is not None:
+        raise call.refuse("with class weights has no lowering")
+    return _nll(call.net, value, target, reduction, ignore_index)
+
+
+def _nll(net: Network, value: Value, target: Value, reduction: int, ignore_index: int) -> Value:
+    class_dim = 1 if value.ndim > 1 else 0
+    classes = value.shape[class_dim]
+    rest = (1,) * (value.ndim - class_dim - 1)
+    numbers = net.constant(np.arange(classes).reshape(classes, *rest), i32, "classes")
+    index = build.reshape(
+        net, build.cast(net, target, i32), (*value.shape[:class_dim], 1, *value.shape[class_dim + 1 :])
+    )
+    picked = build.map_(net, select(x.eq(y), -z, 0.0), [numbers, index, value], value.dtype)
+    if ignore_index in range(classes):
+        picked = build.map_(net, select(x.eq(ignore_index), 0.0, y), [index, picked], value.dtype)
+    if reduction != _MEAN:
+        dims = [class_dim] if reduction == _NONE else range(value.ndim)
+        return build.reduce(net, picked, list(dims))
+    counted = build.map_(net, select(x.eq(ignore_index), 0.0, 1.0), [target], value.dtype)
+    total = build.reduce(net, picked, range(value.ndim))
+    return build.map_(net, x / y, [total, build.reduce(net, counted, range(target.ndim))])
+
+
+@aten("aten.cross_entropy_loss")
+def cross_entropy_loss(
+    call: Call,
+    value: Value,
+    target: Value,
+    weight: Value | None = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Value:
+    """The negative log-likelihood of a log-softmax over classes; the target holds classes or probabilities."""
+    if weight is not None or label_smoothing:
+        raise call.refuse("with class weights or label smoothing has no lowering")
+    class_dim = 1 if value.ndim > 1 else 0
+    logs = build.softmax(call.net, value, class_dim, log=True)
+    if not target.dtype.is_float:
+        return _nll(call.net, logs, target, reduction, ignore_index)
+    entropies = build.reduce(call.net, build.map_(call.net, -(x * y), [logs, target]), [class_dim])
+    return reduced(call.net, entropies, reduction)

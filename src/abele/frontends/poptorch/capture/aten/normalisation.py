@@ -1,0 +1,128 @@
+"""Layer, group and batch normalisation, out of reductions and maps; their derivatives follow from those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.kernels.ir import Expr, apply
+from abele.parallel import Network, Value
+from abele.parallel.derivative import arg
+from abele.parallel.ops import build
+
+
+def _statistics(net: Network, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
+    """The value minus its mean, the mean, and the biased variance, over ``dims``, which are kept."""
+    centre = build.mean(net, value, dims, keep=True)
+    centred = build.map_(net, arg(0) - arg(1), [value, centre])
+    return centred, centre, build.mean(net, build.map_(net, apply("square", arg(0)), [centred]), dims, keep=True)
+
+
+def _scaled(
+    net: Network, centred: Value, variance: Value, eps: float, gain: Value | None, shift: Value | None
+) -> Value:
+    """centred / √(variance + eps), times the gain, plus the shift, in one map."""
+    expression: Expr = arg(0) * apply("rsqrt", arg(1) + float(eps))
+    operands = [centred, variance]
+    if gain is not None:
+        expression = expression * arg(len(operands))
+        operands.append(gain)
+    if shift is not None:
+        expression = expression + arg(len(operands))
+        operands.append(shift)
+    return build.map_(net, expression, operands)
+
+
+@aten("aten.layer_norm")
+def layer_norm(
+    call: Call,
+    value: Value,
+    shape: Sequence[int],
+    gain: Value | None = None,
+    shift: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Value:
+    """Normalisation over the last dimensions."""
+    dims = range(value.ndim - len(shape), value.ndim)
+    centred, _, variance = _statistics(call.net, value, dims)
+    return _scaled(call.net, centred, variance, eps, gain, shift)
+
+
+@aten("aten.native_layer_norm")
+def native_layer_norm(
+    call: Call, value: Value, shape: Sequence[int], gain: Value | None, shift: Value | None, eps: float
+) -> tuple[Value]:
+    """Normalisation over the last dimensions."""
+    return (layer_norm(call, value, shape, gain, shift, eps),)
+
+
+@aten("aten.group_norm")
+def group_norm(
+    call: Call,
+    value: Value,
+    groups: int,
+    gain: Value | None = None,
+    shift: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Value:
+    """Normalisation over the field and the channels of each group."""
+    net = call.net
+    split = build.reshape(net, value, (value.shape[0], groups, value.shape[1] // groups, *value.shape[2:]))
+    centred, _, variance = _statistics(net, split, range(2, split.ndim))
+    per_channel = (groups, value.shape[1] // groups, *(1,) * (value.ndim - 2))
+    sides = [None if v is None else build.reshape(net, v, per_channel) for v in (gain, shift)]
+    return build.reshape(net, _scaled(net, centred, variance, eps, *sides), value.shape)
+
+
+def _channels(net: Network, value: Value | None, ndim: int) -> Value | None:
+    return None if value is None else build.reshape(net, value, (value.size, *(1,) * (ndim - 2)))
+
+
+@aten("aten._native_batch_norm_legit_functional")
+def batch_norm_training(
+    call: Call,
+    value: Value,
+    gain: Value | None,
+    shift: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Value | None, ...]:
+    """Normalisation by the batch's own statistics; gives the new running statistics as fourth and fifth result."""
+    net = call.net
+    dims = [0, *range(2, value.ndim)]
+    centred, centre, variance = _statistics(net, value, dims)
+    sides = [_channels(net, v, value.ndim) for v in (gain, shift)]
+    result = _scaled(net, centred, variance, eps, *sides)
+    count = math.prod(value.shape[d] for d in dims)
+    unbiased = momentum * count / max(1, count - 1)
+    flat = [build.reshape(net, v, running_mean.shape) for v in (centre, variance)]
+    keep = arg(0) * (1.0 - momentum)
+    new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, flat[0]])
+    new_var = build.map_(net, keep + arg(1) * float(unbiased), [running_var, flat[1]])
+    return result, None, None, new_mean, new_var
+
+
+@aten("aten._native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    call: Call,
+    value: Value,
+    gain: Value | None,
+    shift: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> tuple[Value | None, ...]:
+    """Normalisation by the running statistics."""
+    net = call.net
+    centre, variance, *sides = (_channels(net, v, value.ndim) for v in (running_mean, running_var, gain, shift))
+    assert centre is not None
+    assert variance is not None
+    centred = build.map_(net, arg(0) - arg(1), [value, centre])
+    return _scaled(net, centred, variance, eps, *sides), None, None

@@ -1,0 +1,74 @@
+"""Pooling over windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from abele.frontends.poptorch.capture.aten.convolution import Extents, per_dim
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.kernels.ir import Const
+from abele.parallel import Value
+from abele.parallel.derivative import arg
+from abele.parallel.ops import build
+
+
+def _pool(call: Call, function: str, x: Value, kernel: Extents, stride: Extents, padding: Extents) -> Value:
+    rank = call.result.dim() - 1 if x.ndim < 3 else x.ndim - 2
+    kernel = per_dim(kernel, rank)
+    steps = per_dim(stride, rank) if stride not in ((), []) else kernel
+    lower = per_dim(padding, rank)
+    # Rounding the number of windows up shows as more results than fit: the rest is padding after the last element.
+    upper = tuple(
+        max(low, (n - 1) * s + k - extent - low)
+        for n, s, k, extent, low in zip(call.shape[-rank:], steps, kernel, x.shape[-rank:], lower, strict=True)
+    )
+    return build.pool(call.net, x, build.Pooling(function, kernel, steps, lower, upper))
+
+
+@aten("aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d")
+def max_pool(
+    call: Call,
+    x: Value,
+    kernel: Extents,
+    stride: Extents = (),
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+) -> Value:
+    """The maximum of every window."""
+    if any(d != 1 for d in ([dilation] if isinstance(dilation, int) else dilation)):
+        raise call.refuse("with dilation has no lowering")
+    return _pool(call, "max", x, kernel, stride, padding)
+
+
+@aten("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
+def avg_pool(
+    call: Call,
+    x: Value,
+    kernel: Extents,
+    stride: Extents = (),
+    padding: Extents = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:
+    """The average of every window."""
+    padded = any(p for p in ([padding] if isinstance(padding, int) else padding))
+    if divisor_override is None and not (padded and count_include_pad):
+        return _pool(call, "avg", x, kernel, stride, padding)
+    if ceil_mode:
+        raise call.refuse("with ceil_mode and counted padding has no lowering")
+    total = _pool(call, "sum", x, kernel, stride, padding)
+    divisor = divisor_override or math.prod(per_dim(kernel, x.ndim - 2))
+    return build.map_(call.net, arg(0) * Const(1 / divisor), [total])
+
+
+@aten("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d")
+def adaptive_avg_pool(call: Call, x: Value, output_size: Sequence[int]) -> Value:
+    """Averages over windows that tile the field evenly."""
+    field, size = x.shape[2:], per_dim(output_size, x.ndim - 2)
+    if any(n % k for n, k in zip(field, size, strict=True)):
+        raise call.refuse(f"from {list(field)} to {list(size)} has no lowering", "choose a size that divides the field")
+    window = tuple(n // k for n, k in zip(field, size, strict=True))
+    return build.pool(call.net, x, build.Pooling("avg", window, window, (0,) * len(size), (0,) * len(size)))

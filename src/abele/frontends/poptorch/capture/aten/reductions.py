@@ -1,0 +1,108 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.kernels.ir import apply
+from abele.parallel import Value
+from abele.parallel.derivative import arg
+from abele.parallel.ops import build
+
+
+def dims_of(value: Value, dim: int | Sequence[int] | None) -> list[int]:
+    """The dimensions that a reduction names; all when it names none."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return list(range(value.ndim))
+    return [dim % value.ndim] if isinstance(dim, int) else [d % value.ndim for d in dim]
+
+
+@aten("aten.sum")
+def total(
+    call: Call, value: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: object = None
+) -> Value:
+    """The sum over dimensions."""
+    return build.reduce(call.net, call.operand(value, call.dtype), dims_of(value, dim), keep=keepdim)
+
+
+@aten("aten.mean")
+def mean(
+    call: Call, value: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: object = None
+) -> Value:
+    """The mean over dimensions."""
+    return build.mean(call.net, call.operand(value, call.dtype), dims_of(value, dim), keep=keepdim)
+
+
+@aten("aten.amax")
+def amax(call: Call, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
+    """The maximum over dimensions."""
+    return build.reduce(call.net, value, dims_of(value, dim), "max", keep=keepdim)
+
+
+@aten("aten.amin")
+def amin(call: Call, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
+    """The minimum over dimensions."""
+    return build.reduce(call.net, value, dims_of(value, dim), "min", keep=keepdim)
+
+
+@aten("aten.max")
+def max_all(call: Call, value: Value, *rest: object) -> Value:
+    """The maximum of all elements."""
+    return _extremum(call, value, rest, "max")
+
+
+@aten("aten.min")
+def min_all(call: Call, value: Value, *rest: object) -> Value:
+    """The minimum of all elements."""
+    return _extremum(call, value, rest, "min")
+
+
+def _extremum(call: Call, value: Value, rest: Sequence[object], operation: str) -> Value:
+    if rest:
+        raise call.refuse("with a dimension has no lowering", f"use torch.a{operation}, which gives no indices")
+    return build.reduce(call.net, value, range(value.ndim), operation)
+
+
+@aten("aten.var", "aten.std")
+def variance(
+    call: Call,
+    value: Value,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Value:
+    """The variance over dimensions, or its square root."""
+    dims = dims_of(value, dim)
+    count = math.prod(value.shape[d] for d in dims)
+    scale = 1 / (count - (1 if correction is None else correction))
+    centre = build.mean(call.net, value, dims, keep=True)
+    squares = build.map_(call.net, apply("square", arg(0) - arg(1)), [value, centre])
+    result = build.reduce(call.net, squares, dims, keep=keepdim, scale=scale)
+    is_std = "std" in str(call.node.target)
+    return build.map_(call.net, apply("sqrt", arg(0)), [result]) if is_std else result
+
+
+@aten("aten.linalg_vector_norm")
+def vector_norm(
+    call: Call, value: Value, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
+    """The Euclidean or absolute norm over dimensions."""
+    if ord not in (1, 2):
+        raise call.refuse(f"of order {ord} has no lowering", "use order 1 or 2")
+    powers = build.map_(call.net, apply("square" if ord == 2 else "abs", arg(0)), [value])
+    result = build.reduce(call.net, powers, dims_of(value, dim), keep=keepdim)
+    return build.map_(call.net, apply("sqrt", arg(0)), [result]) if ord == 2 else result
+
+
+@aten("aten.cumsum")
+def cumsum(call: Call, value: Value, dim: int, *, dtype: object = None) -> Value:
+    """Running sums along ``dim``: a product with a triangular matrix of ones."""
+    import numpy as np
+
+    extent = value.shape[dim % value.ndim]
+    triangle = call.net.constant(np.triu(np.ones((extent, extent))), call.dtype)
+    turned = build.transpose(call.net, call.operand(value, call.dtype), dim, -1)
+    return build.transpose(call.net, build.matmul(call.net, turned, triangle), dim, -1)

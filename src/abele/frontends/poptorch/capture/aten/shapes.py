@@ -1,0 +1,163 @@
+"""Shapes: views, slices, concatenation, padding. None of them moves data on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.parallel import Value
+from abele.parallel.ops import build
+
+
+@aten(
+    "aten.view",
+    "aten.reshape",
+    "aten._unsafe_view",
+    "aten.flatten",
+    "aten.unflatten",
+    "aten.squeeze",
+    "aten.unsqueeze",
+    "aten.view_as",
+)
+def reshape(call: Call, value: Value, *args: object) -> Value:
+    """The same elements in the shape of the result."""
+    return build.reshape(call.net, value, call.shape)
+
+
+@aten("aten.permute")
+def permute(call: Call, value: Value, dims: Sequence[int]) -> Value:
+    """Dimensions in another order."""
+    return build.permute(call.net, value, dims)
+
+
+@aten("aten.transpose", "aten.swapaxes")
+def transpose(call: Call, value: Value, dim0: int, dim1: int) -> Value:
+    """Two dimensions swapped."""
+    return build.transpose(call.net, value, dim0, dim1)
+
+
+@aten("aten.t", "aten.numpy_T", "aten.mT")
+def matrix_transpose(call: Call, value: Value) -> Value:
+    """Rows and columns swapped."""
+    return build.transpose(call.net, value) if value.ndim > 1 else value
+
+
+@aten("aten.expand", "aten.broadcast_to", "aten.expand_as")
+def expand(call: Call, value: Value, *args: object, **kwargs: object) -> Value:
+    """Elements repeated to the shape of the result."""
+    return build.expand(call.net, value, call.shape)
+
+
+@aten("aten.broadcast_tensors")
+def broadcast_tensors(call: Call, values: Sequence[Value]) -> tuple[Value, ...]:
+    """Every value repeated to one shape."""
+    return tuple(build.expand(call.net, v, call.shape) for v in values)
+
+
+@aten("aten.repeat", "aten.tile")
+def repeat(call: Call, value: Value, repeats: Sequence[int]) -> Value:
+    """The whole value repeated along dimensions."""
+    value = build.reshape(call.net, value, (1,) * (len(repeats) - value.ndim) + value.shape)
+    pairs = [n for extent in value.shape for n in (1, extent)]
+    wide = [n for times, extent in zip(repeats, value.shape, strict=True) for n in (times, extent)]
+    return build.reshape(call.net, build.expand(call.net, build.reshape(call.net, value, pairs), wide), call.shape)
+
+
+@aten("aten.slice")
+def slice_(
+    call: Call, value: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    """Some indices of a dimension."""
+    begin, stop, step = slice(start, end, step).indices(value.shape[dim])
+    return build.slice_(call.net, value, dim, begin, max(begin, stop), step)
+
+
+@aten("aten.narrow")
+def narrow(call: Call, value: Value, dim: int, start: int, length: int) -> Value:
+    """``length`` indices of a dimension."""
+    return build.slice_(call.net, value, dim, start, start + length)
+
+
+@aten("aten.select")
+def select(call: Call, value: Value, dim: int, index: int) -> Value:
+    """One index of a dimension, which disappears."""
+    index %= value.shape[dim]
+    return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
+
+
+@aten("aten.slice_scatter", "aten.select_scatter")
+def scatter(
+    call: Call,
+    value: Value,
+    source: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """The value with some indices of a dimension replaced."""
+    if "select_scatter" in str(call.node.target):
+        assert start is not None
+        start %= value.shape[dim]
+        end = start + 1
+        source = build.reshape(call.net, source, (*value.shape[:dim], 1, *value.shape[dim % value.ndim + 1 :]))
+    begin, stop, step = slice(start, end, step).indices(value.shape[dim])
+    if step != 1:
+        raise call.refuse("with a step has no lowering")
+    before = build.slice_(call.net, value, dim, 0, begin)
+    after = build.slice_(call.net, value, dim, stop, value.shape[dim])
+    parts = [p for p in (before, source, after) if p.size]
+    return build.concat(call.net, parts, dim)
+
+
+@aten("aten.cat", "aten.concat")
+def cat(call: Call, values: Sequence[Value], dim: int = 0) -> Value:
+    """The values after each other."""
+    kept = [call.operand(v, call.dtype) for v in values if v.size]
+    return build.concat(call.net, kept, dim)
+
+
+@aten("aten.stack")
+def stack(call: Call, values: Sequence[Value], dim: int = 0) -> Value:
+    """The values along a new dimension."""
+    dim %= values[0].ndim + 1
+    rows = [build.reshape(call.net, v, (*v.shape[:dim], 1, *v.shape[dim:])) for v in values]
+    return build.concat(call.net, [call.operand(r, call.dtype) for r in rows], dim)
+
+
+@aten("aten.split", "aten.split_with_sizes", "aten.chunk")
+def split(call: Call, value: Value, sizes: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
+    """Parts of a dimension, as long as those of the result."""
+    ends = [0]
+    parts = []
+    for fake in call.node.meta["val"]:
+        ends.append(ends[-1] + fake.shape[dim])
+        parts.append(build.slice_(call.net, value, dim, ends[-2], ends[-1]))
+    return tuple(parts)
+
+
+@aten("aten.unbind")
+def unbind(call: Call, value: Value, dim: int = 0) -> tuple[Value, ...]:
+    """Every index of a dimension, which disappears."""
+    rows = [build.slice_(call.net, value, dim, i, i + 1) for i in range(value.shape[dim])]
+    return tuple(build.reshape(call.net, r, call.shape) for r in rows)
+
+
+@aten("aten.constant_pad_nd", "aten.pad")
+def pad(call: Call, value: Value, amounts: Sequence[int], *args: object) -> Value:
+    """The value with constants around it; negative amounts cut."""
+    mode, fill = (
+        (args[0], args[1] if len(args) > 1 else None)
+        if args and isinstance(args[0], str)
+        else ("constant", args[0] if args else None)
+    )
+    if mode != "constant":
+        raise call.refuse(f"with mode {mode!r} has no lowering")
+    low, high = [0] * value.ndim, [0] * value.ndim
+    for number, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        low[-1 - number], high[-1 - number] = before, after
+    for dim in range(value.ndim):
+        begin, end = max(0, -low[dim]), value.shape[dim] - max(0, -high[dim])
+        value = build.slice_(call.net, value, dim, begin, end)
+    around = [max(0, n) for n in low], [max(0, n) for n in high]
+    return build.pad(call.net, value, *around, fill=float(fill or 0))  # type: ignore[arg-type]

@@ -1,0 +1,199 @@
+"""The one place that touches what PyTorch may change: ``torch.export``, node metadata, trees and tensor internals.
+
+Everything else sees :class:`Exported`, which is ours.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from abele.frontends.poptorch.errors import Error
+from abele.graph.debug import DebugInfo
+
+_PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+_INPUT_ROLES = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value that enters the graph: its node, its role, and for parameters, buffers and constants the tensor."""
+
+    node: torch.fx.Node
+    role: str
+    name: str
+    tensor: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A value that leaves the graph: an output (node or plain constant), or the new contents of a buffer."""
+
+    role: str
+    buffer: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model as a flat list of ATen calls.
+
+    Attributes:
+        entries: What enters, in order; user inputs in the order of the flattened arguments.
+        calls: The nodes that compute.
+        results: What leaves.
+        structure: How the outputs are nested.
+    """
+
+    entries: list[Entry]
+    calls: list[torch.fx.Node]
+    results: list[Result]
+    structure: pytree.TreeSpec
+
+
+def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool) -> Exported:
+    """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
+
+    Args:
+        model: What to record.
+        args: Positional arguments; tensors give shapes and types only.
+        kwargs: Keyword arguments.
+        training: Whether gradients will be taken.
+
+    Raises:
+        Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
+    """
+    with _quiet(), torch.set_grad_enabled(training):
+        try:
+            program = torch.export.export(model, args, kwargs, strict=False).run_decompositions({})
+        except Exception as error:
+            raise _explained(error) from error
+    signature = program.graph_signature
+    nodes = list(program.graph.nodes)
+    placeholders = [n for n in nodes if n.op == "placeholder"]
+    tensors = {**program.state_dict, **program.constants}
+    entries = [
+        Entry(node, _INPUT_ROLES.get(spec.kind, spec.kind.name), spec.target or node.name, tensors.get(spec.target))
+        for node, spec in zip(placeholders, signature.input_specs, strict=True)
+    ]
+    (last,) = (n for n in nodes if n.op == "output")
+    results = [
+        Result(
+            "output" if spec.kind == OutputKind.USER_OUTPUT else "update",
+            spec.target or "",
+            spec.arg.value if isinstance(spec.arg, ConstantArgument) else value,
+        )
+        for spec, value in zip(signature.output_specs, last.args[0], strict=True)
+    ]
+    return Exported(entries, [n for n in nodes if n.op == "call_function"], results, program.call_spec.out_spec)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that PyTorch's own export code causes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message=".*(export|pytree|LeafSpec|treespec).*")
+        yield
+
+
+def _explained(error: Exception) -> Exception:
+    """What to tell the user about a failed export."""
+    text = str(error)
+    if "data-dependent" in text.lower() or "GuardOnDataDependent" in type(error).__name__:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        where = user_frame(text)
+        return Error(
+            "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",
+            at=f"{where[0]}:{where[1]}" if where[0] else None,
+            because=lines[0] if lines else None,
+            remedy="use torch.cond or torch.where instead of a Python condition",
+        )
+    return error
+
+
+# --- nodes ---------------------------------------------------------------------------------------------------
+
+
+def op_name(node: torch.fx.Node) -> str:
+    """The operator of a call without its overload, as in ``aten.conv2d``."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(packet) if packet is not None else getattr(node.target, "__name__", str(node.target))
+
+
+def fake(node: torch.fx.Node) -> Any:
+    """The result of a call as tensors without data: shape and type of each."""
+    return node.meta.get("val")
+
+
+def origin(node: torch.fx.Node) -> DebugInfo:
+    """Name, module path and the user's source line of a call."""
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    path, kind = modules[-1] if modules else ("", "")
+    kind = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
+    file, line = user_frame(node.meta.get("stack_trace") or "")
+    label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
+    return DebugInfo(op_name(node).rsplit(".", 1)[-1], path.replace(".", "/"), file, line, label)
+
+
+def user_frame(stack_trace: str) -> tuple[str, int]:
+    """File and line of the innermost frame of a stack trace that is neither PyTorch's nor ours."""
+    frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace)]
+    own = [frame for frame in frames if not frame[0].startswith(_PACKAGES)]
+    return own[-1] if own else ("", 0)
+
+
+def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call on tensors that are known at capture."""
+    assert callable(node.target)
+    with torch.no_grad():
+        return node.target(*args, **kwargs)
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    """Whether a call draws random numbers."""
+    tags: Any = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+# --- trees ---------------------------------------------------------------------------------------------------
+
+
+def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """The leaves of nested tuples, lists and dicts, and how they are nested."""
+    return pytree.tree_flatten(tree)
+
+
+def unflatten(leaves: list[Any], structure: pytree.TreeSpec) -> Any:
+    """``leaves`` nested as ``structure`` says."""
+    return pytree.tree_unflatten(leaves, structure)
+
+
+def map_args(function: Callable[[torch.fx.Node], Any], node: torch.fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call with every node replaced by ``function(node)``."""
+    args = torch.fx.map_arg(node.args, function)
+    kwargs = torch.fx.map_arg(node.kwargs, function)
+    return tuple(args), dict(kwargs)
+
+
+def iter_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes that a call reads."""
+    return list(node.all_input_nodes)

@@ -1,0 +1,154 @@
+"""Convolutions over any number of field dimensions, with their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.graph import Tensor
+from abele.parallel.network import Network, Op, Value
+from abele.parallel.ops.reduction import reduce
+from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.poplibs import poplin
+from abele.poplibs.poplin.params import ConvParams
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+def convolution(
+    net: Network,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
+) -> Value:
+    """The cross-correlation of x [batch, in, *field] with weight [out, in / groups, *kernel], plus bias [out]."""
+    params = ConvParams(
+        x.shape[0],
+        x.shape[1],
+        weight.shape[0],
+        x.shape[2:],
+        weight.shape[2:],
+        tuple(stride),
+        tuple(dilation),
+        tuple(padding),
+        tuple(padding),
+        groups=groups,
+    )
+    inputs = [x, weight] + ([] if bias is None else [bias])
+    return net.emit("convolution", inputs, params.output_shape, x.dtype, params=params)
+
+
+def _windows(x: Array, params: ConvParams) -> Array:
+    """Every element that each output element reads: [batch, in, *output_field, *kernel]."""
+    around = [(0, 0), (0, 0), *zip(params.padding_lower, params.padding_upper, strict=True)]
+    index = [
+        stride * np.arange(extent)[:, None] + dilation * np.arange(kernel)
+        for stride, extent, dilation, kernel in zip(
+            params.stride, params.output_field, params.dilation, params.kernel, strict=True
+        )
+    ]
+    rank = len(index)
+    grids = [
+        i.reshape([i.shape[0] if d == a else i.shape[1] if d == rank + a else 1 for d in range(2 * rank)])
+        for a, i in enumerate(index)
+    ]
+    return np.pad(x, around)[(slice(None), slice(None), *grids)]
+
+
+def _grouped(array: Array, groups: int, dim: int) -> Array:
+    return array.reshape(*array.shape[:dim], groups, array.shape[dim] // groups, *array.shape[dim + 1 :])
+
+
+def _letters(rank: int) -> tuple[str, str]:
+    return "uvwxyz"[:rank], "opqrst"[:rank]
+
+
+@rule("convolution")
+class Convolution(OpRule):
+    """A cross-correlation, with a bias a channel."""
+
+    def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
+        """A sum over windows in NumPy."""
+        params = op.attrs["params"]
+        field, kernel = _letters(len(params.field))
+        windows = _grouped(_windows(x, params), params.groups, 1)
+        filters = _grouped(weight, params.groups, 0)
+        result = np.einsum(f"bgi{field}{kernel},gni{kernel}->bgn{field}", windows, filters, optimize=True)
+        result = result.reshape(params.output_shape)
+        return result + bias[0].reshape(-1, *[1] * len(params.field)) if bias else result
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One convolution, then the bias added in place."""
+        x, weight = to[op.inputs[0]], to[op.inputs[1]]
+        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], prog=to.prog)
+        if len(op.inputs) == 3:
+            poplin.add_bias(to.graph, result, to[op.inputs[2]], prog=to.prog)
+        return result
+
+    def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
+        """Input and weights as the convolution's planner wants them."""
+        value = op.inputs[operand]
+        create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
+        return create(to.graph, value.dtype, op.attrs["params"], name=value.name) if create else None
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """A convolution by data, one by weights, and the sum of the gradient for the bias."""
+        x, weight = op.inputs[:2]
+        params = op.attrs["params"]
+        by_x = net.emit_like("convolution_grad_data", [grad, weight], x, params=params) if wanted[0] else None
+        by_w = net.emit_like("convolution_grad_weight", [grad, x], weight, params=params) if wanted[1] else None
+        if len(op.inputs) == 2:
+            return [by_x, by_w]
+        return [by_x, by_w, reduce(net, grad, [0, *range(2, grad.ndim)]) if wanted[2] else None]
+
+
+@rule("convolution_grad_data")
+class ConvolutionGradData(OpRule):
+    """The gradient of a convolution by its input."""
+
+    def evaluate(self, op: Op, grad: Array, weight: Array) -> Array:
+        """Every product added where its window read."""
+        params = op.attrs["params"]
+        field, kernel = _letters(len(params.field))
+        spread = np.einsum(
+            f"bgn{field},gni{kernel}->bgi{field}{kernel}",
+            _grouped(grad, params.groups, 1),
+            _grouped(weight, params.groups, 0),
+            optimize=True,
+        )
+        places = _windows(np.arange(1, 1 + np.prod(op.output.shape)).reshape(op.output.shape), params)
+        result = np.zeros(op.output.size + 1, spread.dtype)
+        np.add.at(result, places.reshape(-1), spread.reshape(-1))
+        return result[1:].reshape(op.output.shape)
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One convolution by the gradient's parameters."""
+        grad, weight = to[op.inputs[0]], to[op.inputs[1]]
+        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], prog=to.prog)
+
+
+@rule("convolution_grad_weight")
+class ConvolutionGradWeight(OpRule):
+    """The gradient of a convolution by its weights."""
+
+    def evaluate(self, op: Op, grad: Array, x: Array) -> Array:
+        """Windows times gradients, summed over the batch and the field."""
+        params = op.attrs["params"]
+        field, kernel = _letters(len(params.field))
+        windows = _grouped(_windows(x, params), params.groups, 1)
+        grads = _grouped(grad, params.groups, 1)
+        result = np.einsum(f"bgi{field}{kernel},bgn{field}->gni{kernel}", windows, grads, optimize=True)
+        return result.reshape(op.output.shape)
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One calculation of weight deltas."""
+        grad, x = to[op.inputs[0]], to[op.inputs[1]]
+        return poplin.calculate_weight_deltas(to.graph, grad, x, op.attrs["params"], prog=to.prog)

@@ -1,0 +1,166 @@
+"""Element-wise ops: one expression over broadcast operands, and conversions of type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abele.graph import Tensor
+from abele.kernels import ir
+from abele.kernels.ops import OPS
+from abele.numerics import ElementType, bool_
+from abele.parallel import derivative
+from abele.parallel.network import Network, Op, Value
+from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.poplibs import popops
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+def map_(net: Network, expression: ir.Expr, inputs: Sequence[Value], dtype: ElementType | None = None) -> Value:
+    """The value of ``expression`` at every element of ``inputs`` broadcast together.
+
+    Args:
+        net: The network to extend.
+        expression: Over ``derivative.arg(i)`` for input i; constants among the inputs become part of it.
+        inputs: The operands.
+        dtype: Type of the result; by default that of the first operand.
+    """
+    shape = np.broadcast_shapes(*(v.shape for v in inputs))
+    dtype = dtype or inputs[0].dtype
+    kept: list[Value] = []
+
+    def operand(number: int) -> ir.Expr:
+        value = inputs[number]
+        scalar = net.scalar(value)
+        if scalar is not None:
+            return ir.Const(scalar, value.dtype)
+        if value not in kept:
+            kept.append(value)
+        return derivative.arg(kept.index(value))
+
+    expression = derivative.substitute(expression, operand)
+    if not kept:
+        return net.constant(np.broadcast_to(np.asarray(evaluate(expression, ()), dtype.np), shape), dtype)
+    if expression == derivative.arg(0) and kept[0].shape == shape and kept[0].dtype == dtype:
+        return kept[0]
+    return net.emit("map", kept, shape, dtype, expr=expression)
+
+
+def total(net: Network, parts: Sequence[Value]) -> Value:
+    """The sum of values of one shape, as one op."""
+    expression: ir.Expr = derivative.arg(0)
+    for number in range(1, len(parts)):
+        expression = expression + derivative.arg(number)
+    return map_(net, expression, parts)
+
+
+def cast(net: Network, value: Value, dtype: ElementType) -> Value:
+    """``value`` converted to another element type."""
+    if value.dtype == dtype:
+        return value
+    if value in net.constants:
+        return net.constant(net.constants[value], dtype)
+    return net.emit("cast", [value], value.shape, dtype)
+
+
+def evaluate(expression: ir.Expr, arrays: Sequence[Array]) -> Any:
+    """The expression in NumPy, on operands that broadcast."""
+    match expression:
+        case ir.Load():
+            return arrays[expression.operand]
+        case ir.Const():
+            return expression.value
+        case ir.Cast():
+            value = np.asarray(evaluate(expression.arg, arrays))
+            keep = expression.type.is_float and value.dtype == np.float64
+            return value if keep else value.astype(expression.type.np)
+        case ir.Apply():
+            args = [np.asarray(evaluate(a, arrays)) for a in expression.args]
+            with np.errstate(all="ignore"):
+                return OPS[expression.op].meaning(*args)
+    raise TypeError(f"{expression!r} is no element-wise expression")
+
+
+_POPOPS_NAMES = {
+    "ne": "neq",
+    "le": "lteq",
+    "ge": "gteq",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+_POPOPS_NAMES |= {"not": "bitwise_not", "round": "nearbyint", "shl": "shift_left", "shr": "shift_right"}
+
+
+def to_popops(expression: ir.Expr) -> popops.expr.Expr:
+    """The expression as popops takes it."""
+    match expression:
+        case ir.Load():
+            return popops.expr.PlaceHolder(expression.operand + 1)
+        case ir.Const():
+            return popops.expr.Const(expression.value)
+        case ir.Cast():
+            return popops.expr.Cast(to_popops(expression.arg), expression.type)
+        case ir.Apply(op="select"):
+            condition, then, otherwise = (to_popops(a) for a in expression.args)
+            return popops.expr.select(then, otherwise, condition)
+        case ir.Apply():
+            return popops.expr.Op(_POPOPS_NAMES.get(expression.op, expression.op), *map(to_popops, expression.args))
+    raise TypeError(f"{expression!r} is no element-wise expression")
+
+
+@rule("map")
+class Map(OpRule):
+    """An expression at every element of operands that broadcast together."""
+
+    def evaluate(self, op: Op, *inputs: Array) -> Array:
+        """The expression in NumPy."""
+        return np.broadcast_to(evaluate(op.attrs["expr"], inputs), op.output.shape)
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popops map."""
+        expression, inputs = to_popops(op.attrs["expr"]), [to[v] for v in op.inputs]
+        if op.output.dtype not in (bool_, *(v.dtype for v in op.inputs)):
+            expression = popops.expr.Cast(expression, op.output.dtype)
+        return popops.map(to.graph, expression, inputs, prog=to.prog)
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""
+        return [self._gradient(net, op, grad, i) if wanted[i] else None for i in range(len(op.inputs))]
+
+    def _gradient(self, net: Network, op: Op, grad: Value, operand: int) -> Value | None:
+        from abele.parallel.ops.reduction import sum_to
+
+        count = len(op.inputs)
+        by = derivative.arg(count)
+        slope = derivative.mul(derivative.partial(op.attrs["expr"], operand), by)
+        shape = op.inputs[operand].shape
+        if slope == by:
+            return sum_to(net, grad, shape)
+        if slope == derivative.ZERO:
+            return None
+        if derivative.operands(slope) == {count}:
+            # A constant slope commutes with the sum over broadcast dimensions, which leaves fewer elements to scale.
+            return map_(net, derivative.substitute(slope, lambda _: derivative.arg(0)), [sum_to(net, grad, shape)])
+        return sum_to(net, map_(net, slope, [*op.inputs, grad], op.inputs[operand].dtype), shape)
+
+
+@rule("cast")
+class Cast(OpRule):
+    """A conversion of element type; floats to integers truncate."""
+
+    def evaluate(self, op: Op, x: Array) -> Array:
+        """The conversion in NumPy."""
+        return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popops cast."""
+        return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, prog=to.prog)
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """The gradient converted back."""
+        return [cast(net, grad, op.inputs[0].dtype)]

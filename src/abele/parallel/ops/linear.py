@@ -1,0 +1,106 @@
+"""Matrix products: fully connected layers and (batched) matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.graph import Tensor
+from abele.parallel.network import Network, Op, Value
+from abele.parallel.ops.reduction import reduce, sum_to
+from abele.parallel.ops.views import expand, reshape, transpose
+from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.poplibs import poplin
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+def linear(net: Network, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """``x · weightᵀ + bias``: x [..., in], weight [out, in], bias [out]; gives [..., out]."""
+    rows = reshape(net, x, (-1, x.shape[-1]))
+    inputs = [rows, weight] + ([] if bias is None else [bias])
+    product = net.emit("linear", inputs, (rows.shape[0], weight.shape[0]), x.dtype)
+    return reshape(net, product, (*x.shape[:-1], weight.shape[0]))
+
+
+def matmul(net: Network, a: Value, b: Value) -> Value:
+    """NumPy's matmul: vectors, matrices, and stacks of matrices that broadcast."""
+    if a.ndim == 1:
+        product = matmul(net, reshape(net, a, (1, a.size)), b)
+        return reshape(net, product, (*product.shape[:-2], product.shape[-1]))
+    if b.ndim == 1:
+        product = matmul(net, a, reshape(net, b, (b.size, 1)))
+        return reshape(net, product, product.shape[:-1])
+    if a.ndim == b.ndim == 2:
+        return net.emit("matmul", [a, b], (a.shape[0], b.shape[1]), a.dtype)
+    if b.ndim == 2:
+        rows = matmul(net, reshape(net, a, (-1, a.shape[-1])), b)
+        return reshape(net, rows, (*a.shape[:-1], b.shape[1]))
+    return _grouped(net, a, b)
+
+
+def _grouped(net: Network, a: Value, b: Value) -> Value:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    groups = int(np.prod(batch))
+    left = reshape(net, expand(net, a, (*batch, *a.shape[-2:])), (groups, *a.shape[-2:]))
+    right = reshape(net, expand(net, b, (*batch, *b.shape[-2:])), (groups, *b.shape[-2:]))
+    product = net.emit("matmul", [left, right], (groups, a.shape[-2], b.shape[-1]), a.dtype)
+    return reshape(net, product, (*batch, a.shape[-2], b.shape[-1]))
+
+
+@rule("linear")
+class Linear(OpRule):
+    """A fully connected layer: x [rows, in] · weight [out, in]ᵀ + bias [out]."""
+
+    def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
+        """The product in NumPy."""
+        return x @ weight.T + (bias[0] if bias else 0)
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One matmul, then the bias added in place."""
+        x, weight = to[op.inputs[0]], to[op.inputs[1]]
+        product = poplin.matmul(to.graph, x, weight.T, prog=to.prog)
+        if len(op.inputs) == 3:
+            poplin.add_bias(to.graph, product, to[op.inputs[2]], prog=to.prog)
+        return product
+
+    def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
+        """The weight as the right-hand side of the matmul."""
+        x, weight = op.inputs[:2]
+        if operand != 1:
+            return None
+        rhs = poplin.create_matmul_input_rhs(to.graph, weight.dtype, x.shape, weight.shape[::-1], name=weight.name)
+        return rhs.T
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """Two matmuls, and the sum of the gradient over rows for the bias."""
+        x, weight = op.inputs[:2]
+        by_x = matmul(net, grad, weight) if wanted[0] else None
+        by_weight = matmul(net, transpose(net, grad), x) if wanted[1] else None
+        by_bias = [reduce(net, grad, [0]) if wanted[2] else None] if len(op.inputs) == 3 else []
+        return [by_x, by_weight, *by_bias]
+
+
+@rule("matmul")
+class MatMul(OpRule):
+    """A product of two matrices [m, k] · [k, n], or of g pairs of them."""
+
+    def evaluate(self, op: Op, a: Array, b: Array) -> Array:
+        """NumPy's matmul."""
+        return a @ b
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One matmul, grouped for three dimensions."""
+        a, b = to[op.inputs[0]], to[op.inputs[1]]
+        product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
+        return product(to.graph, a, b, prog=to.prog)
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """Each side: the gradient times the other side transposed."""
+        a, b = op.inputs
+        by_a = sum_to(net, matmul(net, grad, transpose(net, b)), a.shape) if wanted[0] else None
+        by_b = sum_to(net, matmul(net, transpose(net, a), grad), b.shape) if wanted[1] else None
+        return [by_a, by_b]

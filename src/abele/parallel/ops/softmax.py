@@ -1,0 +1,85 @@
+"""Softmax and its logarithm over the last dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.graph import Tensor
+from abele.parallel.network import Network, Op, Value
+from abele.parallel.ops.views import transpose
+from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.poplibs import popnn
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+def softmax(net: Network, value: Value, dim: int, *, log: bool = False) -> Value:
+    """The softmax of ``value`` over ``dim``, or its logarithm."""
+    turned = transpose(net, value, dim, -1)
+    return transpose(net, net.emit_like("log_softmax" if log else "softmax", [turned], turned), dim, -1)
+
+
+@rule("softmax")
+class Softmax(OpRule):
+    """Exponentials over their sum along the last dimension."""
+
+    def evaluate(self, op: Op, x: Array) -> Array:
+        """The stable form in NumPy."""
+        powers = np.exp(x - x.max(-1, keepdims=True))
+        return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popnn softmax."""
+        return popnn.softmax(to.graph, to[op.inputs[0]], prog=to.prog)
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """One gradient op on the output."""
+        return [net.emit_like("softmax_grad", [op.output, grad], op.output)]
+
+
+@rule("softmax_grad")
+class SoftmaxGrad(OpRule):
+    """y · (grad − Σ grad · y) along the last dimension."""
+
+    def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
+        """The gradient in NumPy."""
+        return np.asarray(y * (grad - (grad * y).sum(-1, keepdims=True)))
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popnn gradient."""
+        return popnn.softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], prog=to.prog)
+
+
+@rule("log_softmax")
+class LogSoftmax(OpRule):
+    """The logarithm of softmax along the last dimension."""
+
+    def evaluate(self, op: Op, x: Array) -> Array:
+        """The stable form in NumPy."""
+        shifted = x - x.max(-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popnn log-softmax."""
+        return popnn.log_softmax(to.graph, to[op.inputs[0]], prog=to.prog)
+
+    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+        """One gradient op on the output."""
+        return [net.emit_like("log_softmax_grad", [op.output, grad], op.output)]
+
+
+@rule("log_softmax_grad")
+class LogSoftmaxGrad(OpRule):
+    """grad − exp(y) · Σ grad along the last dimension."""
+
+    def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
+        """The gradient in NumPy."""
+        return np.asarray(grad - np.exp(y) * grad.sum(-1, keepdims=True))
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """One popnn gradient."""
+        return popnn.log_softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], prog=to.prog)

@@ -1,0 +1,90 @@
+"""Optimisers as data: which update rule, and which of its numbers can change without recompiling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from abele.errors import InvalidOptionError
+from abele.parallel.network import Value
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Base of the update rules.
+
+    Attributes:
+        variable: Names of the hyper-parameters that live on the device and may change between runs.
+    """
+
+    variable: frozenset[str] = field(default=frozenset({"lr"}), kw_only=True)
+    slots: ClassVar[tuple[str, ...]] = ()
+    """State tensors of each parameter."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Every numeric hyper-parameter."""
+        return {
+            f.name: float(getattr(self, f.name))
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), (int, float))
+        }
+
+    def check_replacement(self, other: Optimiser) -> None:
+        """Raise unless ``other`` differs only in what is variable here.
+
+        Raises:
+            InvalidOptionError: Another rule, or a constant that changed.
+        """
+        if type(other) is not type(self):
+            raise InvalidOptionError(
+                f"the program was compiled for {type(self).__name__}, not {type(other).__name__}",
+                remedy="make a new training model",
+            )
+        for name, value in self.numbers.items():
+            if name not in self.variable and other.numbers[name] != value:
+                raise InvalidOptionError(
+                    f"{type(self).__name__}.{name} was compiled as the constant {value:g}, it cannot become "
+                    f"{other.numbers[name]:g}",
+                    remedy=f"mark {name} as variable before compiling, or make a new training model",
+                )
+
+
+@dataclass(frozen=True)
+class Sgd(Optimiser):
+    """Stochastic gradient descent, with PyTorch's momentum: b ← m·b + (1 − d)·g; p ← p − lr·b."""
+
+    lr: float = 0.01
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    maximize: bool = False
+    slots: ClassVar[tuple[str, ...]] = ("momentum",)
+
+
+@dataclass(frozen=True)
+class Adam(Optimiser):
+    """Adam; ``decoupled`` weight decay makes it AdamW."""
+
+    lr: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decoupled: bool = False
+    bias_correction: bool = True
+    maximize: bool = False
+    slots: ClassVar[tuple[str, ...]] = ("moment1", "moment2")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that share one optimiser."""
+
+    optimiser: Optimiser
+    parameters: tuple[Value, ...]
+
+
+Hyper = Mapping[str, float]

@@ -1,0 +1,162 @@
+"""Programs of networks: what runs on the device for one call from the host, as one tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor
+from abele.graph import Sequence as Steps
+from abele.numerics import f32
+from abele.parallel.autodiff import differentiate
+from abele.parallel.lowering import Lowering
+from abele.parallel.network import Network, Value
+from abele.parallel.optimisers import Group
+from abele.parallel.outputs import OutputCollector
+from abele.parallel.schedule import Schedule
+from abele.parallel.update import GroupUpdate
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import _1, _2
+from abele.poplibs.poputil.layout import clone
+
+
+@dataclass
+class NetworkProgram:
+    """A network on a graph, ready to be compiled.
+
+    Attributes:
+        graph: The graph.
+        program: One run.
+        schedule: How the run goes over its micro-batches.
+        inputs: A stream an input; each copy is one micro-batch.
+        outputs: A stream an output; each copy is one micro-batch of the result.
+        weights: Parameters and buffers by name.
+        groups: The device side of each optimiser.
+        seed: State of random ops: u32[2].
+    """
+
+    graph: Graph
+    program: Program
+    schedule: Schedule
+    inputs: list[Stream]
+    outputs: list[Stream]
+    weights: dict[str, Tensor]
+    groups: list[GroupUpdate] = field(default_factory=list)
+    seed: Tensor | None = None
+
+
+def inference_program(net: Network, graph: Graph, schedule: Schedule) -> NetworkProgram:
+    """The program that runs a network forward ``schedule.device_iterations`` times."""
+    return _Builder(net, graph, schedule, ()).build()
+
+
+def training_program(net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group]) -> NetworkProgram:
+    """The program that trains a network: forward, backward and update, all on the device.
+
+    Each device iteration runs ``schedule.accumulation`` micro-batches and then one update. Random state advances after
+    each micro-batch; the backward pass of a micro-batch draws what its forward pass drew.
+
+    Args:
+        net: A network with a loss; its backward ops are appended.
+        graph: Where to build.
+        schedule: How one run goes over its micro-batches.
+        groups: Optimisers and the parameters that they update.
+
+    Raises:
+        TensorError: The network has no loss.
+        UnsupportedOpError: An op has no rule, or no derivative where one is needed.
+    """
+    return _Builder(net, graph, schedule, groups).build()
+
+
+class _Builder:
+    """One program in the making."""
+
+    def __init__(self, net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group]) -> None:
+        self.net = net
+        self.graph = graph
+        self.schedule = schedule
+        self.groups = groups
+        trained = [p for group in groups for p in group.parameters]
+        self.gradients = differentiate(net, trained) if trained else {}
+        self.to = Lowering(graph, net)
+        self.outputs = OutputCollector(graph, schedule)
+
+    def build(self) -> NetworkProgram:
+        """The whole program."""
+        compute = Steps()
+        with self.to.into(compute):
+            self.to.run(self.net.needed(self._results()))
+        updates = [GroupUpdate(self.graph, g.optimiser, f"optimiser{i}") for i, g in enumerate(self.groups)]
+        accumulators = self._accumulators()
+        inputs = [self._input_stream(v) for v in self.net.inputs]
+        micro_batch = Steps(*(Copy(s, self.to[v]) for s, v in inputs), compute, name="micro_batch")
+        self._accumulate(accumulators, micro_batch)
+        self.outputs.add([self.to[v] for v in self.net.outputs], micro_batch)
+        self._write_back(micro_batch)
+        step = self._step(micro_batch, accumulators, updates)
+        program = Steps(self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
+        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
+        seed = self.to[self.net.seed] if self.net.seed is not None else None
+        return NetworkProgram(
+            self.graph,
+            program,
+            self.schedule,
+            [s for s, _ in inputs],
+            self.outputs.streams,
+            weights,
+            updates,
+            seed,
+        )
+
+    def _results(self) -> Iterable[Value]:
+        return [*self.net.outputs, *self.net.updates.values(), *self.gradients.values()]
+
+    def _input_stream(self, value: Value) -> tuple[Stream, Value]:
+        return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
+
+    def _accumulators(self) -> dict[Value, Tensor]:
+        """A zeroed sum a trained parameter, where more than one micro-batch makes an update."""
+        if self.schedule.accumulation == 1:
+            return {}
+        return {p: clone(self.graph, self.to[p], f"{p.name}/accumulator", f32) for p in self.gradients}
+
+    def _accumulate(self, accumulators: dict[Value, Tensor], prog: Steps) -> None:
+        for parameter, total in accumulators.items():
+            with self.graph.scope(f"accumulate/{parameter.name}"):
+                gradient = self.to[self.gradients[parameter]]
+                popops.map_in_place(self.graph, _1 + _2, [total, gradient], prog, name="accumulate")
+
+    def _write_back(self, prog: Steps) -> None:
+        """Append the changes of buffers and of the random state."""
+        for buffer, value in self.net.updates.items():
+            prog.add(Copy(self.to[value], self.to[buffer]))
+        if self.net.seed is not None:
+            counter = self.to[self.net.seed][1:2]
+            popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
+
+    def _step(self, micro_batch: Steps, accumulators: dict[Value, Tensor], updates: list[GroupUpdate]) -> Program:
+        step = Steps(name="step")
+        for total in accumulators.values():
+            popops.zero(self.graph, total, prog=step)
+        step.add(_repeat(self.schedule.accumulation, micro_batch))
+        for group, update in zip(self.groups, updates, strict=True):
+            self._update(group, update, accumulators, step)
+        return step
+
+    def _update(self, group: Group, update: GroupUpdate, accumulators: dict[Value, Tensor], prog: Steps) -> None:
+        scale = 1 / self.schedule.accumulation if self.schedule.mean else 1.0
+        update.begin(group.optimiser, prog)
+        for parameter in group.parameters:
+            if parameter not in self.gradients:
+                continue
+            gradient = accumulators.get(parameter)
+            if gradient is None:
+                gradient = self.to[self.gradients[parameter]]
+            with self.graph.scope(f"update/{parameter.name}"):
+                update.update(group.optimiser, self.to[parameter], gradient, scale, prog)
+        update.end(group.optimiser, prog)
+
+
+def _repeat(count: int, body: Program) -> Program:
+    return body if count == 1 else Repeat(count, body)

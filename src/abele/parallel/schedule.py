@@ -1,0 +1,45 @@
+"""Schedules: how one run goes over its micro-batches, and what it returns of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class OutputMode(Enum):
+    """Which micro-batches of a run the host gets."""
+
+    ALL = "all"
+    FINAL = "final"
+    EVERY_N = "every_n"
+    SUM = "sum"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How one run goes over its micro-batches.
+
+    Attributes:
+        device_iterations: Weight updates (or inference batches) a run.
+        accumulation: Micro-batches whose gradients make one update.
+        mean: Whether the update uses their mean; otherwise their sum.
+        outputs: Which micro-batches the host gets.
+        period: For :attr:`OutputMode.EVERY_N`, every how many.
+    """
+
+    device_iterations: int = 1
+    accumulation: int = 1
+    mean: bool = True
+    outputs: OutputMode = OutputMode.ALL
+    period: int = 1
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one run."""
+        return self.device_iterations * self.accumulation
+
+    @property
+    def returned(self) -> int:
+        """Micro-batches of which the host gets outputs."""
+        counts = {OutputMode.ALL: self.micro_batches, OutputMode.EVERY_N: self.micro_batches // self.period}
+        return counts.get(self.outputs, 1)
