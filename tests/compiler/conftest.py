@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from compiler_kit import Compiled, small_system
+import sys
+from pathlib import Path
 
-import abele.codelet
-from abele.graph import Graph
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from compiler_kit import Compiled, small_system  # noqa: E402
+
+import abele.codelet  # noqa: E402
+from abele.graph import Graph  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -82,6 +82,7 @@ class _Flow:
         self.starts: dict[int, list[int]] = {}
         self.during: dict[int, npt.NDArray[np.uint8]] = {}
         self.unread = np.zeros(len(sizes), dtype=bool)
+        self.ended = np.zeros(len(sizes), dtype=bool)
         self.used = np.zeros(len(sizes), dtype=bool)
 
     def written_in(self, block: Block) -> Bool:
@@ -160,7 +161,9 @@ class _Flow:
         during = live.copy()
         during[access.writes] = True
         if not self.drafts:
-            self.unread[access.writes[~live[access.writes]]] = True
+            self.unread[access.writes[~(live | self.ended)[access.writes]]] = True
+        self.ended[access.undefined] = True
+        self.ended[access.complete] = False
         live[killed] = False
         live[access.undefined] = False
         live[access.reads] = True

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abele.compiler.access import Access
+from abele.compiler.liveness import Liveness, liveness
+from abele.compiler.lower import Block, Step
+from abele.graph import Sequence
+
+SIZE = 4
+
+
+class Build:
+    """Blocks of steps with given accesses over variables of four elements."""
+
+    def __init__(self, num_variables: int) -> None:
+        self.num = num_variables
+        self.accesses: dict[int, Access] = {}
+
+    def step(self, reads: str = "", writes: str = "", halves: str = "", dead: str = "") -> Step:
+        """A step; ``halves`` names variables with upper case for the second half."""
+        partial = {}
+        for name in halves:
+            low = ord(name.lower()) - 97
+            begin = low * SIZE + (SIZE // 2 if name.isupper() else 0)
+            partial[low] = (np.array([begin]), np.array([begin + SIZE // 2]))
+        full = self._numbers(writes)
+        index = len(self.accesses)
+        wrote = np.union1d(full, np.array(sorted(partial), dtype=np.int64))
+        self.accesses[index] = Access(self._numbers(reads), wrote, full, partial, self._numbers(dead))
+        return Step(index, "execute", Sequence(), "", 1, False, -1, 0)
+
+    @staticmethod
+    def _numbers(names: str) -> np.ndarray:
+        return np.array(sorted({ord(n) - 97 for n in names}), dtype=np.int64)
+
+    def live(self, *items: Step | Block) -> Liveness:
+        program = Block("sequence", list(items))
+        return liveness([program], self.accesses, np.full(self.num, SIZE))
+
+    def names(self, found: Liveness, step: int) -> str:
+        return "".join(chr(97 + int(v)) for v in found.candidates[found.at(step)])
+
+    @staticmethod
+    def always(found: Liveness) -> str:
+        return "".join(chr(97 + int(v)) for v in np.flatnonzero(found.always_live))
+
+
+def test_liveness__chain_of_temporaries__each_lives_from_write_to_last_read() -> None:
+    b = Build(4)
+    found = b.live(b.step("a", "b"), b.step("b", "c"), b.step("c", "d"))
+    assert b.always(found) == "a"
+    assert [b.names(found, i) for i in range(3)] == ["b", "bc", "cd"]
+
+
+def test_liveness__value_that_nobody_reads__is_for_the_host_and_lives_to_the_end() -> None:
+    b = Build(3)
+    found = b.live(b.step("", "a"), b.step("", "b"), b.step("b", "c"))
+    assert [b.names(found, i) for i in range(3)] == ["a", "ab", "abc"]
+
+
+def test_liveness__two_halves_written__overwrite_the_variable() -> None:
+    b = Build(2)
+    found = b.live(b.step(halves="a"), b.step(halves="A"), b.step("a", "b"))
+    assert b.always(found) == ""
+    assert [b.names(found, i) for i in range(3)] == ["a", "a", "ab"]
+
+
+def test_liveness__half_written_before_a_read__is_always_live() -> None:
+    b = Build(2)
+    found = b.live(b.step(halves="a"), b.step("a", "b"), b.step(halves="A"))
+    assert b.always(found) == "a"
+
+
+def test_liveness__value_carried_round_a_loop__lives_through_it() -> None:
+    b = Build(4)
+    first = b.step("", "a")
+    loop = Block("repeat", [b.step("a", "b"), b.step("b", "c"), b.step("c", "a")], 5)
+    found = b.live(first, loop, b.step("a", "d"))
+    assert b.always(found) == ""
+    assert [b.names(found, i) for i in range(5)] == ["a", "ab", "bc", "ac", "ad"]
+
+
+def test_liveness__read_in_a_loop_what_was_written_before__lives_through_the_loop() -> None:
+    b = Build(3)
+    first = b.step("", "a")
+    loop = Block("repeat", [b.step("a", "b"), b.step("b", "c")], 5)
+    found = b.live(first, loop)
+    assert [b.names(found, i) for i in range(3)] == ["a", "abc", "abc"]
+
+
+def test_liveness__written_in_one_branch_only__keeps_the_old_value() -> None:
+    b = Build(3)
+    branch = Block("if", [b.step("", "a"), b.step()])
+    found = b.live(branch, b.step("a", "c"))
+    assert b.always(found) == "a"
+
+
+def test_liveness__written_in_both_branches__is_a_temporary() -> None:
+    b = Build(2)
+    branch = Block("if", [b.step("", "a"), b.step("", "a")])
+    found = b.live(branch, b.step("a", "b"))
+    assert b.always(found) == ""
+
+
+def test_liveness__while_body_may_not_run__value_from_before_survives() -> None:
+    b = Build(3)
+    loop = Block("while", [b.step("", "c"), b.step("c"), b.step("", "a")])
+    found = b.live(loop, b.step("a", "b"))
+    assert b.always(found) == "a"
+
+
+def test_liveness__declared_undefined__ends_there() -> None:
+    b = Build(2)
+    found = b.live(b.step("", "a"), b.step(dead="a"), b.step("", "b"))
+    assert [b.names(found, i) for i in range(3)] == ["a", "", "b"]
+
+
+def test_liveness__two_programs__share_what_the_second_reads_first() -> None:
+    b = Build(2)
+    first, second = Block("sequence", [b.step("", "a")]), Block("sequence", [b.step("a", "b")])
+    found = liveness([first, second], b.accesses, np.full(2, SIZE))
+    assert b.always(found) == "a"
+
+
+Names = st.sets(st.sampled_from("abcd"), max_size=2).map(lambda s: "".join(sorted(s)))
+Leaf = st.tuples(Names, Names)
+
+
+def trees(depth: int) -> st.SearchStrategy:
+    if depth == 0:
+        return Leaf
+    inner = st.lists(trees(depth - 1), min_size=1, max_size=3)
+    return st.one_of(
+        Leaf,
+        st.tuples(st.just("repeat"), inner, st.integers(1, 3)),
+        st.tuples(st.just("if"), inner, inner),
+        st.tuples(st.just("while"), Leaf, Leaf, inner),
+    )
+
+
+def build(b: Build, tree: tuple) -> Step | Block:
+    if len(tree) == 2:
+        return b.step(*tree)
+    kind, *parts = tree
+    if kind == "repeat":
+        return Block("repeat", [build(b, t) for t in parts[0]], parts[1])
+    if kind == "if":
+        return Block("if", [Block("sequence", [build(b, t) for t in p]) for p in parts])
+    condition, decision = build(b, parts[0]), build(b, parts[1])
+    return Block("while", [condition, decision, Block("sequence", [build(b, t) for t in parts[2]])])
+
+
+def traces(item: Step | Block, draw: st.DataObject) -> Iterator[int]:
+    """One run of a program, its branches and trips drawn."""
+    if isinstance(item, Step):
+        yield item.index
+        return
+    if item.kind == "if":
+        yield from traces(item.items[draw.draw(st.integers(0, 1))], draw)
+        return
+    if item.kind == "while":
+        for trip in range(draw.draw(st.integers(0, 2)) + 1):
+            if trip:
+                yield from traces(item.items[2], draw)
+            yield from traces(item.items[0], draw)
+            yield from traces(item.items[1], draw)
+        return
+    for _ in range(item.count if item.kind == "repeat" else 1):
+        for part in item.items:
+            yield from traces(part, draw)
+
+
+@settings(max_examples=150)
+@given(st.lists(trees(2), min_size=1, max_size=4), st.data())
+def test_liveness__any_run__never_loses_a_value_before_its_read(program: list, draw: st.DataObject) -> None:
+    b = Build(4)
+    block = Block("sequence", [build(b, t) for t in program])
+    found = liveness([block], b.accesses, np.full(4, SIZE))
+    run = list(traces(block, draw))
+    written: dict[int, int] = {}
+    for now, step in enumerate(run):
+        for v in b.accesses[step].reads:
+            assert v in written or found.always_live[v]
+            for between in run[written.get(int(v), 0) : now + 1]:
+                assert found.always_live[v] or v in found.candidates[found.at(between)]
+        for v in b.accesses[step].writes:
+            written[int(v)] = now
