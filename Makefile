@@ -1,0 +1,44 @@
+# make demo: train a model on the modelled machine.  make test: everything that CI checks.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint types imports unit format clean
+
+demo: $(VENV)/installed-demo
+	$(BIN)/abele demo digits
+
+test: lint types imports unit
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+imports: $(VENV)/installed-dev
+	$(BIN)/lint-imports --no-logo
+
+unit: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n auto
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Abele needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/installed-demo

@@ -1,0 +1,61 @@
+"""Entry point of the ``abele`` command, and how errors leave it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import abele
+from abele.cli.demo import demo_app
+from abele.cli.report import report
+from abele.cli.systems import systems
+from abele.errors import AbeleError, EngineError, OutOfMemoryError
+
+_RUN_FAILURES = (EngineError, OutOfMemoryError)
+
+app = typer.Typer(
+    name="abele",
+    help="The IPU in software: run tile programs for real, see every tile, cycle and byte.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(systems)
+app.add_typer(demo_app, name="demo")
+app.command()(report)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"abele {abele.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """The IPU in software: run tile programs for real, see every tile, cycle and byte."""
+
+
+def main() -> None:
+    """Run the command line; errors are printed without traceback.
+
+    Exit status: 0 done, 1 a run failed, 2 something given was wrong, 130 interrupted.
+    """
+    try:
+        app()
+    except AbeleError as error:
+        print(f"abele: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(1 if isinstance(error, _RUN_FAILURES) else 2)
+    except KeyboardInterrupt:
+        print("abele: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,20 @@
+"""What goes to standard output: colour for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+
+def print_json(data: Any) -> None:
+    """Write ``data`` as one JSON document."""
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def console(*, progress_only: bool = False) -> Console:
+    """A console for people; with ``progress_only`` it writes to standard error, leaving standard output to data."""
+    return Console(stderr=progress_only, highlight=False)

@@ -1,0 +1,94 @@
+"""``abele systems``: the machines that there are, or every constant of one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from abele.cli.output import console, print_json
+from abele.machine import CONFIDENCE, System, sources
+from abele.machine import systems as presets
+
+_STYLES = {"S": "green", "D": "cyan", "G": "yellow", "U": "magenta"}
+
+
+def systems(
+    name: Annotated[str | None, typer.Argument(help="A preset, or a TOML or JSON file: show every constant.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the machine presets, or every constant of one with its source."""
+    if name is None:
+        _list(json)
+    else:
+        _show(presets.resolve(name), json)
+
+
+def _list(json: bool) -> None:
+    found = [presets.get(name) for name in presets.names()]
+    if json:
+        print_json({"systems": [{**system.figures(), "confidence": confidences(system)} for system in found]})
+        return
+    table = Table(title="machine presets", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("name", "machine", "IPUs", "tiles", "GHz", "SRAM", "f16", "f32", "SRAM bw", "exchange", "DRAM"):
+        table.add_column(heading, justify="left" if heading in ("name", "machine") else "right")
+    table.add_column("constants by confidence")
+    for system in found:
+        table.add_row(*_row(system), _confidence_text(confidences(system)))
+    console().print(table)
+    legend = " · ".join(f"{key} {text}" for key, text in CONFIDENCE.items())
+    console().print(f"\n{legend}\nabele systems NAME lists every constant with its source.", style="dim")
+
+
+def _row(system: System) -> tuple[str, ...]:
+    return (
+        system.name,
+        system.title,
+        f"{system.num_ipus:,}",
+        f"{system.num_tiles:,}",
+        f"{system.ipu.clock_hz / 1e9:g}",
+        _scaled(system.memory_bytes, "B"),
+        _scaled(system.peak_flops("f16", "f16"), "FLOP/s"),
+        _scaled(system.peak_flops("f32", "f32"), "FLOP/s"),
+        _scaled(system.num_ipus * system.ipu.memory_bytes_per_second, "B/s"),
+        _scaled(system.num_ipus * system.ipu.exchange_bytes_per_second, "B/s"),
+        _scaled(system.dram_bytes, "B") if system.dram else "–",
+    )
+
+
+def _scaled(value: float, unit: str) -> str:
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}"
+    return f"{value:g} {unit}"
+
+
+def confidences(system: System) -> dict[str, int]:
+    """How many constants of a system are stated, derived, guessed or the user's."""
+    found = [item.source.confidence for item in sources(system)]
+    return {key: found.count(key) for key in CONFIDENCE if key in found}
+
+
+def _confidence_text(counts: dict[str, int]) -> Text:
+    text = Text()
+    for key, count in counts.items():
+        text.append(f"{count} {key} ", style=_STYLES[key])
+    return text
+
+
+def _show(system: System, json: bool) -> None:
+    constants = sources(system)
+    if json:
+        print_json({**system.figures(), "constants": [asdict(item) for item in constants]})
+        return
+    table = Table(title=f"{system.name}: {system.title}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("constant", "value", "", "source"):
+        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+    for item in constants:
+        mark = Text(item.source.confidence, style=_STYLES[item.source.confidence])
+        value = f"{item.value:,}" if isinstance(item.value, int) else f"{item.value:g}"
+        table.add_row(item.path, f"{value} {item.unit}".strip(), mark, item.source.text)
+    console().print(table)
