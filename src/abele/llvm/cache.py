@@ -1,0 +1,67 @@
+"""Object code on disk, found again by the content that it was made from."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import platformdirs
+
+VARIABLE = "ABELE_CACHE_DIR"
+"""Environment variable that names the directory; ``off`` keeps nothing on disk."""
+_DIGEST_BYTES = 32
+
+
+def cache_directory() -> Path | None:
+    """Where objects are kept: ``$ABELE_CACHE_DIR``, else the user's cache directory; None when switched off."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted == "off":
+        return None
+    return Path(wanted) if wanted else _default_directory()
+
+
+def load_object(key: str) -> bytes | None:
+    """The object stored under ``key``; None when there is none, or it is damaged."""
+    path = _path(key)
+    if path is None:
+        return None
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    digest, data = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+    return data if hashlib.sha256(data).digest() == digest else None
+
+
+def store_object(key: str, data: bytes) -> None:
+    """Keep ``data`` under ``key``. Whole or not at all: others may read and write at the same time.
+
+    A directory that cannot be written to is no error; the object is made again next time.
+    """
+    path = _path(key)
+    if path is None:
+        return
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, partial = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(data).digest() + data)
+            os.replace(partial, path)
+        except OSError:
+            os.unlink(partial)
+            raise
+
+
+@lru_cache(maxsize=1)
+def _default_directory() -> Path:
+    return Path(platformdirs.user_cache_dir("abele", appauthor=False))
+
+
+def _path(key: str) -> Path | None:
+    directory = cache_directory()
+    return None if directory is None else directory / "objects" / key[:2] / f"{key}.o"

@@ -1,0 +1,74 @@
+"""The CPU that native code is generated for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as binding
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """What code generation has to know about this machine.
+
+    Attributes:
+        name: LLVM's name of the CPU.
+        triple: LLVM's target triple.
+        features: Features that are there, by LLVM's names.
+        vector_bytes: Width of the widest vector registers that pay off.
+    """
+
+    name: str
+    triple: str
+    features: frozenset[str]
+    vector_bytes: int
+
+    @property
+    def is_x86(self) -> bool:
+        """Whether this is an x86-64 CPU; otherwise it is taken for AArch64."""
+        return self.triple.startswith(("x86_64", "amd64", "i686"))
+
+    @property
+    def is_aarch64(self) -> bool:
+        """Whether this is a 64-bit Arm CPU."""
+        return self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def converts_half(self) -> bool:
+        """Whether instructions convert between f16 and f32."""
+        return self.is_aarch64 or "f16c" in self.features
+
+    @property
+    def feature_string(self) -> str:
+        """Features as LLVM takes them. Vectors of 512 bits are used where there are any: LLVM shuns them on some CPUs
+        although they are faster on streaming loops."""
+        names = [f"+{name}" for name in sorted(self.features)]
+        if "avx512f" in self.features:
+            names += ["-prefer-256-bit", "-prefer-128-bit"]
+        return ",".join(names)
+
+
+@cache
+def host_cpu() -> HostCpu:
+    """The CPU of this process."""
+    try:
+        features = frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
+    except RuntimeError:  # LLVM cannot list them on every system; the CPU name then implies them
+        features = frozenset()
+    triple = binding.get_process_triple()
+    return HostCpu(binding.get_host_cpu_name(), triple, features, _vector_bytes(features))
+
+
+def num_threads() -> int:
+    """Hardware threads that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _vector_bytes(features: frozenset[str]) -> int:
+    if "avx512f" in features:
+        return 64
+    return 32 if "avx" in features else 16

@@ -1,0 +1,133 @@
+"""From LLVM IR to native code in this process, with objects kept in memory and on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as binding
+
+from abele.llvm.cache import load_object, store_object
+from abele.llvm.host import host_cpu
+
+CODEGEN_VERSION = 1
+"""Part of every cache key; raised when this module makes other code from the same IR."""
+
+_lock = threading.RLock()
+_numbers = itertools.count()
+_loaded: dict[str, Native] = {}
+
+
+class Native:
+    """Native code in memory; it stays there as long as this object lives.
+
+    Attributes:
+        key: What identifies its content.
+        cached: Whether the object came from the disk cache.
+    """
+
+    def __init__(self, key: str, data: bytes, cached: bool) -> None:
+        self.key = key
+        self.cached = cached
+        self._library = f"abele{next(_numbers)}"
+        self._found: dict[str, Any] = {}
+        self._tracker = (
+            binding.JITLibraryBuilder().add_object_img(data).add_current_process().link(_jit(), self._library)
+        )
+
+    def address(self, symbol: str) -> int:
+        """Address of a function or global of the module."""
+        with _lock:
+            if symbol not in self._found:
+                self._found[symbol] = _jit().lookup(self._library, symbol)
+            return int(self._found[symbol][symbol])
+
+
+def compile_ir(module: Any, *, speed: int = 3) -> Native:
+    """Native code of an LLVM module; equal modules share one.
+
+    Args:
+        module: An ``llvmlite.ir.Module`` or its text.
+        speed: Optimisation level, 0 to 3.
+    """
+    text = str(module)
+    return compile_keyed(text, lambda: text, speed=speed)
+
+
+def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> Native:
+    """Native code of the module that ``make`` returns, which is not called when the code is known already.
+
+    Args:
+        content: Everything that the module depends on, apart from the host CPU and the version of LLVM.
+        make: Returns the module or its text.
+        speed: Optimisation level, 0 to 3.
+    """
+    key = hashlib.sha256(f"{_environment()}\n{speed}\n{content}".encode()).hexdigest()
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = _load(key) or _build(key, str(make()), speed)
+        return _loaded[key]
+
+
+def optimised_ir(module: Any, *, speed: int = 3) -> str:
+    """The text of ``module`` after optimisation, to look at."""
+    with _lock:
+        return str(_optimised(str(module), speed))
+
+
+def assembly(module: Any, *, speed: int = 3) -> str:
+    """The assembly of ``module``, to look at."""
+    with _lock:
+        return str(_machine(speed).emit_assembly(_optimised(str(module), speed)))
+
+
+def _load(key: str) -> Native | None:
+    data = load_object(key)
+    return None if data is None else Native(key, data, cached=True)
+
+
+def _build(key: str, text: str, speed: int) -> Native:
+    data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
+    store_object(key, data)
+    return Native(key, data, cached=False)
+
+
+def _optimised(text: str, speed: int) -> Any:
+    machine = _machine(speed)
+    parsed = binding.parse_assembly(text)
+    parsed.verify()
+    parsed.triple = host_cpu().triple
+    parsed.data_layout = str(machine.target_data)
+    options = binding.PipelineTuningOptions(speed_level=speed)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = speed > 1
+    options.loop_interleaving = speed > 1
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(parsed, passes)
+    return parsed
+
+
+@cache
+def _environment() -> str:
+    cpu = host_cpu()
+    llvm = ".".join(map(str, binding.llvm_version_info))
+    return f"{CODEGEN_VERSION} {llvmlite.__version__} {llvm} {cpu.triple} {cpu.name} {cpu.feature_string}"
+
+
+@cache
+def _machine(speed: int) -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    cpu = host_cpu()
+    return binding.Target.from_triple(cpu.triple).create_target_machine(
+        cpu=cpu.name, features=cpu.feature_string, opt=speed, reloc="pic", codemodel="small"
+    )
+
+
+@cache
+def _jit() -> Any:
+    return binding.create_lljit_compiler(_machine(3))

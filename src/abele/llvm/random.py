@@ -1,0 +1,95 @@
+"""Counter-based random numbers: a hash of (seed, modifier, element index), the same bits in IR and in NumPy.
+
+With ``mix`` a bijection of 32-bit words::
+
+    key1 = mix(seed[0] + mix(modifier ^ 0x9E3779B9))
+    key2 = mix(seed[1] + mix(key1 ^ 0x85EBCA6B))
+    hash = mix(key2 ^ mix(key1 ^ index))
+
+all modulo 2^32 (of a 64-bit index the low half counts). The keys depend on no element, so a loop pays two ``mix`` an
+element. Two keys rather than one: with a single key, streams of two modifiers would be permutations of each other
+whenever their keys are close.
+
+Source: ``mix`` is the public 32-bit finaliser "lowbias32" (C. Wellons, hash-prospector): shifts 16, 15, 16 and
+multipliers 0x7FEB352D, 0x846CA68B.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir as ll
+
+from abele.llvm.emit import I32, Value, constant, like
+
+GOLDEN = 0x9E3779B9
+SECOND = 0x85EBCA6B
+_STEPS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, None))
+
+U32 = npt.NDArray[np.uint32]
+
+
+def hash_u32(seed0: Any, seed1: Any, modifier: Any, index: npt.ArrayLike) -> U32:
+    """Random words of the elements ``index``, u32 of its shape.
+
+    Args:
+        seed0: Low word of the seed; an integer or an array.
+        seed1: High word of the seed.
+        modifier: What tells streams of one seed apart.
+        index: Element numbers, any integer type.
+    """
+    key1 = _mix(_word(seed0) + _mix(_word(modifier) ^ np.uint32(GOLDEN)))
+    key2 = _mix(_word(seed1) + _mix(key1 ^ np.uint32(SECOND)))
+    return _mix(key2 ^ _mix(key1 ^ _word(index)))
+
+
+def emit_hash_u32(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: Value | int, index: Value) -> Value:
+    """IR of :func:`hash_u32`: i32, or a vector of them when ``index`` is a vector.
+
+    Args:
+        builder: Where the code goes.
+        seed0: Low word of the seed, i32.
+        seed1: High word of the seed, i32.
+        modifier: A number or an i32.
+        index: Element number, i32 or i64, scalar or vector.
+    """
+    modifier = ll.Constant(I32, modifier & 0xFFFFFFFF) if isinstance(modifier, int) else modifier
+    tweaked = emit_mix(builder, builder.xor(modifier, ll.Constant(I32, GOLDEN)))
+    key1 = emit_mix(builder, builder.add(seed0, tweaked))
+    key2 = emit_mix(builder, builder.add(seed1, emit_mix(builder, builder.xor(key1, ll.Constant(I32, SECOND)))))
+    narrow = like(index, I32)
+    word = index if index.type == narrow else builder.trunc(index, narrow)
+    first = emit_mix(builder, builder.xor(_splat(builder, key1, narrow), word))
+    return emit_mix(builder, builder.xor(_splat(builder, key2, narrow), first))
+
+
+def emit_mix(builder: ll.IRBuilder, word: Value) -> Value:
+    """IR of the finaliser: a bijection of 32-bit words in which every input bit moves every output bit."""
+    for shift, factor in _STEPS:
+        word = builder.xor(word, builder.lshr(word, constant(word.type, shift)))
+        if factor is not None:
+            word = builder.mul(word, constant(word.type, factor))
+    return word
+
+
+def _word(value: Any) -> U32:
+    return np.asarray(value).astype(np.int64).astype(np.uint32)
+
+
+def _mix(word: U32) -> U32:
+    with np.errstate(over="ignore"):
+        for shift, factor in _STEPS:
+            word = word ^ (word >> np.uint32(shift))
+            if factor is not None:
+                word = word * np.uint32(factor)
+    return word
+
+
+def _splat(builder: ll.IRBuilder, value: Value, type_: Any) -> Value:
+    if value.type == type_:
+        return value
+    zero = ll.Constant(I32, 0)
+    one = builder.insert_element(ll.Constant(type_, ll.Undefined), value, zero)
+    return builder.shuffle_vector(one, one, ll.Constant(ll.VectorType(I32, type_.count), [zero] * type_.count))
