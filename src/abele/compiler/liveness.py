@@ -61,10 +61,10 @@ def liveness(
     nothing = np.zeros(len(sizes), dtype=bool)
     always = pinned & flow.used if pinned is not None else nothing.copy()
     for program in programs:
-        always |= flow.backward(program, nothing.copy())
+        always |= flow.entry_of(program, nothing.copy())
     results = flow.unread & ~always
     for program in programs:
-        always |= flow.backward(program, results & flow.written_in(program))
+        always |= flow.entry_of(program, results & flow.written_in(program))
     candidates = np.flatnonzero(flow.used & ~always)
     live = np.zeros((max(accesses, default=-1) + 1, -(-len(candidates) // 8)), dtype=np.uint8)
     for index, flags in flow.during.items():
@@ -114,8 +114,13 @@ class _Flow:
                     self.starts.setdefault(first, []).append(variable)
                     del open_[variable]
 
+    def entry_of(self, program: Block, live: Bool) -> Bool:
+        """Live variables at the start of a program, given those at its end; notes what is live during each step."""
+        self.ended[:] = False
+        return self.backward(program, live)
+
     def backward(self, item: Step | Block, live: Bool) -> Bool:
-        """Live variables before ``item``, given those after it; notes what is live during each step."""
+        """Live variables before ``item``, given those after it."""
         if isinstance(item, Step):
             return self._step(item, live)
         match item.kind:

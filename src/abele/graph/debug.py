@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_NOT_THE_USER = (str(Path(__file__).resolve().parent.parent), contextlib.__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class DebugInfo:
 
 
 def caller() -> tuple[str, int]:
-    """File and line of the nearest frame outside this package: the line that the user wrote."""
+    """File and line of the nearest frame that is neither this package nor a context manager: what the user wrote."""
     frame = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USER):
             return frame.f_code.co_filename, frame.f_lineno
         if frame.f_back is None:
             break
