@@ -1,0 +1,150 @@
+"""The arena: one block of host memory that holds every variable, and the way from element addresses to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Tensor, Variable
+from abele.graph.intervals import Int64, expand
+from abele.numerics import to_device
+
+ALIGNMENT = 64
+"""Bytes that every variable starts at a multiple of: one cache line, one widest vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Stretches of host memory, in order.
+
+    Attributes:
+        address: First byte of each, int64[k].
+        bytes: Length of each, int64[k].
+        source: Interval (or row) that each belongs to, int64[k], non-decreasing.
+    """
+
+    address: Int64
+    bytes: Int64
+    source: Int64
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all pieces."""
+        return int(self.bytes.sum())
+
+
+class Arena:
+    """Storage of all variables of a graph, each row-major and aligned to 64 bytes.
+
+    Untouched memory costs nothing: pages are given by the operating system at first use.
+    """
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self._variables = tuple(variables)
+        room = np.array([-(-v.bytes // ALIGNMENT) * ALIGNMENT for v in variables], dtype=np.int64)
+        self._offset = np.cumsum(room) - room
+        # One line more, so that eight bytes may be read from any element on.
+        self._block = aligned_block(int(room.sum()) + ALIGNMENT)
+        start = address_of(self._block)
+        held = [v.id for v in variables if v.size]
+        self._base = np.array([variables[i].base for i in held], dtype=np.int64)
+        self._end = np.array([variables[i].base + variables[i].size for i in held], dtype=np.int64)
+        self._width = np.array([variables[i].dtype.bytes for i in held], dtype=np.int64)
+        self._start = start + self._offset[held]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole block."""
+        return len(self._block)
+
+    @property
+    def anywhere(self) -> int:
+        """A valid address, for pointers to nothing."""
+        return address_of(self._block)
+
+    def load(self) -> None:
+        """Give every variable with initial contents those contents; the others keep what they hold."""
+        for variable in self._variables:
+            if variable.initial is not None:
+                self.array(variable)[...] = variable.initial
+
+    def array(self, variable: Variable) -> npt.NDArray[Any]:
+        """The variable's storage itself, in its shape."""
+        begin = int(self._offset[variable.id])
+        stored = self._block[begin : begin + variable.bytes]
+        return stored.view(variable.dtype.np).reshape(variable.shape)
+
+    def address(self, variable: Variable) -> int:
+        """Address of the variable's first byte."""
+        return address_of(self._block) + int(self._offset[variable.id])
+
+    def pieces(self, begin: Int64, length: Int64) -> Pieces:
+        """Host memory of intervals of the global element space; cut where a variable ends.
+
+        Args:
+            begin: First element of each interval, int64[k].
+            length: Elements of each, int64[k], at least 1.
+        """
+        first = np.searchsorted(self._base, begin, side="right") - 1
+        last = np.searchsorted(self._base, begin + length, side="left") - 1
+        count = last - first + 1
+        source = np.repeat(np.arange(len(begin), dtype=np.int64), count)
+        owner = first[source] + np.arange(len(source), dtype=np.int64) - (np.cumsum(count) - count)[source]
+        low = np.maximum(begin[source], self._base[owner])
+        high = np.minimum((begin + length)[source], self._end[owner])
+        width = self._width[owner]
+        return Pieces(self._start[owner] + (low - self._base[owner]) * width, (high - low) * width, source)
+
+    def pieces_of(self, tensor: Tensor) -> Pieces:
+        """Host memory of a view, in the view's flattened order."""
+        return self.pieces(*tensor.intervals())
+
+    def read(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """A copy of the elements that a view shows."""
+        flat = np.empty(tensor.size, dtype=tensor.dtype.np)
+        for variable, elements, positions in self._selections(tensor):
+            flat[positions] = self._flat(variable, tensor)[elements]
+        return flat.reshape(tensor.shape)
+
+    def write(self, tensor: Tensor, values: npt.ArrayLike) -> None:
+        """Set the elements that a view shows; ``values`` has its shape, or is one number for all."""
+        flat = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape).reshape(-1)
+        for variable, elements, positions in self._selections(tensor):
+            self._flat(variable, tensor)[elements] = flat[positions]
+
+    def _flat(self, variable: Variable, tensor: Tensor) -> npt.NDArray[Any]:
+        return self.array(variable).reshape(-1).view(tensor.dtype.np)
+
+    @staticmethod
+    def _selections(tensor: Tensor) -> list[tuple[Variable, Any, Any]]:
+        """For each variable of a view: the elements shown, and their positions in the flattened view."""
+        begin, length = tensor.intervals()
+        if len(begin) == 1 and len(tensor.variables) == 1:
+            variable = tensor.variables[0]
+            low = int(begin[0]) - variable.base
+            return [(variable, slice(low, low + tensor.size), slice(None))]
+        address = expand(begin, length)
+        found = []
+        for variable in tensor.variables:
+            mine = np.flatnonzero((address >= variable.base) & (address < variable.base + variable.size))
+            found.append((variable, address[mine] - variable.base, mine))
+        return found
+
+
+def aligned_block(size: int) -> npt.NDArray[np.uint8]:
+    """``size`` zero bytes that start at a multiple of 64."""
+    raw = np.zeros(size + ALIGNMENT, dtype=np.uint8)
+    skip = -address_of(raw) % ALIGNMENT
+    return raw[skip : skip + size]
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Address of an array's first byte."""
+    return int(array.__array_interface__["data"][0])

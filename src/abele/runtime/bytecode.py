@@ -1,0 +1,158 @@
+"""Bytecode of the control virtual machine: what every host thread runs, all in step.
+
+An instruction is eight 64-bit words: the operation and its operands. Threads share the code and nothing else but the
+words of :class:`Shared`; each has registers of its own (64-bit words), among them the argument lists of leaves.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from abele.graph.intervals import Int64
+
+WORDS = 8
+
+
+class Op(IntEnum):
+    """Operations, with their operands in order. ``r`` is a register number, ``pc`` an instruction number."""
+
+    HALT = 0
+    """The program is done."""
+    CALL = 1
+    """leaf, units, r: run this thread's share of a leaf; its argument list starts at register r."""
+    COUNT = 2
+    """leaf, units, r, counter: the same for a leaf that also adds issue slots to ``counter``."""
+    SOLO = 3
+    """leaf, units, r: thread 0 runs the whole leaf."""
+    BARRIER = 4
+    """stop: wait for all threads; if ``stop`` is not 0, leave here when a stop was asked for."""
+    LOOP = 5
+    """r, count, pc: start a loop of ``count`` rounds counted in r; go to pc when it has none."""
+    NEXT = 6
+    """r, pc: end a round; go back to pc unless it was the last."""
+    JUMP = 7
+    """pc: go there."""
+    BRANCH = 8
+    """address, mask, value, pc: go to pc when (the masked word at address is not 0) equals ``value``."""
+    JSR = 9
+    """pc, r: run the function at pc; r keeps where to return."""
+    RET = 10
+    """r: return from a function."""
+    CALLBACK = 11
+    """number: thread 0 calls back to Python; the others wait."""
+    FETCH = 12
+    """stream, bytes, r: register r + 1 becomes where the stream's next ``bytes`` lie; r is its position."""
+    DRAIN = 13
+    """stream: hand over what was written since FETCH."""
+    BIND = 14
+    """r, s: copy register r to register s."""
+    TALLY = 15
+    """address: thread 0 adds one to the word there."""
+
+
+class Shared(IntEnum):
+    """Words that all threads share, by position; those written while running have a cache line of their own."""
+
+    THREADS = 0
+    CODE = 1
+    CALLBACK = 2
+    YIELD = 3
+    SLEEP = 4
+    STREAMS = 5
+    ENTRY = 6
+    STOP = 8
+    RELEASE = 16
+    ARRIVED = 24
+    """One cache line a thread from here on."""
+
+
+class StreamWord(IntEnum):
+    """Words that describe one stream's connection."""
+
+    MODE = 0
+    BASE = 1
+    BYTES = 2
+    CALLBACK = 3
+    WORDS = 4
+
+
+class StreamMode(IntEnum):
+    """How a stream is served."""
+
+    RING = 0
+    """Elements lie in connected memory, which is read or written round and round."""
+    FETCH = 1
+    """A callback fills the staging area (BASE) before each copy."""
+    DRAIN = 2
+    """A callback empties the staging area after each copy."""
+
+
+class Verdict(IntEnum):
+    """Why a thread left the program."""
+
+    DONE = 0
+    STOPPED = 1
+    FAILED = 2
+
+
+class Assembler:
+    """Collects instructions; jumps name labels that are placed before or after."""
+
+    def __init__(self) -> None:
+        self._code: list[tuple[int, ...]] = []
+        self._labels: list[int] = []
+        self._fixes: list[tuple[int, int, int]] = []
+        self.num_registers = 0
+
+    @property
+    def here(self) -> int:
+        """Number of the next instruction."""
+        return len(self._code)
+
+    def register(self, count: int = 1) -> int:
+        """The first of ``count`` fresh registers."""
+        self.num_registers += count
+        return self.num_registers - count
+
+    def label(self) -> int:
+        """A fresh label, to be placed once."""
+        self._labels.append(-1)
+        return len(self._labels) - 1
+
+    def place(self, label: int) -> None:
+        """Let ``label`` stand for the next instruction."""
+        self._labels[label] = self.here
+
+    def emit(self, op: Op, *operands: int, target: int | None = None) -> None:
+        """Append an instruction; a ``target`` label becomes its last operand."""
+        if target is not None:
+            self._fixes.append((self.here, 1 + len(operands), target))
+            operands = (*operands, 0)
+        self._code.append((int(op), *operands) + (0,) * (WORDS - 1 - len(operands)))
+
+    def emit_jsr(self, target: int, register: int) -> None:
+        """Append the call of a function at label ``target``."""
+        self._fixes.append((self.here, 1, target))
+        self.emit(Op.JSR, 0, register)
+
+    def finish(self) -> Int64:
+        """The code, int64[instructions, 8]."""
+        code = np.array(self._code, dtype=np.int64).reshape(-1, WORDS)
+        for instruction, word, label in self._fixes:
+            assert self._labels[label] >= 0
+            code[instruction, word] = self._labels[label]
+        return code
+
+
+def listing(code: Int64) -> str:
+    """The code as text, one instruction a line."""
+    return "\n".join(
+        f"{n:5d}  {Op(int(words[0])).name:<8} {' '.join(_operand(int(w)) for w in words[1:5])}"
+        for n, words in enumerate(code)
+    )
+
+
+def _operand(word: int) -> str:
+    return f"{word:#x}" if word >= 1 << 32 else str(word)

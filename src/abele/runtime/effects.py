@@ -1,0 +1,141 @@
+"""What program steps read and write, and which contents survive from one round of a loop to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+from abele.graph import (
+    Call,
+    ComputeSet,
+    Copy,
+    Edge,
+    Execute,
+    If,
+    LibraryCall,
+    PrintTensor,
+    Program,
+    Repeat,
+    RepeatWhile,
+    Sequence,
+    Stream,
+    Tensor,
+)
+from abele.runtime.interval_set import EMPTY, IntervalSet
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Effects:
+    """Elements that a step touches.
+
+    Attributes:
+        exposed: Read before the step itself has written them.
+        written: Written, perhaps.
+        sure: Written in any case.
+    """
+
+    exposed: IntervalSet = EMPTY
+    written: IntervalSet = EMPTY
+    sure: IntervalSet = EMPTY
+
+    def then(self, later: Effects) -> Effects:
+        """The effects of this step and a later one after each other."""
+        exposed = self.exposed | (later.exposed - self.sure)
+        return Effects(exposed, self.written | later.written, self.sure | later.sure)
+
+    def perhaps(self) -> Effects:
+        """The effects of this step where it may also not run."""
+        return Effects(self.exposed, self.written, EMPTY)
+
+    def either(self, other: Effects) -> Effects:
+        """The effects of one of two steps."""
+        return Effects(self.exposed | other.exposed, self.written | other.written, self.sure & other.sure)
+
+    @property
+    def persistent(self) -> IntervalSet:
+        """What one round of this step leaves for the next: read from the round before, and written."""
+        return self.exposed & self.written
+
+    @property
+    def touched(self) -> IntervalSet:
+        """All elements that the step reads or writes, but for those it writes first and then reads."""
+        return self.exposed | self.written
+
+
+NOTHING = Effects()
+
+
+class EffectsOf:
+    """Effects of the steps of a program; a library call counts by its operands, not by its body."""
+
+    def __init__(self) -> None:
+        self._compute_sets: dict[ComputeSet, Effects] = {}
+        self._steps: dict[Program, Effects] = {}
+
+    def __call__(self, step: Program) -> Effects:
+        """Effects of one step with all that is inside."""
+        if step not in self._steps:
+            self._steps[step] = self._of(step)
+        return self._steps[step]
+
+    def sequence(self, steps: Iterable[Program]) -> Effects:
+        """Effects of steps after each other."""
+        return reduce(Effects.then, map(self, steps), NOTHING)
+
+    def compute_set(self, compute_set: ComputeSet) -> Effects:
+        """Effects of one superstep: all reads come before all writes."""
+        if compute_set not in self._compute_sets:
+            self._compute_sets[compute_set] = _superstep(compute_set)
+        return self._compute_sets[compute_set]
+
+    def _of(self, step: Program) -> Effects:
+        match step:
+            case Execute():
+                return self.compute_set(step.compute_set)
+            case Copy():
+                written = _shown(step.destination)
+                return Effects(_shown(step.source), written, written)
+            case LibraryCall():
+                written = IntervalSet.union(map(_shown, step.outputs))
+                return Effects(IntervalSet.union(map(_shown, step.inputs)), written, written)
+            case PrintTensor():
+                return Effects(_shown(step.tensor))
+            case Repeat():
+                return self(step.body) if step.count else NOTHING
+            case RepeatWhile():
+                tested = self(step.condition).then(Effects(_shown(step.predicate)))
+                return tested.then(self(step.body).perhaps())
+            case If():
+                return Effects(_shown(step.predicate)).then(self(step.then).either(self(step.otherwise)))
+            case Call():
+                return self(step.function.body)
+            case Sequence():
+                return self.sequence(step)
+            case _:
+                return NOTHING
+
+
+def _shown(tensor: Tensor | Stream) -> IntervalSet:
+    return IntervalSet.of(*tensor.intervals()) if isinstance(tensor, Tensor) else EMPTY
+
+
+def edge_elements(edge: Edge) -> IntervalSet:
+    """The elements that an edge is wired to."""
+    used = edge.regions.take(edge.index) if len(edge.index) < edge.regions.num else edge.regions
+    return IntervalSet.of(used.begin, used.length)
+
+
+def _superstep(compute_set: ComputeSet) -> Effects:
+    read, written = [], []
+    for group in compute_set.groups:
+        for field in group.codelet.fields:
+            if field.direction == "state":
+                continue
+            elements = edge_elements(group.edges[field.name])
+            if field.direction != "out":
+                read.append(elements)
+            if field.direction != "in":
+                written.append(elements)
+    writes = IntervalSet.union(written)
+    return Effects(IntervalSet.union(read), writes, writes)

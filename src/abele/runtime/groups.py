@@ -1,0 +1,121 @@
+"""Vertex groups as native leaves: tables of pointers and lengths, and what must be gathered and scattered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Edge, StateData, VertexGroup
+from abele.graph.intervals import Int64
+from abele.runtime.arena import ALIGNMENT, Arena, address_of
+from abele.runtime.copies import Runs
+from abele.runtime.scratch import ScratchPool
+
+if TYPE_CHECKING:
+    from abele.codelet import FieldDef
+
+_NOTHING = Runs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass
+class GroupTables:
+    """What the native code of a codelet is given for all vertices of a group.
+
+    Attributes:
+        columns: Arrays in the order that ``CompiledCodelet.run`` expects, field by field.
+        gather: Copies into scratch memory before the vertices run.
+        scatter: Copies out of it after they ran.
+        state: Values of the state fields, which persist from one execution to the next, and their contents at load.
+        work_bytes: Bytes of all the fields of all vertices.
+    """
+
+    columns: list[npt.NDArray[Any]] = field(default_factory=list)
+    gather: list[Runs] = field(default_factory=list)
+    scatter: list[Runs] = field(default_factory=list)
+    state: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = field(default_factory=list)
+    work_bytes: int = 0
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Where the columns lie."""
+        return tuple(address_of(c) for c in self.columns)
+
+
+def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool) -> GroupTables:
+    """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch."""
+    tables = GroupTables()
+    for field_def in group.codelet.fields:
+        if field_def.direction == "state":
+            _add_state(tables, field_def, group.state[field_def.name])
+        else:
+            _add_edge(tables, field_def, group.edges[field_def.name], arena, scratch)
+    return tables
+
+
+def _add_edge(tables: GroupTables, field_def: FieldDef, edge: Edge, arena: Arena, scratch: ScratchPool) -> None:
+    width = field_def.type.bytes
+    pointers, moves = region_pointers(edge, width, arena, scratch)
+    lengths = edge.regions.sizes[edge.index]
+    if edge.row_begin is not None:
+        tables.columns.append(np.ascontiguousarray(edge.row_begin))
+    tables.columns.append(pointers[edge.index])
+    if field_def.rank:
+        tables.columns.append(np.ascontiguousarray(lengths))
+    tables.work_bytes += int(lengths.sum()) * width
+    if len(moves.bytes):
+        if field_def.direction != "out":
+            tables.gather.append(moves)
+        if field_def.direction != "in":
+            tables.scatter.append(Runs(moves.destination, moves.source, moves.bytes))
+
+
+def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool) -> tuple[Int64, Runs]:
+    """Host address of every region of an edge, and the gathers that those in several pieces need.
+
+    Args:
+        edge: The wiring of one field.
+        width: Bytes of an element.
+        arena: Where the variables are.
+        scratch: Where gathered regions go.
+
+    Returns:
+        Addresses, int64[regions]; copies from the arena to scratch.
+    """
+    regions = edge.regions
+    pieces = arena.pieces(regions.begin, regions.length)
+    row = regions.row[pieces.source]
+    first = np.searchsorted(row, np.arange(regions.num + 1))
+    count = np.diff(first)
+    pointers = np.full(regions.num, arena.anywhere, dtype=np.int64)
+    held = count > 0
+    pointers[held] = pieces.address[first[:-1][held]]
+    scattered = (count > 1) & _used(edge)
+    if not scattered.any():
+        return pointers, _NOTHING
+    room = np.where(scattered, -(-regions.sizes * width // ALIGNMENT) * ALIGNMENT, 0)
+    place = scratch.take(int(room.sum())) + np.cumsum(room) - room
+    pointers[scattered] = place[scattered]
+    mine = scattered[row]
+    ends = np.cumsum(pieces.bytes)
+    before = ends - pieces.bytes
+    inside = before - before[first[:-1][row]]
+    return pointers, Runs(pieces.address, place[row] + inside, pieces.bytes).where(mine)
+
+
+def _used(edge: Edge) -> npt.NDArray[np.bool_]:
+    used = np.zeros(edge.regions.num, dtype=bool)
+    used[edge.index] = True
+    return used
+
+
+def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData) -> None:
+    values = np.array(state.values, dtype=field_def.type.np)
+    tables.state.append((values, state.values))
+    if state.row_begin is None:
+        tables.columns.append(values)
+        return
+    tables.columns.append(address_of(values) + state.row_begin[:-1] * field_def.type.bytes)
+    tables.columns.append(np.diff(state.row_begin))

@@ -1,0 +1,89 @@
+"""Image: everything that an engine needs in memory to run its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from abele.compiler import Executable
+from abele.graph import Execute, PrintTensor, Variable
+from abele.runtime.arena import Arena
+from abele.runtime.callbacks import Callbacks
+from abele.runtime.interpreted import InterpretedSupersteps
+from abele.runtime.lower import Lowering
+from abele.runtime.machine import Machine
+from abele.runtime.supersteps import PlacedGroup, Supersteps
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef, CompiledCodelet
+
+
+@dataclass(eq=False)
+class Image:
+    """Code and data of an engine.
+
+    Attributes:
+        arena: The variables.
+        machine: The virtual machine with the programs' code.
+        entries: First instruction of each program.
+        callbacks: Python that the code calls.
+        groups: Vertex groups as placed.
+        fused: Variables that exist only inside fused kernels.
+        listing: Leaves and kernels as text.
+    """
+
+    arena: Arena
+    machine: Machine
+    entries: list[int]
+    callbacks: Callbacks
+    groups: list[PlacedGroup]
+    fused: frozenset[Variable]
+    listing: str
+
+    def load(self) -> None:
+        """Set initial contents of variables and state of vertices."""
+        self.arena.load()
+        for group in self.groups:
+            group.reset()
+
+    def record_counts(self, executable: Executable) -> None:
+        """Tell the executable the issue slots that data-dependent codelets were counted to take."""
+        for number, superstep in enumerate(executable.plan):
+            node = superstep.node
+            if not superstep.estimated or not isinstance(node, Execute):
+                continue
+            mine = [g for g in self.groups if g.compute_set is node.compute_set]
+            counted = {g.position: slots for g in mine if (slots := g.mean_slots) is not None}
+            if counted:
+                executable.record_counts(number, counted)
+
+
+def build_image(
+    executable: Executable,
+    mode: str,
+    num_threads: int,
+    debug: bool,
+    keep: set[Variable],
+    print_tensor: Callable[[PrintTensor], None],
+) -> Image:
+    """Lower the programs of an executable, lay out its variables and load their initial contents."""
+    graph, programs = executable.graph, executable.programs
+    arena, callbacks = Arena(graph.variables), Callbacks()
+    placed = Supersteps(arena, _compiled)
+    supersteps = InterpretedSupersteps(placed, callbacks, graph.system.ipu.num_workers) if debug else placed
+    fuser = None
+    lowering = Lowering(arena, supersteps, fuser, lambda step: callbacks.add(lambda: print_tensor(step)), programs)
+    entries = [lowering.program(p) for p in programs]
+    lowering.functions()
+    machine = Machine(lowering.emitter, callbacks, num_threads, 0)
+    text = "\n".join(f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in lowering.emitter.leaves)
+    image = Image(arena, machine, entries, callbacks, placed.placed, frozenset(), text)
+    image.load()
+    return image
+
+
+def _compiled(definition: CodeletDef) -> CompiledCodelet:
+    from abele.codelet import compile_codelet
+
+    return compile_codelet(definition)

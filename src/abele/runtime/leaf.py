@@ -1,0 +1,61 @@
+"""Leaves: the native functions that a control program calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from abele.graph import Stream
+from abele.runtime.interval_set import EMPTY, IntervalSet
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Stands for the running thread's own scratch memory among a leaf's arguments."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StreamUse:
+    """Stands for where a stream's elements lie at one copy of the program.
+
+    Attributes:
+        stream: The stream.
+    """
+
+    stream: Stream
+
+
+Argument = int | StreamUse | Scratch
+"""One pointer that a leaf is given: an address, the place of a stream's elements, or the thread's scratch memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A native function ``void leaf(i64 begin, i64 end, void** args)`` over units that run in parallel.
+
+    Attributes:
+        name: What it does, for listings.
+        address: Of the function.
+        units: Number of parallel units; any split over threads gives the same bits.
+        args: Its pointers.
+        work_bytes: Bytes that it touches, roughly; None when not known. Little work is not worth a split.
+        writes: Elements of variables that it writes.
+        counter: Address of int64[units] to which a counting codelet adds its issue slots; 0 for the rest.
+        keep: What must stay alive for the pointers to stay valid.
+    """
+
+    name: str
+    address: int
+    units: int
+    args: tuple[Argument, ...]
+    work_bytes: int | None = None
+    writes: IntervalSet = EMPTY
+    counter: int = 0
+    keep: object = field(default=None, repr=False)
+
+    def keeping(self, item: object) -> Leaf:
+        """The same leaf, which keeps one more thing alive."""
+        return replace(self, keep=(self.keep, item))
+
+
+Phase = tuple[Leaf, ...]
+"""Leaves that do not depend on each other: no barrier between them, one after all."""

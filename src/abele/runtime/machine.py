@@ -1,0 +1,136 @@
+"""The virtual machine's memory: code, shared words, every thread's registers; and one run of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abele.graph import Stream
+from abele.graph.intervals import Int64
+from abele.runtime.arena import address_of, aligned_block
+from abele.runtime.bytecode import Shared, StreamWord, Verdict
+from abele.runtime.callbacks import Callbacks
+from abele.runtime.emitter import Emitter
+from abele.runtime.leaf import Scratch
+from abele.runtime.primitives import host_waits, primitives
+from abele.runtime.streams import Connection
+from abele.runtime.threads import Workers
+
+_LINE_WORDS = 8
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+@dataclass
+class Connected:
+    """A stream's place in the machine and what it is connected to now."""
+
+    number: int
+    register: int
+    callback: int
+    connection: Connection | None = None
+
+
+@dataclass
+class _Outcome:
+    """What each thread's run ended with."""
+
+    verdicts: list[int] = field(default_factory=list)
+
+
+class Machine:
+    """Threads that run one piece of bytecode.
+
+    Args:
+        emitter: The finished code with its argument lists and streams.
+        callbacks: Python functions that the code may call.
+        num_threads: Host threads.
+        scratch_bytes: Scratch memory of each thread.
+    """
+
+    def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, scratch_bytes: int) -> None:
+        self.code = emitter.assembler.finish()
+        self._emitter = emitter
+        self._callbacks = callbacks
+        self._workers = Workers(num_threads)
+        self._run = _RUN(primitives().run)
+        self._shared = _words(Shared.ARRIVED + _LINE_WORDS * num_threads)
+        self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
+        self._scratch = [aligned_block(scratch_bytes) for _ in range(num_threads)]
+        self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
+        self.streams = {
+            stream: Connected(number, register, callbacks.add(_unconnected))
+            for number, (stream, register) in enumerate(emitter.streams.items())
+        }
+        first, second = host_waits()
+        words: Mapping[Shared, int] = {
+            Shared.THREADS: num_threads,
+            Shared.CODE: address_of(self.code),
+            Shared.CALLBACK: callbacks.address,
+            Shared.YIELD: first,
+            Shared.SLEEP: second,
+            Shared.STREAMS: address_of(self._streams),
+        }
+        for word, value in words.items():
+            self._shared[word] = value
+
+    @property
+    def num_threads(self) -> int:
+        """Host threads."""
+        return self._workers.num
+
+    def _thread_registers(self, emitter: Emitter, thread: int) -> Int64:
+        registers = _words(emitter.assembler.num_registers + 1)
+        scratch = address_of(self._scratch[thread])
+        for register, value in emitter.arguments:
+            registers[register] = scratch if isinstance(value, Scratch) else value
+        return registers
+
+    def connect(self, connection: Connection) -> None:
+        """Serve a stream from now on as the connection says, from its beginning."""
+        place = self.streams[connection.stream]
+        place.connection = connection
+        row = self._streams[place.number * StreamWord.WORDS : (place.number + 1) * StreamWord.WORDS]
+        row[StreamWord.MODE] = connection.mode
+        row[StreamWord.BASE] = connection.address
+        row[StreamWord.BYTES] = connection.memory.nbytes
+        row[StreamWord.CALLBACK] = place.callback
+        self._callbacks.set(place.callback, connection.serve)
+        for registers in self._registers:
+            registers[place.register] = 0
+
+    def unconnected(self, streams: Sequence[Stream]) -> Stream | None:
+        """The first of ``streams`` that is connected to nothing."""
+        return next((s for s in streams if s in self.streams and self.streams[s].connection is None), None)
+
+    def start(self, entry: int) -> None:
+        """Get ready to run the program whose first instruction is ``entry``; :meth:`wait` runs it."""
+        self._shared[Shared.ENTRY] = entry
+        self._shared[Shared.STOP :] = 0
+        self._outcome = _Outcome()
+        shared, outcome, run = address_of(self._shared), self._outcome, self._run
+        registers = [address_of(r) for r in self._registers]
+        self._workers.begin(lambda t: outcome.verdicts.append(run(shared, t, registers[t])))
+
+    def wait(self) -> Verdict:
+        """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
+        self._workers.wait()
+        return Verdict(max(self._outcome.verdicts))
+
+    def stop(self) -> None:
+        """Ask a run to end at its next stopping point."""
+        self._shared[Shared.STOP] = 1
+
+    def close(self) -> None:
+        """End the threads."""
+        self._workers.close()
+
+
+def _words(count: int) -> Int64:
+    return aligned_block(8 * count).view(np.int64)
+
+
+def _unconnected() -> None:
+    """Stands for the callback of a stream that is not connected."""

@@ -1,0 +1,288 @@
+; The control virtual machine: one function that every host thread runs from start to end, in step with the others.
+; Names after a dollar sign are constants of abele.runtime.bytecode.
+
+
+; Wait until the generation in a word is reached; gives the word. Spins first, then yields, then sleeps.
+define internal i64 @spin(ptr %shared, ptr %word, i64 %generation) {
+entry:
+  br label %look
+look:
+  %spins = phi i64 [0, %entry], [%more, %again]
+  %seen = load atomic i64, ptr %word acquire, align 8
+  %reached = lshr i64 %seen, 2
+  %done = icmp eq i64 %reached, %generation
+  br i1 %done, label %leave, label %wait
+wait:
+  %more = add i64 %spins, 1
+  %hot = icmp ult i64 %more, $SPINS_BEFORE_YIELD
+  br i1 %hot, label %pausing, label %patient
+pausing:
+  call void @pause()
+  br label %again
+patient:
+  %warm = icmp ult i64 %more, $SPINS_BEFORE_SLEEP
+  br i1 %warm, label %yielding, label %sleeping
+yielding:
+  %yield.at = getelementptr i64, ptr %shared, i64 $SHARED_YIELD
+  %yield = load ptr, ptr %yield.at
+  call i32 %yield()
+  br label %again
+sleeping:
+  %sleep.at = getelementptr i64, ptr %shared, i64 $SHARED_SLEEP
+  %sleep = load ptr, ptr %sleep.at
+  call i32 %sleep(i32 $SLEEP_MICROSECONDS)
+  br label %again
+again:
+  br label %look
+leave:
+  ret i64 %seen
+}
+
+; Wait for all threads. Thread 0 waits for the others, decides, and releases them with the verdict in the same word.
+define internal i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %failed, i64 %may_stop) {
+entry:
+  %last = load i64, ptr %generation
+  %now = add i64 %last, 1
+  store i64 %now, ptr %generation
+  %word = shl i64 %now, 2
+  %release = getelementptr i64, ptr %shared, i64 $SHARED_RELEASE
+  %arrivals = getelementptr i64, ptr %shared, i64 $SHARED_ARRIVED
+  %leads = icmp eq i64 %thread, 0
+  br i1 %leads, label %gather, label %follow
+gather:
+  %other = phi i64 [1, %entry], [%next, %await]
+  %all = icmp sge i64 %other, %threads
+  br i1 %all, label %decide, label %await
+await:
+  %line = mul i64 %other, 8
+  %arrived = getelementptr i64, ptr %arrivals, i64 %line
+  %here = call i64 @spin(ptr %shared, ptr %arrived, i64 %now)
+  %next = add i64 %other, 1
+  br label %gather
+decide:
+  %stop.at = getelementptr i64, ptr %shared, i64 $SHARED_STOP
+  %stop = load atomic i64, ptr %stop.at monotonic, align 8
+  %asked = icmp ne i64 %stop, 0
+  %may = icmp ne i64 %may_stop, 0
+  %stops = and i1 %asked, %may
+  %fails = icmp ne i64 %failed, 0
+  %goes = select i1 %stops, i64 $VERDICT_STOPPED, i64 $VERDICT_DONE
+  %verdict = select i1 %fails, i64 $VERDICT_FAILED, i64 %goes
+  %out = or i64 %word, %verdict
+  store atomic i64 %out, ptr %release release, align 8
+  ret i64 %verdict
+follow:
+  %mine = mul i64 %thread, 8
+  %signal = getelementptr i64, ptr %arrivals, i64 %mine
+  store atomic i64 %word, ptr %signal release, align 8
+  %seen = call i64 @spin(ptr %shared, ptr %release, i64 %now)
+  %told = and i64 %seen, 3
+  ret i64 %told
+}
+
+; Run the program; gives a verdict. Denormals are flushed except in callbacks.
+define i64 @run(ptr %shared, i64 %thread, ptr %registers) {
+entry:
+  %generation = alloca i64
+  %failed = alloca i64
+  %pc = alloca i64
+  store i64 0, ptr %generation
+  store i64 0, ptr %failed
+  %entry.at = getelementptr i64, ptr %shared, i64 $SHARED_ENTRY
+  %start = load i64, ptr %entry.at
+  store i64 %start, ptr %pc
+  %threads.at = getelementptr i64, ptr %shared, i64 $SHARED_THREADS
+  %threads = load i64, ptr %threads.at
+  %code.at = getelementptr i64, ptr %shared, i64 $SHARED_CODE
+  %code = load ptr, ptr %code.at
+  %python.at = getelementptr i64, ptr %shared, i64 $SHARED_CALLBACK
+  %python = load ptr, ptr %python.at
+  %streams.at = getelementptr i64, ptr %shared, i64 $SHARED_STREAMS
+  %streams = load ptr, ptr %streams.at
+  %leads = icmp eq i64 %thread, 0
+  %mode = call i64 @flush_denormals()
+  br label %fetch
+
+fetch:
+  %at = load i64, ptr %pc
+  %after = add i64 %at, 1
+  store i64 %after, ptr %pc
+  %first = mul i64 %at, $WORDS
+  %words = getelementptr i64, ptr %code, i64 %first
+  %op = load i64, ptr %words
+  %a.at = getelementptr i64, ptr %words, i64 1
+  %a = load i64, ptr %a.at
+  %b.at = getelementptr i64, ptr %words, i64 2
+  %b = load i64, ptr %b.at
+  %c.at = getelementptr i64, ptr %words, i64 3
+  %c = load i64, ptr %c.at
+  %d.at = getelementptr i64, ptr %words, i64 4
+  %d = load i64, ptr %d.at
+  %ra = getelementptr i64, ptr %registers, i64 %a
+  %rb = getelementptr i64, ptr %registers, i64 %b
+  %rc = getelementptr i64, ptr %registers, i64 %c
+  switch i64 %op, label %halt [
+    i64 $OP_CALL, label %call
+    i64 $OP_COUNT, label %call
+    i64 $OP_SOLO, label %solo
+    i64 $OP_BARRIER, label %meet
+    i64 $OP_LOOP, label %loop
+    i64 $OP_NEXT, label %next
+    i64 $OP_JUMP, label %jump
+    i64 $OP_BRANCH, label %branch
+    i64 $OP_JSR, label %jsr
+    i64 $OP_RET, label %ret
+    i64 $OP_CALLBACK, label %serve
+    i64 $OP_FETCH, label %stream
+    i64 $OP_DRAIN, label %drain
+    i64 $OP_BIND, label %bind
+    i64 $OP_TALLY, label %tally
+  ]
+
+call:
+  %leaf = inttoptr i64 %a to ptr
+  %units.low = mul i64 %b, %thread
+  %units.high = add i64 %units.low, %b
+  %round = sub i64 %threads, 1
+  %low.up = add i64 %units.low, %round
+  %high.up = add i64 %units.high, %round
+  %begin = sdiv i64 %low.up, %threads
+  %end = sdiv i64 %high.up, %threads
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %share, label %fetch
+share:
+  %counts = icmp eq i64 %op, $OP_COUNT
+  br i1 %counts, label %counted, label %plain
+counted:
+  %counter = inttoptr i64 %d to ptr
+  call void %leaf(i64 %begin, i64 %end, ptr %rc, ptr %counter)
+  br label %fetch
+plain:
+  call void %leaf(i64 %begin, i64 %end, ptr %rc)
+  br label %fetch
+
+solo:
+  %whole = inttoptr i64 %a to ptr
+  br i1 %leads, label %alone, label %fetch
+alone:
+  call void %whole(i64 0, i64 %b, ptr %rc)
+  br label %fetch
+
+meet:
+  %agreed = call i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 0, i64 %a)
+  %parts = icmp ne i64 %agreed, 0
+  br i1 %parts, label %leave, label %fetch
+
+loop:
+  store i64 %b, ptr %ra
+  %none = icmp eq i64 %b, 0
+  br i1 %none, label %skip, label %fetch
+skip:
+  store i64 %c, ptr %pc
+  br label %fetch
+
+next:
+  %left = load i64, ptr %ra
+  %rest = sub i64 %left, 1
+  store i64 %rest, ptr %ra
+  %more = icmp ne i64 %rest, 0
+  br i1 %more, label %back, label %fetch
+back:
+  store i64 %b, ptr %pc
+  br label %fetch
+
+jump:
+  store i64 %a, ptr %pc
+  br label %fetch
+
+branch:
+  %predicate.at = inttoptr i64 %a to ptr
+  %bits = load i64, ptr %predicate.at, align 1
+  %masked = and i64 %bits, %b
+  %true = icmp ne i64 %masked, 0
+  %value = zext i1 %true to i64
+  %takes = icmp eq i64 %value, %c
+  br i1 %takes, label %taken, label %fetch
+taken:
+  store i64 %d, ptr %pc
+  br label %fetch
+
+jsr:
+  store i64 %after, ptr %rb
+  store i64 %a, ptr %pc
+  br label %fetch
+
+ret:
+  %home = load i64, ptr %ra
+  store i64 %home, ptr %pc
+  br label %fetch
+
+stream:
+  %line = mul i64 %a, $STREAM_WORDS
+  %stream.at = getelementptr i64, ptr %streams, i64 %line
+  %served.at = getelementptr i64, ptr %stream.at, i64 $STREAM_MODE
+  %served = load i64, ptr %served.at
+  %base.at = getelementptr i64, ptr %stream.at, i64 $STREAM_BASE
+  %base = load i64, ptr %base.at
+  %size.at = getelementptr i64, ptr %stream.at, i64 $STREAM_BYTES
+  %size = load i64, ptr %size.at
+  %number.at = getelementptr i64, ptr %stream.at, i64 $STREAM_CALLBACK
+  %number = load i64, ptr %number.at
+  %position = load i64, ptr %rc
+  %where = add i64 %base, %position
+  %where.at = getelementptr i64, ptr %rc, i64 1
+  store i64 %where, ptr %where.at
+  %moved = add i64 %position, %b
+  %wraps = icmp uge i64 %moved, %size
+  %onward = select i1 %wraps, i64 0, i64 %moved
+  store i64 %onward, ptr %rc
+  %fetches = icmp eq i64 %served, $MODE_FETCH
+  br i1 %fetches, label %serve, label %fetch
+
+drain:
+  %line.out = mul i64 %a, $STREAM_WORDS
+  %out.at = getelementptr i64, ptr %streams, i64 %line.out
+  %served.out.at = getelementptr i64, ptr %out.at, i64 $STREAM_MODE
+  %served.out = load i64, ptr %served.out.at
+  %number.out.at = getelementptr i64, ptr %out.at, i64 $STREAM_CALLBACK
+  %number.out = load i64, ptr %number.out.at
+  %drains = icmp eq i64 %served.out, $MODE_DRAIN
+  br i1 %drains, label %serve, label %fetch
+
+bind:
+  %bound = load i64, ptr %ra
+  store i64 %bound, ptr %rb
+  br label %fetch
+
+tally:
+  br i1 %leads, label %count, label %fetch
+count:
+  %tally.at = inttoptr i64 %a to ptr
+  %sum = load i64, ptr %tally.at
+  %raised = add i64 %sum, 1
+  store i64 %raised, ptr %tally.at
+  br label %fetch
+
+serve:
+  %which = phi i64 [%a, %fetch], [%number, %stream], [%number.out, %drain]
+  %quiet = call i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 0, i64 0)
+  br i1 %leads, label %calling, label %served.all
+calling:
+  call void @restore_denormals(i64 %mode)
+  %status = call i64 %python(i64 %which)
+  %again = call i64 @flush_denormals()
+  store i64 %status, ptr %failed
+  br label %served.all
+served.all:
+  %fault = load i64, ptr %failed
+  %outcome = call i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %fault, i64 0)
+  %broken = icmp ne i64 %outcome, 0
+  br i1 %broken, label %leave, label %fetch
+
+halt:
+  br label %leave
+leave:
+  %verdict = phi i64 [%agreed, %meet], [%outcome, %served.all], [$VERDICT_DONE, %halt]
+  call void @restore_denormals(i64 %mode)
+  ret i64 %verdict
+}

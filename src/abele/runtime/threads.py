@@ -1,0 +1,97 @@
+"""Host threads: persistent, one a core; all run the same job in step."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass
+class _Round:
+    """One job on all threads."""
+
+    job: Callable[[int], None]
+    started: bool = False
+    finished: list[int] = field(default_factory=list)
+    signal: SimpleQueue[None] = field(default_factory=SimpleQueue)
+
+    def run(self, number: int) -> None:
+        try:
+            self.job(number)
+        finally:
+            self.finished.append(number)
+            self.signal.put(None)
+
+
+_Inbox = SimpleQueue[_Round | None]
+
+
+class Workers:
+    """A fixed number of threads that sleep between jobs.
+
+    They start at the first job and end with :meth:`close`, or when the object is collected. They are daemons: an
+    interpreter that exits does not wait for them.
+    """
+
+    def __init__(self, num: int) -> None:
+        self.num = num
+        self._inboxes: list[_Inbox] = []
+        self._round: _Round | None = None
+        weakref.finalize(self, _dismiss, self._inboxes)
+
+    def begin(self, job: Callable[[int], None]) -> None:
+        """Take on a job: every thread is to call ``job`` with its number. :meth:`wait` sets them going."""
+        if not self._inboxes:
+            self._inboxes.extend(_hired(self.num))
+        self._round = _Round(job)
+
+    def wait(self) -> None:
+        """Do the job; return when all threads have. May be interrupted at any point, and must then be called again."""
+        task = self._round
+        if task is None:
+            return
+        # What a signal cuts off may be done twice: thread 0 takes a round once, and the list decides, not the queue.
+        self._inboxes[0].put(task)
+        while len(task.finished) < self.num:
+            task.signal.get()
+        self._round = None
+
+    def close(self) -> None:
+        """End the threads; a later job starts new ones."""
+        _dismiss(self._inboxes)
+
+
+def _hired(num: int) -> list[_Inbox]:
+    inboxes: list[_Inbox] = [SimpleQueue() for _ in range(num)]
+    for number in range(num):
+        args = (number, inboxes[number], inboxes[1:] if number == 0 else [])
+        threading.Thread(target=_serve, args=args, name=f"abele-{number}", daemon=True).start()
+    return inboxes
+
+
+def _serve(number: int, inbox: _Inbox, others: list[_Inbox]) -> None:
+    """Body of a thread; thread 0 gets every round first and passes it on to the others."""
+    while (task := inbox.get()) is not None:
+        if number == 0 and task.started:
+            continue
+        task.started = True
+        for other in others:
+            other.put(task)
+        task.run(number)
+        del task
+
+
+def _dismiss(inboxes: list[_Inbox]) -> None:
+    while inboxes:
+        inboxes.pop().put(None)
