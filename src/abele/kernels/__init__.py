@@ -10,18 +10,33 @@ becomes native code in one call::
   plan touch it, all written before read; it gets no storage from the caller and may not exist at all.
 - ``Call(kernel, bindings, name)``: bindings for inputs, then outputs, each ``Binding(buffer, factors, offset)`` with
   ``factors[dim] = ((extent, stride), ...)`` in elements of the buffer, outermost first, as ``Tensor.strided()`` gives.
-  An in-place operand is bound twice, as input and as output. A copy between tensors is ``copy_call(...)``.
-- ``plan.leaves``: run in order, a barrier after each. ``Leaf.address`` is ``void leaf(i64 begin, i64 end, void** args)``
-  over units [0, ``Leaf.units``), split over the threads in any way (contiguous shares are best); results have the same
-  bits for any split. ``Leaf.args`` tells each pointer: ``Argument("buffer", id)`` storage of a pinned buffer;
-  ``("arena", byte)`` a place in one block of ``plan.arena_bytes`` that the caller allocates for the plan;
-  ``("scratch", 0)`` the thread's own block of ``plan.scratch_bytes``; ``("address", value)`` a fixed pointer. Blocks are
-  aligned to 64 bytes and need no initial contents. All but scratch are the same for every thread. Leaves expect
-  flush-to-zero mode to be set by the thread.
+  An in-place operand is bound twice, as input and as output. A copy between tensors is a call of
+  ``copy_kernel(shape, type)``.
+- ``plan.leaves``: run in order, a barrier after each. ``Leaf.address`` is a native function
+  ``void leaf(i64 begin, i64 end, void** args)`` over units [0, ``Leaf.units``), split over the threads in any way
+  (contiguous shares are best); results have the same bits for any split. ``Leaf.args`` tells each pointer:
+  ``Argument("buffer", id)`` storage of a pinned buffer; ``("arena", byte)`` a place in one block of
+  ``plan.arena_bytes`` that the caller allocates for the plan; ``("scratch", 0)`` the thread's own block of
+  ``plan.scratch_bytes``; ``("address", value)`` a fixed pointer. Blocks are aligned to 64 bytes and need no initial
+  contents. All but scratch are the same for every thread. Leaves expect flush-to-zero mode to be set by the thread.
 - Keep ``plan`` alive as long as its leaves may run.
 """
 
 from abele.kernels.binding import Binding, Buffer, Call, bind
 from abele.kernels.native import Argument, Leaf, NativePlan
+from abele.kernels.plan import plan_native
+from abele.kernels.reference import evaluate
+from abele.kernels.refine import copy_kernel
 
-__all__ = ["Argument", "Binding", "Buffer", "Call", "Leaf", "NativePlan", "bind"]
+__all__ = [
+    "Argument",
+    "Binding",
+    "Buffer",
+    "Call",
+    "Leaf",
+    "NativePlan",
+    "bind",
+    "copy_kernel",
+    "evaluate",
+    "plan_native",
+]

@@ -1,0 +1,49 @@
+"""Native functions of loop nests and drivers, made once for equal content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from abele.kernels.choose import Target, choose
+from abele.kernels.code_driver import Step, side_by_side_driver, sweep_driver
+from abele.kernels.code_nest import generate
+from abele.kernels.loops import LoopNest
+from abele.kernels.schedule import Schedule
+from abele.llvm.host import host_cpu
+from abele.llvm.jit import Native, compile_keyed
+
+CODE_VERSION = 1
+"""Part of every cache key; raised when the same nest and schedule come to give other code."""
+
+
+def target() -> Target:
+    """What schedules depend on in this machine."""
+    cpu = host_cpu()
+    wide = "avx512f" in cpu.features or cpu.is_aarch64
+    return Target(cpu.vector_bytes // 4, 24 if wide else 12)
+
+
+def build_nest(nest: LoopNest) -> tuple[Native, int, Schedule]:
+    """Native code of ``nest``, the address of its function, and its schedule."""
+    schedule = choose(nest, target())
+    content = f"nest {CODE_VERSION}\n{nest}\n{nest.num_arrays} {nest.unit}\n{schedule}\n{schedule!r}"
+    return (*_compiled(content, lambda name: generate(nest, schedule, name)), schedule)
+
+
+def build_sweep(steps: Sequence[Step], chunks: int, blocks: int) -> tuple[Native, int]:
+    """Native code of a sweep's driver, and its address."""
+    content = f"sweep {CODE_VERSION} {chunks} {blocks} {steps!r}"
+    return _compiled(content, lambda name: sweep_driver(steps, chunks, blocks, name))
+
+
+def build_side_by_side(steps: Sequence[Step]) -> tuple[Native, int]:
+    """Native code of a driver that shares its units among ``steps``, and its address."""
+    return _compiled(f"beside {CODE_VERSION} {steps!r}", lambda name: side_by_side_driver(steps, name))
+
+
+def _compiled(content: str, make: Any) -> tuple[Native, int]:
+    name = f"kernel_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    native = compile_keyed(content, lambda: make(name))
+    return native, native.address(name)

@@ -1,0 +1,223 @@
+"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, permutations
+
+from abele.kernels.ir import Apply
+from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
+from abele.kernels.schedule import Schedule
+
+MAX_ACCUMULATORS = 24
+"""Vector registers of a tile's accumulators, of the 32 that AVX-512 and AArch64 have."""
+FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
+MIN_UNITS = 32
+"""Units wanted of a nest, so that threads share it evenly."""
+L1_BYTES, L2_BYTES = 1 << 15, 1 << 19
+BROADCAST_COST, SPREAD_COST = 0.5, 1.5
+"""Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the choice depends on in the CPU: lanes of an f32 vector, and registers for accumulators."""
+
+    lanes: int
+    accumulators: int = MAX_ACCUMULATORS
+
+
+@lru_cache(maxsize=4096)
+def choose(nest: LoopNest, target: Target) -> Schedule:
+    """The cheapest schedule of ``nest`` that the model finds."""
+    lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
+    options = [_best_tile(nest, lane, target) for lane in lanes]
+    _, lane, width, tile = min(options, key=lambda o: o[0])
+    return _ordered(nest, lane, width, tile)
+
+
+def _lane_candidates(nest: LoopNest) -> list[str]:
+    found = [d for d, n in nest.parallel + nest.reduced if n > 1 and _can_be_lane(nest, d)]
+    return [*found, ""]
+
+
+def _can_be_lane(nest: LoopNest, dim: str) -> bool:
+    if dim in dict(nest.reduced):
+        return not any(dim in g.position.names for g in nest.guards())
+    return all(out.access.stride(dim) for out in nest.outs)
+
+
+def _best_tile(nest: LoopNest, lane: str, target: Target) -> tuple[float, str, int, tuple[tuple[str, int], ...]]:
+    extents = nest.extents
+    width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
+    if nest.lane:
+        width = extents[lane]
+    model = _Model(nest, lane, width)
+    tiles = _tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width)
+    cost, tile = min(((model.cost(dict(t)), t) for t in tiles), key=lambda c: c[0])
+    return cost, lane, width, tile
+
+
+def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
+    guarded = {d for g in nest.guards() for d in g.position.names}
+    sizes = {
+        d: -(-n // width) if d == lane else n
+        for d, n in nest.parallel
+        if d not in guarded and d not in nest.unit and not (d == lane and nest.lane)
+    }
+    limit = max(1, target.accumulators * target.lanes // max(width, target.lanes))
+    yield ()
+    for first, second in combinations(sizes, 2):
+        for a in _factors(sizes[first], limit):
+            for b in _factors(sizes[second], limit // a):
+                yield ((first, a), (second, b))
+    for only in sizes:
+        for a in _factors(sizes[only], limit):
+            yield ((only, a),)
+    if nest.reduced:
+        inner = min((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d))
+        size = -(-nest.extents[inner] // width) if inner == lane else nest.extents[inner]
+        if inner not in guarded:
+            for a in _factors(size, 8):
+                yield ((inner, a),)
+
+
+def _factors(extent: int, limit: int) -> list[int]:
+    return [f for f in FACTORS if f <= min(extent, limit)]
+
+
+def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[tuple[tuple[str, int], ...]]:
+    """A few points of the fastest dim at once, so that loops cost little and long operations overlap."""
+    if any(out.combine != "set" or out.guards for out in nest.outs):
+        return [()]
+    dims = [(d, -(-n // width) if d == lane else n) for d, n in nest.parallel if d not in nest.unit]
+    dims = [(d, n) for d, n in dims if n > 1]
+    if not dims:
+        return [()]
+    dim, size = min(dims, key=lambda p: (p[0] != lane, _stride_key(nest, p[0])))
+    work = sum(isinstance(e, Apply) for e in set(nest.expressions()))
+    limit = 4 if work < 24 else 2
+    return [((dim, max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)),)]
+
+
+class _Model:
+    """Cost of one point of a nest, in vector operations, under a lane dim."""
+
+    def __init__(self, nest: LoopNest, lane: str, width: int) -> None:
+        self.nest, self.lane, self.width = nest, lane, width
+        self.extents = nest.extents
+        inner = [a.value for a in nest.accumulates]
+        self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
+        fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
+        self.loads = [(free_dims(f), self._load_cost(f.access)) for f in sorted(fetches, key=str)]
+        outside = {e for o in nest.outs for e in o.value.walk() if isinstance(e, Fetch)}
+        self.outer = sum(self._load_cost(f.access) for f in outside)
+        self.outer += sum(self._load_cost(o.access) for o in nest.outs)
+        self.reduced = math.prod(n for _, n in nest.reduced)
+
+    def _load_cost(self, access: Access) -> float:
+        stride = access.stride(self.lane) if self.lane else 0
+        if stride == 1 or not self.lane:
+            return 1.0
+        return SPREAD_COST * self.width if stride else BROADCAST_COST
+
+    def cost(self, tile: dict[str, int]) -> float:
+        """Cost a point with ``tile``."""
+        size = math.prod(tile.values())
+        work = float(size * self.work)
+        loads = sum(cost * math.prod(tile.get(d, 1) for d in dims) for dims, cost in self.loads)
+        vectors = sum(math.prod(tile.get(d, 1) for d in dims) for dims, cost in self.loads if cost >= 1)
+        parallel = math.prod(n for d, n in tile.items() if d in dict(self.nest.parallel))
+        spill = max(0.0, size + min(vectors, 8) - 28) * 2
+        latency = max(0, 8 - size) * 0.25 if self.nest.accumulates else 0.0
+        step = (max(work, loads) + 0.15 * (work + loads) + spill + latency) / (size * self.width)
+        fold = 5.0 / self.width if self.lane in dict(self.nest.reduced) else 0.0
+        once = (self.outer / self.width + fold * self.width + 2.0 / parallel) / self.reduced
+        waste = 1.0
+        for dim in {*tile, *([self.lane] if self.lane else [])}:
+            step_size = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
+            waste *= math.ceil(self.extents[dim] / step_size) * step_size / self.extents[dim]
+        return (step + once) * waste if self.nest.accumulates else (self.outer + self.work) / self.width * waste
+
+
+def _ordered(nest: LoopNest, lane: str, width: int, tile: tuple[tuple[str, int], ...]) -> Schedule:
+    reduced = sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True)
+    free = [d for d, _ in nest.parallel if d not in nest.unit]
+    draft = Schedule((*nest.unit, *free), len(nest.unit), tuple(reduced), lane, width, tile)
+    order = _parallel_order(nest, draft, free)
+    schedule = Schedule((*nest.unit, *order), len(nest.unit), tuple(reduced), lane, width, tile)
+    return schedule if nest.unit else _with_units(nest, schedule)
+
+
+def _parallel_order(nest: LoopNest, schedule: Schedule, free: Sequence[str]) -> tuple[str, ...]:
+    """``free`` with the least memory traffic; the lane dim of a sweep is no loop at all."""
+    by_stride = sorted(free, key=lambda d: _out_stride(nest, d), reverse=True)
+    looping = [d for d in by_stride if nest.extents[d] > schedule.step(d)]
+    still = tuple(d for d in by_stride if d not in looping)
+    if not nest.accumulates or len(looping) > 4:
+        return (*looping, *still)
+    orders = list(permutations(looping))
+    return (*min(orders, key=lambda o: (_traffic(nest, schedule, o), orders.index(o))), *still)
+
+
+def _traffic(nest: LoopNest, schedule: Schedule, order: Sequence[str]) -> float:
+    """Bytes that loops of ``order`` read again, weighted by the cache that they come from."""
+    fetches = [(free_dims(f), f.access.type.bytes) for f in nest.fetches()]
+    extents, total, rounds = nest.extents, 0.0, 1.0
+
+    def inside(names: frozenset[str], level: int) -> float:
+        outer = set(order[: level + 1])
+        return math.prod(min(schedule.step(d), extents[d]) if d in outer else extents[d] for d in names)
+
+    for level, dim in enumerate(order):
+        steps = -(-extents[dim] // schedule.step(dim))
+        touched = [inside(names, level) * size for names, size in fetches]
+        weight = 0.0 if sum(touched) <= L1_BYTES else 1.0 if sum(touched) <= L2_BYTES else 4.0
+        for (names, _), size in zip(fetches, touched, strict=True):
+            if dim not in names:
+                total += rounds * (steps - 1) * size * weight
+        rounds *= steps
+    return total
+
+
+def _with_units(nest: LoopNest, schedule: Schedule) -> Schedule:
+    """``schedule`` with the outermost loops as units, as many as give threads enough to share."""
+    order = sorted(schedule.order, key=lambda d: not _is_separate(nest, d))
+    schedule = Schedule(tuple(order), 0, schedule.reduced, schedule.lane, schedule.lanes, schedule.tile)
+    units, count = 1, 0
+    for dim in order:
+        if units >= MIN_UNITS or not _is_separate(nest, dim):
+            break
+        units *= -(-nest.extents[dim] // schedule.step(dim))
+        count += 1
+    return Schedule(tuple(order), count, schedule.reduced, schedule.lane, schedule.lanes, schedule.tile)
+
+
+def _is_separate(nest: LoopNest, dim: str) -> bool:
+    """Whether points of ``dim`` never store to the same element."""
+    for out in nest.outs:
+        if out.combine == "set":
+            continue
+        stride = abs(out.access.stride(dim))
+        others = [(abs(out.access.stride(d)), n) for d, n in nest.parallel if d != dim]
+        below = sum(s * (n - 1) for s, n in others if s <= stride)
+        above = [s for s, _ in others if s > stride]
+        if stride <= below or any(s < stride * nest.extents[dim] for s in above):
+            return False
+    return True
+
+
+def _stride_key(nest: LoopNest, dim: str) -> int:
+    return sum(abs(f.access.stride(dim)) for f in nest.fetches())
+
+
+def _out_stride(nest: LoopNest, dim: str) -> int:
+    return max(abs(o.access.stride(dim)) for o in nest.outs)
+
+
+def _power_of_two(extent: int) -> int:
+    return 1 << (extent - 1).bit_length()

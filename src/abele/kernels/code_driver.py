@@ -1,0 +1,154 @@
+"""LLVM code that runs many nest functions as one leaf: block after block of samples, or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.llvm.emit import I8, I64, POINTER, VOID
+
+Value = Any
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A nest's argument: byte ``offset`` of the driver's pointer ``slot``, and ``per_unit`` bytes on for every unit."""
+
+    slot: int
+    offset: int = 0
+    per_unit: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A nest function, at the driver's pointer ``function``, with its arguments.
+
+    Attributes:
+        function: Slot of its address.
+        pointers: Its arguments.
+        first: In a sweep: runs once at the start of every unit, not for every block. Side by side: first driver unit.
+        units: Units of the function. In a sweep: of one call at the start of a unit.
+        share: Side by side: driver units that it spreads over.
+    """
+
+    function: int
+    pointers: tuple[Pointer, ...]
+    first: int = 0
+    units: int = 1
+    share: int = 1
+
+
+def sweep_driver(steps: Sequence[Step], chunks: int, blocks: int, name: str) -> ll.Module:
+    """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
+    code = _Driver(name)
+
+    def chunk(unit: Value) -> None:
+        arrays = [code.arrays(s.pointers, unit) for s in steps]
+        for step, array in zip(steps, arrays, strict=True):
+            if step.first:
+                code.call(step.function, ll.Constant(I64, 0), ll.Constant(I64, step.units), array)
+        low = code.share(unit, blocks, chunks)
+        high = code.share(code.builder.add(unit, ll.Constant(I64, 1)), blocks, chunks)
+        with code.loop(low, high) as block:
+            after = code.builder.add(block, ll.Constant(I64, 1))
+            for step, array in zip(steps, arrays, strict=True):
+                if not step.first:
+                    code.call(step.function, block, after, array)
+
+    with code.loop(code.begin, code.end) as unit:
+        chunk(unit)
+    return code.finish()
+
+
+def side_by_side_driver(steps: Sequence[Step], name: str) -> ll.Module:
+    """A module whose function spreads each step over its own share of the units."""
+    code = _Driver(name)
+    for step in steps:
+        first, last = ll.Constant(I64, step.first), ll.Constant(I64, step.first + step.share)
+        low = code.builder.sub(code.clamp(code.begin, first, last), first)
+        high = code.builder.sub(code.clamp(code.end, first, last), first)
+
+        def run(step: Step = step, low: Value = low, high: Value = high) -> None:
+            array = code.arrays(step.pointers, ll.Constant(I64, 0))
+            begin, end = (code.share(v, step.units, step.share) for v in (low, high))
+            code.call(step.function, begin, end, array)
+
+        code.when(code.builder.icmp_signed("<", low, high), run)
+    return code.finish()
+
+
+class _Driver:
+    """A driver function while it is written."""
+
+    def __init__(self, name: str) -> None:
+        self.module = ll.Module(name=name)
+        self.kind = ll.FunctionType(VOID, [I64, I64, POINTER])
+        self.function = ll.Function(self.module, self.kind, name)
+        self.begin, self.end, self.args = self.function.args
+        self.entry = ll.IRBuilder(self.function.append_basic_block("entry"))
+        self.builder = ll.IRBuilder(self.function.append_basic_block("body"))
+        self.start = self.builder.block
+
+    def finish(self) -> ll.Module:
+        """The module, its function closed."""
+        self.builder.ret_void()
+        self.entry.branch(self.start)
+        return self.module
+
+    def slot(self, number: int) -> Value:
+        """The driver's own pointer argument ``number``."""
+        place = self.builder.gep(self.args, [ll.Constant(I64, number)], source_etype=POINTER)
+        return self.builder.load(place, typ=POINTER)
+
+    def arrays(self, pointers: Sequence[Pointer], unit: Value) -> Value:
+        """An array in memory with ``pointers`` for ``unit``."""
+        array = self.entry.alloca(POINTER, ll.Constant(I64, max(1, len(pointers))))
+        for number, pointer in enumerate(pointers):
+            offset: Value = ll.Constant(I64, pointer.offset)
+            if pointer.per_unit:
+                moved = self.builder.mul(unit, ll.Constant(I64, pointer.per_unit))
+                offset = self.builder.add(offset, moved)
+            value = self.builder.gep(self.slot(pointer.slot), [offset], source_etype=I8)
+            place = self.builder.gep(array, [ll.Constant(I64, number)], source_etype=POINTER)
+            self.builder.store(value, place)
+        return array
+
+    def call(self, slot: int, begin: Value, end: Value, array: Value) -> None:
+        """Call the function at pointer ``slot``."""
+        number = self.builder.ptrtoint(self.slot(slot), I64)
+        target = self.builder.inttoptr(number, self.kind.as_pointer())
+        self.builder.call(target, [begin, end, array])
+
+    def share(self, part: Value, total: int, parts: int) -> Value:
+        """Where ``part`` of ``parts`` begins in ``total``."""
+        return self.builder.udiv(self.builder.mul(part, ll.Constant(I64, total)), ll.Constant(I64, parts))
+
+    def clamp(self, value: Value, low: Value, high: Value) -> Value:
+        """``value`` moved into [low, high]."""
+        value = self.builder.select(self.builder.icmp_signed("<", value, low), low, value)
+        return self.builder.select(self.builder.icmp_signed(">", value, high), high, value)
+
+    def when(self, condition: Value, body: Callable[[], None]) -> None:
+        """``body`` where ``condition`` holds."""
+        with self.builder.if_then(condition):
+            body()
+
+    @contextmanager
+    def loop(self, low: Value, high: Value) -> Iterator[Value]:
+        """A loop from ``low`` to before ``high``; yields its index."""
+        head, body, done = (self.function.append_basic_block(n) for n in ("head", "loop", "done"))
+        before = self.builder.block
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        index = self.builder.phi(I64)
+        index.add_incoming(low, before)
+        self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
+        self.builder.position_at_end(body)
+        yield index
+        index.add_incoming(self.builder.add(index, ll.Constant(I64, 1)), self.builder.block)
+        self.builder.branch(head)
+        self.builder.position_at_end(done)

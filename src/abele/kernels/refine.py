@@ -1,0 +1,307 @@
+"""From bound kernels to tasks: split loop dims and buffers until every access indexes whole dims of its buffer.
+
+A view may run one of its dims over several strides of the buffer (the channels of a ``[C1, B, H, W, C0]`` variable),
+and another view of the same buffer may split it elsewhere. Buffers and loop dims are split at all these places, to a
+fixpoint. An operand whose index cannot be split (a window over such a dim) is copied; a buffer whose views share no
+splitting is indexed by address.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from abele.kernels.binding import Binding, Buffer, Call, bind, check_types
+from abele.kernels.digits import Chain
+from abele.kernels.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine, load, nest, store
+from abele.kernels.loops import Access, Bound, Hash
+from abele.kernels.lower import lower_nest
+from abele.kernels.normalise import normalised
+from abele.kernels.task import Program, Ref, plain, rewrite
+from abele.numerics import u32
+
+
+@dataclass
+class _CannotIndexError(Exception):
+    """An operand whose index does not split, or a buffer whose views do not agree."""
+
+    call: int
+    operand: int
+    buffer: int | None = None
+
+
+def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
+    """The tasks that ``calls`` are.
+
+    Raises:
+        TensorError: A binding names no buffer or reaches outside it.
+        TypeMismatchError: A buffer holds another type than the kernel wants.
+    """
+    known = {b.id: b for b in buffers}
+    for call in calls:
+        check_types(call, known)
+    calls, flat = [normalised(c) for c in calls], set[int]()
+    while True:
+        try:
+            return _Refinement(known, calls, flat).program()
+        except _CannotIndexError as issue:
+            if issue.buffer is not None:
+                flat.add(issue.buffer)
+            else:
+                calls = _copied(known, calls, issue.call, issue.operand)
+
+
+def copy_kernel(shape: tuple[int, ...], type_: object) -> HostKernel:
+    """A kernel that copies an operand of ``shape`` and ``type_``."""
+    names = [f"d{n}" for n in range(len(shape))]
+    body = nest(dict(zip(names, shape, strict=True)), store(1, names, load(0, *names)))
+    return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))  # type: ignore[arg-type]
+
+
+def _copied(buffers: dict[int, Buffer], calls: list[Call], number: int, operand: int) -> list[Call]:
+    """``calls`` with one operand of one call going through a copy of its own."""
+    call = calls[number]
+    shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
+    own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=f"{call.name}.copy")
+    buffers[own.id] = own
+    view = call.bindings[operand]
+    bindings = (*call.bindings[:operand], bind(own), *call.bindings[operand + 1 :])
+    kernel = copy_kernel(shape, type_)
+    before = normalised(Call(kernel, (view, bind(own)), f"{call.name}.copy"))
+    after = normalised(Call(kernel, (bind(own), view), f"{call.name}.copy"))
+    changed = replace(call, bindings=bindings)
+    group = [before, changed] if operand in call.kernel.inputs else [before, changed, after]
+    return [*calls[:number], *group, *calls[number + 1 :]]
+
+
+class _Refinement:
+    """One attempt, with the operands copied and the buffers flattened so far."""
+
+    def __init__(self, buffers: dict[int, Buffer], calls: list[Call], flat: set[int]) -> None:
+        self.calls, self.flat = calls, flat
+        self.bindings: list[list[Binding]] = []
+        self.buffers: dict[int, Buffer] = dict(buffers)
+        for call in calls:
+            self.bindings.append([*call.bindings, *map(self._temporary, self._temporaries(call))])
+        self.chains = {b.id: Chain(math.prod(b.shape)) for b in self.buffers.values()}
+        self.splits = {
+            (c, n, d): Chain(extent)
+            for c, call in enumerate(calls)
+            for n, item in enumerate(call.kernel.nests)
+            for d, extent in item.dims
+        }
+
+    def _temporaries(self, call: Call) -> list[Buffer]:
+        first = min([0, *self.buffers]) - 1
+        return [
+            Buffer(first - n, call.kernel.shapes[t], call.kernel.types[t], False, f"{call.name}.{t}")
+            for n, t in enumerate(call.kernel.temporaries)
+        ]
+
+    def _temporary(self, buffer: Buffer) -> Binding:
+        self.buffers[buffer.id] = buffer
+        return bind(buffer)
+
+    def program(self) -> Program:
+        """The tasks."""
+        self._split_to_fixpoint()
+        program = Program()
+        used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
+        self.spaces = {}
+        for number in used:
+            buffer = self.buffers[number]
+            shape = tuple(extent for extent, _ in reversed(self._digits(number)))
+            name = buffer.name or f"b{number}"
+            self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
+        for c, call in enumerate(self.calls):
+            for n, item in enumerate(call.kernel.nests):
+                lower_nest(program, call.name, _View(self, c, n, item))
+        return program
+
+    def _digits(self, buffer: int) -> list[tuple[int, int]]:
+        if buffer in self.flat:
+            return [(math.prod(self.buffers[buffer].shape), 1)]
+        return self.chains[buffer].digits()
+
+    def _split_to_fixpoint(self) -> None:
+        accesses = [
+            (self.chains[self.bindings[c][operand].buffer], self.bindings[c][operand], self._loop_chains(c, n, index))
+            for c, call in enumerate(self.calls)
+            for n, item in enumerate(call.kernel.nests)
+            for operand, index in _accesses(item)
+            if self.bindings[c][operand].buffer not in self.flat
+        ]
+        for chain, binding, _ in accesses:
+            for factors in binding.factors:
+                for extent, stride in factors:
+                    if extent > 1 and stride:
+                        chain.add(abs(stride))
+                        chain.add(abs(stride) * extent)
+        changed = True
+        while changed:
+            changed = False
+            for chain, binding, loops in accesses:
+                for factors, loop in zip(binding.factors, loops, strict=True):
+                    if loop is not None:
+                        changed |= _agree(chain, loop, factors)
+
+    def _loop_chains(self, call: int, number: int, index: tuple[Affine, ...]) -> list[Chain | None]:
+        """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
+        names = [plain(a) for a in index]
+        return [self.splits[call, number, d] if d else None for d in names]
+
+
+def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
+    return list(dict.fromkeys([(e.operand, e.index) for e in (*item.loads(), *item.stores)]))
+
+
+def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:
+    """Split ``chain`` and ``loop`` where the other is split under ``factors``; whether anything changed."""
+    if math.prod(extent for extent, _ in factors) != loop.marks[-1]:
+        return False
+    changed, radix = False, 1
+    for extent, stride in reversed(factors):
+        changed |= loop.add(radix)
+        step = abs(stride)
+        if step:
+            for mark in chain.between(step, step * extent):
+                changed |= mark % step == 0 and loop.add(radix * (mark // step))
+            for mark in loop.between(radix, radix * extent):
+                changed |= mark % radix == 0 and chain.add(step * (mark // radix))
+        radix *= extent
+    return changed
+
+
+class _View:
+    """What one nest of one call sees: its dims after splitting, and how an index becomes one into a space."""
+
+    def __init__(self, refinement: _Refinement, call: int, number: int, item: Nest) -> None:
+        self.owner, self.call, self.nest = refinement, call, item
+        self.types = refinement.calls[call].kernel.types
+        self.shapes = refinement.calls[call].kernel.shapes
+        self.parts = {d: self._parts(d, refinement.splits[call, number, d]) for d, _ in item.dims}
+        self.dims = tuple((name, extent) for d, _ in item.dims for name, extent, _ in reversed(self.parts[d]))
+        self.extents = dict(self.dims)
+        self.whole = {d: affine(*((name, radix) for name, _, radix in parts)) for d, parts in self.parts.items()}
+
+    @staticmethod
+    def _parts(dim: str, chain: Chain) -> list[tuple[str, int, int]]:
+        digits = chain.digits()
+        if len(digits) == 1:
+            return [(dim, digits[0][0], 1)]
+        return [(f"{dim}.{n}", extent, radix) for n, (extent, radix) in enumerate(digits)]
+
+    def dims_of(self, item: Store) -> set[str]:
+        """The split dims that the index of ``item`` mentions."""
+        return {name for a in item.index for name in a.substitute(self.whole).names}
+
+    def space(self, operand: int) -> int:
+        """Number of the space of ``operand``."""
+        return self.owner.spaces[self._binding(operand).buffer].number
+
+    def _binding(self, operand: int) -> Binding:
+        return self.owner.bindings[self.call][operand]
+
+    def bounds(self, operand: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """The conditions under which ``index`` is inside ``operand``, those left out that always hold."""
+        found = []
+        for position, extent in zip(index, self.shapes[operand], strict=True):
+            low, high = position.bounds(self.nest.extents)
+            if low < 0 or high >= extent:
+                found.append(Bound(position.substitute(self.whole), extent))
+        return tuple(found)
+
+    def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """``index`` into ``operand`` as one into its space."""
+        binding = self._binding(operand)
+        digits = self.owner._digits(binding.buffer)
+        result = [Affine(())] * len(digits)
+        offset = binding.offset
+        sure = not self.bounds(operand, index)
+        for position, factors in zip(index, binding.factors, strict=True):
+            factors = tuple(f for f in factors if f[0] > 1)
+            if not position.terms and sure:
+                offset += _constant_offset(position.const, factors)
+                continue
+            for place, stride in self._steps(operand, position, factors):
+                digit, count = self._digit(operand, binding.buffer, stride)
+                result[digit] = result[digit] + place * count
+        numbers = Chain.split(self.owner.chains[binding.buffer], offset)
+        if binding.buffer in self.owner.flat:
+            numbers = [offset]
+        result = [a + n for a, n in zip(result, numbers, strict=True)]
+        for a, (extent, _) in zip(result, digits, strict=True):
+            low, high = a.bounds(self.extents)
+            if sure and (low < 0 or high >= extent):
+                raise _CannotIndexError(self.call, operand, binding.buffer)
+        return tuple(reversed(result))
+
+    def _digit(self, operand: int, buffer: int, stride: int) -> tuple[int, int]:
+        """The digit of ``buffer`` in which ``stride`` moves, and by how much."""
+        if buffer in self.owner.flat:
+            return 0, stride
+        chain = self.owner.chains[buffer]
+        digit = chain.digit_of(abs(stride))
+        unit = chain.marks[digit]
+        if stride % unit:
+            raise _CannotIndexError(self.call, operand, buffer)
+        return digit, stride // unit
+
+    def _steps(self, operand: int, position: Affine, factors: tuple[tuple[int, int], ...]) -> list[tuple[Affine, int]]:
+        """``position`` over ``factors`` as terms (index, stride)."""
+        dim = plain(position)
+        size = math.prod(extent for extent, _ in factors)
+        if dim and self.nest.extents[dim] == size:
+            return self._split_steps(operand, self.parts[dim], factors)
+        if len(factors) > 1:
+            raise _CannotIndexError(self.call, operand)
+        if not factors:
+            return []
+        extent, stride = factors[0]
+        buffer = self._binding(operand).buffer
+        if buffer not in self.owner.flat and self.owner.chains[buffer].between(abs(stride), abs(stride) * extent):
+            raise _CannotIndexError(self.call, operand)
+        return [(position.substitute(self.whole), stride)] if stride else []
+
+    def _split_steps(
+        self, operand: int, parts: list[tuple[str, int, int]], factors: tuple[tuple[int, int], ...]
+    ) -> list[tuple[Affine, int]]:
+        steps, radix = [], 1
+        for extent, stride in reversed(factors):
+            inside = [p for p in parts if radix <= p[2] < radix * extent]
+            if math.prod(p[1] for p in inside) != extent or any(p[2] % radix for p in inside):
+                raise _CannotIndexError(self.call, operand)
+            steps += [(affine(name), stride * (part // radix)) for name, _, part in inside if stride]
+            radix *= extent
+        return steps
+
+    def expression(self, expression: Expr) -> Expr:
+        """``expression`` over spaces and split dims."""
+
+        def change(part: Expr) -> Expr | None:
+            match part:
+                case Load():
+                    bounds = self.bounds(part.operand, part.index)
+                    return Ref(self.space(part.operand), self.index(part.operand, part.index), part.fill, bounds)
+                case Index():
+                    return Index(part.affine.substitute(self.whole))
+                case Random():
+                    return Hash(self._seed(part.seed), part.modifier, part.index.substitute(self.whole))
+            return None
+
+        return rewrite(expression, change)
+
+    def _seed(self, operand: int) -> Access:
+        binding = self._binding(operand)
+        if binding.factors[0][-1] != (2, 1):
+            raise _CannotIndexError(self.call, operand)
+        return Access(self.space(operand), u32, affine(const=binding.offset))
+
+
+def _constant_offset(value: int, factors: Sequence[tuple[int, int]]) -> int:
+    offset = 0
+    for extent, stride in reversed(factors):
+        offset += value % extent * stride
+        value //= extent
+    return offset

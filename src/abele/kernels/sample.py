@@ -1,0 +1,80 @@
+"""Find the sample dim: the dim of buffers along which most of the work falls into independent pieces.
+
+Dims of spaces are joined where one loop dim runs over both, whole. A joined set that appears at most once in every
+space and every task could be the batch; the one that runs through most of the work is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from abele.kernels.task import Program, Put, Ref, Task, plain
+
+Node = tuple[str, int, str | int]
+
+
+@dataclass(frozen=True)
+class SampleDim:
+    """A dim that runs through a program.
+
+    Attributes:
+        extent: Number of samples.
+        spaces: The place of the dim in every space that has it.
+        tasks: The name of the dim in every task that has it, by the task's number.
+    """
+
+    extent: int
+    spaces: dict[int, int]
+    tasks: dict[int, str]
+
+
+def find_sample_dim(program: Program) -> SampleDim | None:
+    """The sample dim of ``program``; None if nothing qualifies."""
+    joined = _join(program)
+    groups: dict[Node, list[Node]] = {}
+    for node in list(joined):
+        groups.setdefault(_root(joined, node), []).append(node)
+    found = [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
+    return max(found, key=lambda c: (_work(program, c), c.extent), default=None)
+
+
+def accesses(task: Task) -> Iterator[Ref | Put]:
+    """Every load and store of ``task``."""
+    yield from task.refs()
+    yield from task.puts
+
+
+def _join(program: Program) -> dict[Node, Node]:
+    """Parents of a union-find over dims of spaces and of tasks."""
+    parents: dict[Node, Node] = {}
+    for number, task in enumerate(program.tasks):
+        for access in accesses(task):
+            for place, position in enumerate(access.index):
+                dim = plain(position)
+                if dim and task.extents[dim] == program.spaces[access.space].shape[place]:
+                    a, b = _root(parents, ("task", number, dim)), _root(parents, ("space", access.space, place))
+                    parents[a] = b
+    return parents
+
+
+def _root(parents: dict[Node, Node], node: Node) -> Node:
+    parents.setdefault(node, node)
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
+    spaces = [(number, place) for kind, number, place in nodes if kind == "space"]
+    tasks = [(number, dim) for kind, number, dim in nodes if kind == "task"]
+    if len({n for n, _ in spaces}) < len(spaces) or len({n for n, _ in tasks}) < len(tasks):
+        return None
+    number, place = spaces[0]
+    extent = program.spaces[number].shape[int(place)]
+    return SampleDim(extent, {n: int(p) for n, p in spaces}, {n: str(d) for n, d in tasks})
+
+
+def _work(program: Program, candidate: SampleDim) -> int:
+    return sum(program.tasks[n].points for n in candidate.tasks)

@@ -1,0 +1,43 @@
+"""How a loop nest runs: which dim lies in the vector lanes, which are unrolled into a register tile, in what order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The shape of a nest's code.
+
+    Attributes:
+        order: Parallel dims, outermost loop first; the first ``num_unit_dims`` are the function's units.
+        num_unit_dims: How many dims make the units: one unit is one tile step of each.
+        reduced: Reduced dims, outermost loop first.
+        lane: Dim in the vector lanes; empty for scalar code.
+        lanes: Number of lanes (1 without ``lane``).
+        tile: Points of each unrolled dim in a register tile; vectors of the lane dim.
+    """
+
+    order: tuple[str, ...]
+    num_unit_dims: int
+    reduced: tuple[str, ...]
+    lane: str = ""
+    lanes: int = 1
+    tile: tuple[tuple[str, int], ...] = ()
+
+    def step(self, dim: str) -> int:
+        """Elements of ``dim`` in a register tile."""
+        return dict(self.tile).get(dim, 1) * (self.lanes if dim == self.lane else 1)
+
+    def num_units(self, extents: dict[str, int]) -> int:
+        """Units of a nest over ``extents``."""
+        units = 1
+        for dim in self.order[: self.num_unit_dims]:
+            units *= -(-extents[dim] // self.step(dim))
+        return units
+
+    def __str__(self) -> str:
+        tile = " ".join(f"{d}×{n}" for d, n in self.tile if n > 1)
+        lane = f" lanes {self.lane}×{self.lanes}" if self.lane else ""
+        units, inner = self.order[: self.num_unit_dims], self.order[self.num_unit_dims :]
+        return f"units ({', '.join(units)}) loops ({', '.join(inner)}; {', '.join(self.reduced)}){lane} tile [{tile}]"
