@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from compiler_kit import Compiled, small_system  # noqa: E402
+from compiler_kit import Compiled, small_system
 
-import abele.codelet  # noqa: E402
-from abele.graph import Graph  # noqa: E402
+import abele.codelet
+from abele.graph import Graph
 
 
 @pytest.fixture(autouse=True)

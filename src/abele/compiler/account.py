@@ -42,10 +42,6 @@ def build_report(
     rows = [(step, part) for step in lowered.steps for part in parts[step.superstep]]
     ops, op_of = _ops_of(lowered)
     steps = _steps_table(rows, op_of, executions)
-    by_tile = np.zeros(graph.num_tiles, dtype=np.int64)
-    for step in lowered.steps:
-        if step.program == 0 and executions[step.index]:
-            by_tile += executions[step.index] * supersteps[step.superstep].compute_by_tile(graph.num_tiles)
     first_row = np.cumsum([0, *(len(parts[s.superstep]) for s in lowered.steps)])
     return Report(
         target=graph.system.figures(),
@@ -55,13 +51,25 @@ def build_report(
         memory=Memory.of(graph.num_tiles, memory.available_bytes, **memory.by_category),
         variables=_variables_table(graph, memory, first_row),
         liveness=_liveness_table(memory, first_row, len(rows)),
-        compute_cycles_by_tile=by_tile,
+        compute_cycles_by_tile=_compute_by_tile(graph.num_tiles, lowered, supersteps, executions),
         meta={"abele_version": abele.__version__, "created": _now(), **meta},
     )
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _compute_by_tile(num_tiles: int, lowered: Lowered, supersteps: Sequence[Superstep], executions: Int64) -> Int64:
+    """Cycles that each tile computes in one run of program 0."""
+    runs = np.zeros(len(supersteps), dtype=np.int64)
+    for step in lowered.steps:
+        if step.program == 0:
+            runs[step.superstep] += executions[step.index]
+    total = np.zeros(num_tiles, dtype=np.int64)
+    for number in np.flatnonzero(runs).tolist():
+        total += runs[number] * supersteps[number].compute_by_tile(num_tiles)
+    return total
 
 
 def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> dict[str, int]:

@@ -89,12 +89,12 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
 
 def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: bool) -> None:
     """Add the pieces of pairs: own parts as copies, others as transfers (from the needing tile when ``outward``)."""
-    own = pieces.holder == pieces.needer
+    is_own = pieces.holder == pieces.needer
+    own, far = np.flatnonzero(is_own), np.flatnonzero(~is_own)
     size = pieces.length[own] * width
     offset = (pieces.begin[own] - pieces.share[own]) * width
     collector.moves.append(Moves(pieces.needer[own], size, granules(offset, size)))
-    far = ~own
-    if not far.any():
+    if len(far) == 0:
         return
     needer, holder = pieces.needer[far], pieces.holder[far]
     widths = np.full(len(needer), width, dtype=np.int64)

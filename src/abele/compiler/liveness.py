@@ -53,7 +53,8 @@ def liveness(
     read, round loops and along both branches. A write of every element ends the life of the old value; so does the
     first of several partial writes that together cover the variable before anything reads it. A variable is always
     live if some program may read it before writing it: its value then comes from the host, from initial data or from
-    the run before. A value that no program reads is meant for the host and lives to the end of its program.
+    the run before. A value that no program reads is meant for the host and lives to the end of its program. A
+    variable that no program touches takes no memory.
     """
     flow = _Flow(accesses, sizes)
     for program in programs:

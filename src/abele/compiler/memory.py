@@ -95,7 +95,7 @@ def plan_memory(
     layout: Layout,
     lifetimes: Liveness,
     code: Mapping[str, Int64],
-    buffers: Mapping[int, Int64],
+    buffers: Mapping[int, Int32],
     system: System,
 ) -> MemoryPlan:
     """The memory plan of a program.
@@ -104,7 +104,7 @@ def plan_memory(
         layout: Where the graph's elements live.
         lifetimes: When variables hold values.
         code: Bytes on each tile, int64[tiles], of the categories that are not variables or stacks.
-        buffers: Bytes on each tile that a step needs for data in motion, by step.
+        buffers: Bytes on each tile that a step needs for data in motion, int32[tiles], by step.
         system: The machine.
 
     Model: a tile needs its always-live parts plus, at its worst step, all temporaries that are live together; so
@@ -128,7 +128,7 @@ def plan_memory(
 
 
 def _sweep(
-    lifetimes: Liveness, shares: Shares, buffers: Mapping[int, Int64], num_tiles: int
+    lifetimes: Liveness, shares: Shares, buffers: Mapping[int, Int32], num_tiles: int
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Peak of temporaries on each tile and its step; total and largest of each step."""
     steps = len(lifetimes.live)

@@ -69,17 +69,19 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     if one_each:
         ptr = regions.ptr
         return Residence(ptr, pieces.begin, pieces.length, pieces.tile, pieces.share, pieces.tile, width)
-    region = np.searchsorted(regions.ptr, pieces.source, side="right") - 1
+    region = regions.row
+    if len(pieces.begin) != len(region):
+        region = region[pieces.source]
     fresh = np.empty(len(region), dtype=bool)
     fresh[:1] = True
     np.not_equal(pieces.begin[1:], pieces.begin[:-1] + pieces.length[:-1], out=fresh[1:])
     fresh[1:] |= (pieces.share[1:] != pieces.share[:-1]) | (region[1:] != region[:-1])
     first = np.flatnonzero(fresh)
     length = np.add.reduceat(pieces.length, first) if len(first) else pieces.length
-    ptr = np.searchsorted(region[first], np.arange(regions.num + 1)).astype(np.int64)
+    count = np.bincount(region[first], minlength=regions.num)
+    ptr = np.concatenate([[0], np.cumsum(count)])
     tile = pieces.tile[first]
     home = np.full(regions.num, EMPTY, dtype=np.int32)
-    count = np.diff(ptr)
     home[count > 1] = SCATTERED
     home[count == 1] = tile[ptr[:-1][count == 1]]
     return Residence(ptr, pieces.begin[first], length, tile, pieces.share[first], home, width)
@@ -100,7 +102,8 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64, num_tiles: in
         return tile[busy], index[busy]
     key = index[busy] * num_tiles + tile[busy]
     if not bool((key[1:] > key[:-1]).all()):
-        key = np.unique(key)
+        key = np.sort(key)
+        key = key[np.append(True, key[1:] != key[:-1])]
     return (key % num_tiles).astype(np.int32), key // num_tiles
 
 

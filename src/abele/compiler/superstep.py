@@ -13,6 +13,7 @@ from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.traffic import Moves, Phase
 from abele.graph.intervals import Int64
+from abele.graph.mapping import Int32
 from abele.graph.program import Program
 from abele.machine import System
 
@@ -28,14 +29,14 @@ class Exchanged:
         cycles: From the end of its sync to the last word received.
         bytes: Received by all tiles.
         max_receive_bytes: Received by the tile that receives most.
-        received_bytes: Received by each tile, int64[tiles].
+        received_bytes: Received by each tile, int32[tiles].
         fragments: Pieces that arrive, over all tiles.
     """
 
     cycles: int
     bytes: int
     max_receive_bytes: int
-    received_bytes: Int64
+    received_bytes: Int32
     fragments: int
 
     @staticmethod
@@ -45,7 +46,9 @@ class Exchanged:
             return None
         received = phase.received_bytes
         fragments = int(phase.received_fragments.sum())
-        return Exchanged(exchange_cycles(phase, system), phase.total_bytes, int(received.max()), received, fragments)
+        return Exchanged(
+            exchange_cycles(phase, system), phase.total_bytes, int(received.max()), received.astype(np.int32), fragments
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,7 +93,7 @@ class Superstep:
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
         codelets: Their codelets.
-        buffer_bytes: Memory for data in motion, int64[tiles], or None when it needs none.
+        buffer_bytes: Memory for data in motion, int32[tiles], or None when it needs none.
     """
 
     index: int
@@ -107,7 +110,7 @@ class Superstep:
     num_vertices: int = 0
     num_edges: int = 0
     codelets: tuple[CodeletDef, ...] = ()
-    buffer_bytes: Int64 | None = None
+    buffer_bytes: Int32 | None = None
 
     def set_exchange(self, plan: ExchangePlan, system: System) -> None:
         """Sum up an exchange plan."""
@@ -115,7 +118,7 @@ class Superstep:
         self.after = Exchanged.of(plan.after, system)
         self.gather = Copied.of(plan.gather, system)
         self.scatter = Copied.of(plan.scatter, system)
-        self.buffer_bytes = plan.buffer_bytes if plan.buffer_bytes.any() else None
+        self.buffer_bytes = plan.buffer_bytes.astype(np.int32) if plan.buffer_bytes.any() else None
 
     @property
     def estimated(self) -> tuple[str, ...]:

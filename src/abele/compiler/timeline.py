@@ -108,24 +108,24 @@ def _spread(by_tile: Int64) -> tuple[int, int, float]:
 
 
 def start_cycles(
-    steps: Sequence[Step], cycles: Int64, sync_groups: npt.NDArray[np.int64] | None = None
+    steps: Sequence[Step], cycles: Int64, members: npt.NDArray[np.bool_] | None = None
 ) -> tuple[Int64, int]:
     """When each step first starts, and when the last one ends, as max-plus over sync groups.
 
     Args:
         steps: Steps in program order.
         cycles: Cycles of all executions of each step, int64[steps].
-        sync_groups: Groups as bits of the sets of tiles that meet, int64[groups]; groups that share a bit wait for each
-            other. By default one group of all tiles.
+        members: Which disjoint sets of tiles meet in each sync group, bool[groups, sets]; a step starts when all sets
+            of its group are free. By default one group of all tiles.
 
     Returns:
         Start of each step, int64[steps], and the end of the last.
     """
-    groups = np.array([1], dtype=np.int64) if sync_groups is None else sync_groups
-    clock = np.zeros(len(groups), dtype=np.int64)
+    members = np.ones((1, 1), dtype=bool) if members is None else members
+    free = np.zeros(members.shape[1], dtype=np.int64)
     start = np.zeros(len(steps), dtype=np.int64)
     for number, step in enumerate(steps):
-        meets = (groups & groups[step.sync_group]) != 0
-        start[number] = clock[meets].max()
-        clock[meets] = start[number] + cycles[number]
-    return start, int(clock.max(initial=0))
+        meeting = members[step.sync_group]
+        start[number] = free[meeting].max(initial=0)
+        free[meeting] = start[number] + cycles[number]
+    return start, int(free.max(initial=0))

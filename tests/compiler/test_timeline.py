@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiler_kit import small_system
+
+from abele.compiler import Step, start_cycles
+from abele.compiler.durations import host_cycles
+from abele.compiler.links import link_cycles
+from abele.graph import Sequence
+from abele.machine import systems
+
+
+def steps(*groups: int) -> list[Step]:
+    return [Step(i, "execute", Sequence(), "", 1, False, -1, 0, group) for i, group in enumerate(groups)]
+
+
+def test_start_cycles__one_group__follows_in_order() -> None:
+    start, end = start_cycles(steps(0, 0, 0), np.array([5, 7, 2]))
+    assert start.tolist() == [0, 5, 12]
+    assert end == 14
+
+
+def test_start_cycles__two_groups__overlap_until_they_meet() -> None:
+    both, first, second = 0, 1, 2
+    members = np.array([[True, True], [True, False], [False, True]])
+    start, end = start_cycles(steps(both, first, second, second, both), np.array([3, 10, 4, 4, 1]), members)
+    assert start.tolist() == [0, 3, 3, 7, 13]
+    assert end == 14
+
+
+def test_host_cycles__more_bytes__is_latency_plus_bandwidth() -> None:
+    system = systems.get("bow")
+    fixed = host_cycles(0, 1, system)
+    assert host_cycles(10**9, 1, system) - fixed == pytest.approx(
+        1e9 / system.host.bandwidth_bytes_per_second(1) * system.ipu.clock_hz, rel=1e-6
+    )
+
+
+def test_link_cycles__ring_of_sixteen__goes_the_shorter_way_on_a_torus() -> None:
+    ladder = small_system(4, 16)
+    torus = ladder.evolve(ipu_links={"topology": "torus"})
+    links = np.zeros((16, 16), dtype=np.int64)
+    links[0, 14] = links[2, 14] = 10**6
+    assert link_cycles(links, torus) == link_cycles(links, ladder)
+    links[:] = 0
+    links[0, 14] = links[4, 6] = 10**6
+    assert 2 * link_cycles(links, torus) == pytest.approx(link_cycles(links, ladder), abs=2)
+
+
+def test_link_cycles__between_racks__is_bound_by_the_gateway() -> None:
+    system = systems.get("bow-pod256")
+    assert system.gateway is not None
+    links = np.zeros((256, 256), dtype=np.int64)
+    links[0, 100] = links[3, 200] = 10**6
+    seconds = 2e6 / system.gateway.bytes_per_second
+    assert link_cycles(links, system) == np.ceil(seconds * system.ipu.clock_hz)
+
+
+def test_link_cycles__nothing_to_send__is_zero() -> None:
+    assert link_cycles(np.zeros((4, 4), dtype=np.int64), systems.get("bow-2000")) == 0
