@@ -189,7 +189,7 @@ class _Placement:
                 return port
         return Port(f"y{number}", tensor.dtype, "Output", "full")
 
-    def _formula(self, layout: Layout) -> object:
+    def _formula(self, layout: Layout) -> Callable[..., Int64]:
         ports = layout.ports
         form = Form(
             streams=sum(p.access == "full" for p in layout.inputs if p is not None) + len(layout.outputs),

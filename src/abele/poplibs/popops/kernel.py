@@ -16,6 +16,11 @@ def dim_names(rank: int) -> tuple[str, ...]:
     return tuple(f"d{i}" for i in range(rank))
 
 
+def point(rank: int) -> tuple[ir.Affine, ...]:
+    """Index of the point itself in a nest over a tensor of ``rank`` dimensions."""
+    return tuple(map(ir.affine, dim_names(rank)))
+
+
 def index_of(shape: Shape, target: Shape) -> tuple[ir.Affine, ...]:
     """Index of an operand of ``shape`` at a point of a nest over ``target``, to which it broadcasts."""
     names = dim_names(len(target))[len(target) - len(shape) :]

@@ -37,7 +37,7 @@ class ElementOp:
         lower: Kernel expression, from the operand types and the kernel expressions of the arguments.
         f32: Cost on f32 elements.
         f16: Cost on f16 and bf16 elements.
-        int: Cost on integers and bools.
+        integer: Cost on integers and bools.
         in_place: Costs on f32 and f16 of the in-place form, where they differ.
         start: Supervisor cycles and worker slots before the loop of the operation's own one-operand codelet.
     """
@@ -47,7 +47,7 @@ class ElementOp:
     lower: Lowering
     f32: Cost
     f16: Cost
-    int: Cost
+    integer: Cost
     in_place: tuple[Cost, Cost] | None = None
     start: tuple[int, int] = UNARY_START
 
@@ -55,7 +55,7 @@ class ElementOp:
         """The cost on elements of ``kind``."""
         if in_place and self.in_place is not None and kind != "int":
             return self.in_place[kind == "f16"]
-        return {"f32": self.f32, "f16": self.f16, "int": self.int}[kind]
+        return {"f32": self.f32, "f16": self.f16, "int": self.integer}[kind]
 
 
 OPS: dict[str, ElementOp] = {}
@@ -68,14 +68,14 @@ def define(
     lower: Lowering | str,
     f32: tuple[float, int],
     f16: tuple[float, int],
-    int: tuple[float, int] = (7, 1),
+    integer: tuple[float, int] = (7, 1),
     in_place: tuple[tuple[float, int], tuple[float, int]] | None = None,
     start: tuple[int, int] = UNARY_START,
 ) -> None:
     """Add an operation; ``lower`` may be the name of the kernel operation that it is."""
     lowering = _primitive(lower) if isinstance(lower, str) else lower
     both = None if in_place is None else (Cost(*in_place[0]), Cost(*in_place[1]))
-    OPS[name] = ElementOp(name, arity, lowering, Cost(*f32), Cost(*f16), Cost(*int), both, start)
+    OPS[name] = ElementOp(name, arity, lowering, Cost(*f32), Cost(*f16), Cost(*integer), both, start)
 
 
 def _primitive(kernel_op: str) -> Lowering:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -252,7 +252,7 @@ class Reduction:
         stored = self.graph.variable(kind, partials.size, name=f"{self.name}/partials{number}")
         return set_mapping(stored, partials.mapping)
 
-    def _finish(self, last: bool, kind: ElementType) -> tuple[Finish, dict[str, object]]:
+    def _finish(self, last: bool, kind: ElementType) -> tuple[Finish, dict[str, Any]]:
         if not last:
             return Finish(kind), {}
         if isinstance(self.scale, Tensor):
@@ -297,7 +297,7 @@ class Reduction:
         return Execute(compute_set)
 
     @staticmethod
-    def _shared(fields: dict[str, object], num: int) -> dict[str, object]:
+    def _shared(fields: dict[str, Any], num: int) -> dict[str, Any]:
         one = np.zeros(num, dtype=np.int64)
         return {name: (value, one) if isinstance(value, Regions) else value for name, value in fields.items()}
 
@@ -382,7 +382,7 @@ def _kernel(
     target = tuple(ir.affine(names[d]) for d in kept)
     value = widened(op, ir.Load(0, index_of(tensor.shape, tensor.shape)), tensor.dtype)
     if out.dtype == kind and scale is None and not finish.updates:
-        nests = (nest_over(tensor.shape, ir.Store(inputs, target, value, op.combine)),)
+        nests: tuple[ir.Nest, ...] = (nest_over(tensor.shape, ir.Store(inputs, target, value, op.combine)),)
     else:
         operands.append((out.shape, kind))
         first = nest_over(tensor.shape, ir.Store(inputs + 1, target, value, op.combine))

@@ -139,3 +139,32 @@ def _cut_at_multiples(begin: Int64, length: Int64, tile: Int32, multiple: int) -
     low = np.maximum(edge, begin[entry])
     high = np.minimum(edge + multiple, (begin + length)[entry])
     return low, high - low, tile[entry]
+
+
+def split_for_workers(cells: Cells, workers: int, grain: int) -> Cells:
+    """Cells cut so that the workers of each tile have one each, as far as rows or grains of columns go.
+
+    Args:
+        cells: Cells of any number a tile.
+        workers: Workers of a tile.
+        grain: Columns of a cut row are multiples of this.
+    """
+    parts = -(-workers // np.bincount(cells.tile)[cells.tile])
+    by_row = cells.num_rows > 1
+    units = np.where(by_row, cells.num_rows, -(-cells.num_columns // grain))
+    parts = np.minimum(parts, units)
+    cell, number = count_up(parts)
+    low = number * units[cell] // parts[cell]
+    high = (number + 1) * units[cell] // parts[cell]
+    rows, wide = by_row[cell], cells.num_columns[cell]
+    column = np.where(rows, 0, low * grain)
+    last = np.minimum(high * grain, wide)
+    return Cells(
+        cells.grid,
+        cells.tile[cell],
+        cells.block[cell],
+        cells.row[cell] + np.where(rows, low, 0),
+        cells.column[cell] + column,
+        np.where(rows, high - low, 1),
+        np.where(rows, wide, last - column),
+    )

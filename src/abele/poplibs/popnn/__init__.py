@@ -1,0 +1,63 @@
+"""popnn: non-linearities, softmax, losses, pooling, optimiser updates.
+
+Names are those of PopLibs in snake_case; its camelCase names work too.
+"""
+
+from abele.poplibs.popnn.argmax import arg_max, arg_min
+from abele.poplibs.popnn.loss import (
+    cross_entropy_loss,
+    cross_entropy_loss_gradient,
+    mse_loss,
+    mse_loss_gradient,
+    nll_loss,
+    nll_loss_gradient,
+)
+from abele.poplibs.popnn.nonlinearity import (
+    leaky_relu,
+    leaky_relu_input_gradient,
+    non_linearity,
+    non_linearity_in_place,
+    non_linearity_input_gradient,
+)
+from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd_update
+from abele.poplibs.popnn.pool_params import PoolParams
+from abele.poplibs.popnn.pooling import pool, pool_input_gradient
+from abele.poplibs.popnn.softmax import (
+    log_softmax,
+    log_softmax_in_place,
+    log_softmax_input_gradient,
+    softmax,
+    softmax_in_place,
+    softmax_input_gradient,
+)
+from abele.poplibs.poputil.names import camel_aliases
+
+__all__ = [
+    "PoolParams",
+    "adam_bias_correction",
+    "adam_update",
+    "arg_max",
+    "arg_min",
+    "cross_entropy_loss",
+    "cross_entropy_loss_gradient",
+    "leaky_relu",
+    "leaky_relu_input_gradient",
+    "log_softmax",
+    "log_softmax_in_place",
+    "log_softmax_input_gradient",
+    "mse_loss",
+    "mse_loss_gradient",
+    "nll_loss",
+    "nll_loss_gradient",
+    "non_linearity",
+    "non_linearity_in_place",
+    "non_linearity_input_gradient",
+    "pool",
+    "pool_input_gradient",
+    "sgd_update",
+    "softmax",
+    "softmax_in_place",
+    "softmax_input_gradient",
+]
+
+globals().update(camel_aliases(globals(), __all__))

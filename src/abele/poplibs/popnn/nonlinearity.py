@@ -1,0 +1,140 @@
+"""Non-linearities and their gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.errors import InvalidOptionError, TensorError, nearest
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence
+from abele.poplibs.popnn import nonlinearity_ops, softmax
+from abele.poplibs.popops.expr import Op, PlaceHolder
+from abele.poplibs.popops.map import map, map_with_output
+
+__all__ = [
+    "NON_LINEARITIES",
+    "NonLinearity",
+    "leaky_relu",
+    "leaky_relu_input_gradient",
+    "non_linearity",
+    "non_linearity_in_place",
+    "non_linearity_input_gradient",
+    "nonlinearity_ops",
+]
+
+
+@dataclass(frozen=True)
+class NonLinearity:
+    """One element-wise non-linearity.
+
+    Attributes:
+        name: Name in :func:`non_linearity`.
+        op: Its element-wise operation.
+        gradient: The operation of its input gradient, on an activation and the output gradient.
+        gradient_takes: Which activation that is: ``output`` or ``input``.
+    """
+
+    name: str
+    op: str
+    gradient: str
+    gradient_takes: str = "output"
+
+
+_TABLE = (
+    NonLinearity("relu", "nl_relu", "relu_gradient"),
+    NonLinearity("sigmoid", "nl_sigmoid", "sigmoid_gradient"),
+    NonLinearity("tanh", "nl_tanh", "tanh_gradient"),
+    NonLinearity("gelu", "gelu", "gelu_gradient", "input"),
+    NonLinearity("gelu_erf", "nl_gelu_erf", "gelu_erf_gradient", "input"),
+    NonLinearity("swish", "swish", "swish_gradient", "input"),
+    NonLinearity("hard_sigmoid", "hard_sigmoid", "hard_sigmoid_gradient"),
+)
+NON_LINEARITIES = {n.name: n for n in _TABLE}
+
+
+def _find(kind: str) -> NonLinearity:
+    name = kind.lower()
+    if name not in NON_LINEARITIES:
+        names = [*NON_LINEARITIES, "softmax"]
+        close = nearest(name, names)
+        raise InvalidOptionError(
+            f"no non-linearity {kind!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(names)
+        )
+    return NON_LINEARITIES[name]
+
+
+def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name: str = "") -> Tensor:
+    """A non-linearity of ``tensor`` as a new tensor.
+
+    Args:
+        graph: Where vertices and the result are made.
+        kind: relu, sigmoid, tanh, gelu (its tanh approximation), gelu_erf, swish, hard_sigmoid, or softmax (over the
+            innermost dimension).
+        tensor: The activations.
+        prog: Sequence that the step is appended to.
+        name: Name of the step; the kind by default.
+
+    Raises:
+        InvalidOptionError: No such non-linearity.
+    """
+    if kind.lower() == "softmax":
+        return softmax.softmax(graph, tensor, prog, name or "softmax")
+    found = _find(kind)
+    return map(graph, Op(found.op, PlaceHolder(1)), [tensor], prog, name or found.name)
+
+
+def non_linearity_in_place(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name: str = "") -> None:
+    """Overwrite ``tensor`` with a non-linearity of it; see :func:`non_linearity`."""
+    if kind.lower() == "softmax":
+        softmax.softmax_in_place(graph, tensor, prog, name or "softmax")
+        return
+    found = _find(kind)
+    map_with_output(graph, Op(found.op, PlaceHolder(1)), [tensor], tensor, prog, name or found.name)
+
+
+def non_linearity_input_gradient(
+    graph: Graph, kind: str, activation: Tensor, out_gradient: Tensor, prog: Sequence, name: str = ""
+) -> Tensor:
+    """Gradient of a non-linearity's input.
+
+    Args:
+        graph: Where vertices and the result are made.
+        kind: As in :func:`non_linearity`.
+        activation: The *output* of the non-linearity; for gelu, gelu_erf and swish its *input*.
+        out_gradient: Gradient of the output.
+        prog: Sequence that the step is appended to.
+        name: Name of the step.
+
+    Raises:
+        InvalidOptionError: No such non-linearity.
+        TensorError: The shapes differ.
+    """
+    if activation.shape != out_gradient.shape:
+        raise TensorError(
+            f"gradient of {kind}: the activation has shape {list(activation.shape)}, "
+            f"the output gradient {list(out_gradient.shape)}"
+        )
+    if kind.lower() == "softmax":
+        return softmax.softmax_input_gradient(graph, activation, out_gradient, prog, name or "softmax_gradient")
+    found = _find(kind)
+    gradient = Op(found.gradient, PlaceHolder(1), PlaceHolder(2))
+    return map(graph, gradient, [activation, out_gradient], prog, name or f"{found.name}_gradient")
+
+
+def leaky_relu(graph: Graph, tensor: Tensor, slope: float, prog: Sequence, name: str = "leaky_relu") -> Tensor:
+    """``tensor`` where it is positive, ``slope`` times it elsewhere."""
+    x = PlaceHolder(1)
+    return map(graph, Op("select", x, x * slope, x > 0.0), [tensor], prog, name)
+
+
+def leaky_relu_input_gradient(
+    graph: Graph,
+    activation: Tensor,
+    out_gradient: Tensor,
+    slope: float,
+    prog: Sequence,
+    name: str = "leaky_relu_gradient",
+) -> Tensor:
+    """Gradient of the input of :func:`leaky_relu` from its input, or its output where the slope is positive."""
+    x, g = PlaceHolder(1), PlaceHolder(2)
+    return map(graph, Op("select", g, g * slope, x > 0.0), [activation, out_gradient], prog, name)

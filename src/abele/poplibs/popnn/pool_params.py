@@ -1,0 +1,91 @@
+"""What a pooling is: kind, window, stride, padding, and the shapes that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from abele.errors import InvalidOptionError, TensorError, nearest
+
+PoolKind = Literal["max", "avg", "sum"]
+KINDS = ("max", "avg", "sum")
+
+
+@dataclass(frozen=True)
+class PoolParams:
+    """A pooling over the field dimensions of [batch, channels, *field].
+
+    Attributes:
+        kind: ``max``, ``avg`` (of the elements inside the field: padding does not count) or ``sum``.
+        field: Extents of the field.
+        kernel: Window along each field dimension.
+        stride: Step of the window along each.
+        padding_lower: Padding before each.
+        padding_upper: Padding after each.
+        channels: Channels of the activations.
+        batch: Samples.
+
+    Raises:
+        InvalidOptionError: No such kind.
+        TensorError: Different numbers of dimensions, a window or stride below 1, padding as wide as the window, or a
+            window that is larger than the padded field.
+    """
+
+    kind: PoolKind
+    field: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding_lower: tuple[int, ...]
+    padding_upper: tuple[int, ...]
+    channels: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            close = nearest(str(self.kind), KINDS)
+            raise InvalidOptionError(
+                f"no pooling {self.kind!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(KINDS)
+            )
+        lists = (self.field, self.kernel, self.stride, self.padding_lower, self.padding_upper)
+        if len({len(x) for x in lists}) != 1 or not self.field:
+            raise TensorError(f"pooling parameters differ in their number of field dimensions: {self}")
+        if min(self.kernel) < 1 or min(self.stride) < 1:
+            raise TensorError(f"pooling window {self.kernel} and stride {self.stride} must be at least 1")
+        pads = zip(self.padding_lower, self.padding_upper, self.kernel, strict=True)
+        if any(not (0 <= low < k and 0 <= high < k) for low, high, k in pads):
+            raise TensorError(
+                f"pooling padding {self.padding_lower}, {self.padding_upper} must be narrower than the window",
+                because=f"a window of {self.kernel} would see nothing but padding",
+            )
+        if any(n < k for n, k in zip(self._padded, self.kernel, strict=True)):
+            raise TensorError(f"pooling window {self.kernel} is larger than the padded field {self._padded}")
+
+    @property
+    def _padded(self) -> tuple[int, ...]:
+        return tuple(n + a + b for n, a, b in zip(self.field, self.padding_lower, self.padding_upper, strict=True))
+
+    @property
+    def pads(self) -> bool:
+        """Whether there is any padding."""
+        return any(self.padding_lower) or any(self.padding_upper)
+
+    @property
+    def rank(self) -> int:
+        """Number of field dimensions."""
+        return len(self.field)
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        """Shape of the activations: [batch, channels, *field]."""
+        return (self.batch, self.channels, *self.field)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the pooled activations."""
+        field = zip(self._padded, self.kernel, self.stride, strict=True)
+        return (self.batch, self.channels, *((n - k) // s + 1 for n, k, s in field))
+
+    def window_sizes(self, dim: int) -> list[int]:
+        """Elements inside the field that each window along ``dim`` covers."""
+        starts = [o * self.stride[dim] - self.padding_lower[dim] for o in range(self.out_shape[2 + dim])]
+        return [min(s + self.kernel[dim], self.field[dim]) - max(s, 0) for s in starts]

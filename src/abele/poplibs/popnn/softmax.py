@@ -1,0 +1,209 @@
+"""Softmax and log-softmax over the innermost dimension, and their gradients.
+
+There is no softmax vertex: each is a chain of reductions and element-wise maps. Source: machine reference §4.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence as Steps
+from abele.kernels import ir
+from abele.numerics import ElementType, f32
+from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
+from abele.poplibs.popops.kernel import nest_over, point
+from abele.poplibs.popops.map import emit_map
+from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.poputil.layout import create_output_like
+
+Emit = Callable[[Graph, Steps, Sequence[Tensor], Tensor, str], None]
+
+
+def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> Tensor:
+    """exp(x) over the sum of exp(x) along the innermost dimension, as a new tensor; stable for large elements.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+    """
+    return _row_op(graph, "softmax", [tensor], None, prog, name)
+
+
+def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> None:
+    """Overwrite ``tensor`` with its :func:`softmax`."""
+    _row_op(graph, "softmax", [tensor], tensor, prog, name)
+
+
+def log_softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> Tensor:
+    """The logarithm of :func:`softmax`, as a new tensor, without ever taking the logarithm of a small quotient."""
+    return _row_op(graph, "log_softmax", [tensor], None, prog, name)
+
+
+def log_softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> None:
+    """Overwrite ``tensor`` with its :func:`log_softmax`."""
+    _row_op(graph, "log_softmax", [tensor], tensor, prog, name)
+
+
+def softmax_input_gradient(
+    graph: Graph, output: Tensor, out_gradient: Tensor, prog: Steps, name: str = "softmax_gradient"
+) -> Tensor:
+    """Gradient of softmax's input: y·(g − Σ g·y) for its ``output`` y and output gradient g.
+
+    Raises:
+        TensorError: The shapes differ.
+    """
+    return _row_op(graph, "softmax_gradient", [output, out_gradient], None, prog, name)
+
+
+def log_softmax_input_gradient(
+    graph: Graph, output: Tensor, out_gradient: Tensor, prog: Steps, name: str = "log_softmax_gradient"
+) -> Tensor:
+    """Gradient of log-softmax's input: g − exp(y)·Σ g for its ``output`` y and output gradient g.
+
+    Raises:
+        TensorError: The shapes differ.
+    """
+    return _row_op(graph, "log_softmax_gradient", [output, out_gradient], None, prog, name)
+
+
+def _row_op(graph: Graph, op: str, inputs: list[Tensor], out: Tensor | None, prog: Steps, name: str) -> Tensor:
+    tensor = inputs[0]
+    if tensor.ndim == 0 or any(t.shape != tensor.shape for t in inputs):
+        shapes = ", ".join(str(list(t.shape)) for t in inputs)
+        raise TensorError(f"{name}: {op} takes tensors of one shape with at least one dimension, got {shapes}")
+    if not all(t.dtype.is_float for t in inputs):
+        raise TypeMismatchError(f"{name}: {op} takes floating-point elements, got {tensor.dtype}")
+    result = out or create_output_like(graph, inputs, tensor.shape, tensor.dtype, f"{name}/out")
+    if tensor.size == 0:
+        return result
+    emit, nests = _OPS[op]
+    kernel = _kernel(inputs, result, nests)
+    call = graph.library_call(
+        prog,
+        f"popnn.{op}",
+        inputs=tuple(inputs),
+        outputs=(result,),
+        kernel=kernel,
+        flops=4 * tensor.size,
+        debug_name=name,
+    )
+    with call as body:
+        emit(graph, body, inputs, result, name)
+    return result
+
+
+def _new_like(graph: Graph, tensor: Tensor, dtype: ElementType, name: str) -> Tensor:
+    return create_output_like(graph, [tensor], tensor.shape, dtype, name)
+
+
+def _column(row: Tensor) -> Tensor:
+    """One value a row, to stand beside the elements of the row."""
+    return row.expand_dims(row.ndim)
+
+
+def _emit_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    (x,) = inputs
+    top = emit_reduce(graph, body, x, [-1], "MAX", "max")
+    powers = _new_like(graph, x, f32, "exp/out")
+    emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
+    total = emit_reduce(graph, body, powers, [-1], "ADD", "sum")
+    inverse = _new_like(graph, total, f32, "inv/out")
+    emit_map(graph, body, [Op("inv", _1)], [total], [inverse], "inv")
+    emit_map(graph, body, [_1 * _2], [powers, _column(inverse)], [out], "scale")
+
+
+def _emit_log_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    (x,) = inputs
+    top = emit_reduce(graph, body, x, [-1], "MAX", "max")
+    powers = _new_like(graph, x, f32, "exp/out")
+    emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
+    total = emit_reduce(graph, body, powers, [-1], "ADD", "sum")
+    shift = _new_like(graph, total, f32, "log/out")
+    emit_map(graph, body, [_1 + Op("log", _2)], [top, total], [shift], "log")
+    emit_map(graph, body, [_1 - _2], [x, _column(shift)], [out], "shift")
+
+
+def _emit_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    y, g = inputs
+    products = _new_like(graph, y, f32, "product/out")
+    emit_map(graph, body, [_1 * _2], [y, g], [products], "product")
+    total = emit_reduce(graph, body, products, [-1], "ADD", "sum")
+    emit_map(graph, body, [_1 * (_2 - _3)], [y, g, _column(total)], [out], "gradient")
+
+
+def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    y, g = inputs
+    total = emit_reduce(graph, body, g, [-1], "ADD", "sum")
+    emit_map(graph, body, [_2 - exp(_1) * _3], [y, g, _column(total)], [out], "gradient")
+
+
+Nests = Callable[[tuple[int, ...], int], tuple[ir.Nest, ...]]
+"""Nests over the shape of the operands, from the number of the output; two temporaries, one value a row, follow it."""
+
+
+def _kernel(inputs: Sequence[Tensor], out: Tensor, nests: Nests) -> ir.HostKernel:
+    shape, rows = out.shape, out.shape[:-1]
+    tensors = (*inputs, out)
+    return ir.HostKernel(
+        (*(t.shape for t in tensors), rows, rows),
+        (*(t.dtype for t in tensors), f32, f32),
+        len(inputs),
+        1,
+        nests(shape, len(inputs)),
+    )
+
+
+def _at(shape: tuple[int, ...]) -> tuple[tuple[ir.Affine, ...], tuple[ir.Affine, ...]]:
+    """Index of an element, and of its row."""
+    at = point(len(shape))
+    return at, at[:-1]
+
+
+def _powers(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ir.Nest]:
+    """Nests that leave the largest element of each row, and the sum of the powers relative to it."""
+    at, row = _at(shape)
+    x, top = ir.Load(0, at), ir.Load(out + 1, row)
+    return (
+        nest_over(shape, ir.Store(out + 1, row, x, "max")),
+        nest_over(shape, ir.Store(out + 2, row, ir.apply("exp", x - top), "add")),
+    )
+
+
+def _softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    value = ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)) * ir.apply("inv", ir.Load(out + 2, row))
+    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, value)))
+
+
+def _log_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    shift = ir.Load(out + 1, row) + ir.apply("log", ir.Load(out + 2, row))
+    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, ir.Load(0, at) - shift)))
+
+
+def _softmax_gradient_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    y, g = ir.Load(0, at), ir.Load(1, at)
+    return (
+        nest_over(shape, ir.Store(out + 1, row, y * g, "add")),
+        nest_over(shape, ir.Store(out, at, y * (g - ir.Load(out + 1, row)))),
+    )
+
+
+def _log_softmax_gradient_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    y, g = ir.Load(0, at), ir.Load(1, at)
+    return (
+        nest_over(shape, ir.Store(out + 1, row, g, "add")),
+        nest_over(shape, ir.Store(out, at, g - ir.apply("exp", y) * ir.Load(out + 1, row))),
+    )
+
+
+_OPS: dict[str, tuple[Emit, Nests]] = {
+    "softmax": (_emit_softmax, _softmax_nests),
+    "log_softmax": (_emit_log_softmax, _log_softmax_nests),
+    "softmax_gradient": (_emit_softmax_gradient, _softmax_gradient_nests),
+    "log_softmax_gradient": (_emit_log_softmax_gradient, _log_softmax_gradient_nests),
+}
