@@ -1,1 +1,50 @@
-"""poplin: matmuls, convolutions and their gradients, planned over the tiles."""
+"""poplin: matmuls, convolutions and their gradients, planned over the tiles.
+
+Names are those of PopLibs in snake_case; its camelCase names work too.
+"""
+
+from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
+from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
+from abele.poplibs.poplin.create import (
+    create_biases,
+    create_input,
+    create_matmul_input_lhs,
+    create_matmul_input_rhs,
+    create_weights,
+)
+from abele.poplibs.poplin.matmul import matmul, matmul_grouped
+from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.plan import Plan
+from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
+from abele.poplibs.poputil.names import camel_aliases
+
+__all__ = [
+    "ConvParams",
+    "Plan",
+    "add_bias",
+    "bias_gradient",
+    "calculate_weight_deltas",
+    "convolution",
+    "convolution_backward_data",
+    "convolution_bias_update",
+    "convolution_weight_update",
+    "create_biases",
+    "create_input",
+    "create_matmul_input_lhs",
+    "create_matmul_input_rhs",
+    "create_weights",
+    "matmul",
+    "matmul_acc",
+    "matmul_grouped",
+]
+
+_MATMUL_NAMES = {
+    "matMul": matmul,
+    "matMulGrouped": matmul_grouped,
+    "matMulAcc": matmul_acc,
+    "createMatMulInputLHS": create_matmul_input_lhs,
+    "createMatMulInputRHS": create_matmul_input_rhs,
+    "createMatMulGroupedInputLHS": create_matmul_input_lhs,
+    "createMatMulGroupedInputRHS": create_matmul_input_rhs,
+}
+globals().update(camel_aliases(globals(), __all__[2:]) | _MATMUL_NAMES)

@@ -1,4 +1,4 @@
-"""Arranging an operand: writing it anew in the order that the vertices read, by permuting blocks on the tiles.
+"""Arranging a tensor: writing it anew in another storage order, by permuting blocks on the tiles.
 
 Vertices sum over channels that follow each other in memory. Where an operand comes in another order (activations whose
 samples are summed over, weights whose channels are exchanged, plain row-major matrices), its blocks are permuted once,
@@ -7,44 +7,49 @@ spread over all tiles, before they are sent to where they are used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph import Execute, Graph
+from abele.graph import Execute, Graph, Regions
 from abele.graph.program import Sequence as Program
-from abele.poplibs.poplin import vertices
+from abele.numerics import ElementType
+from abele.poplibs.poplin import cost, vertices
 from abele.poplibs.poplin.axis import Int64
-from abele.poplibs.poplin.operand import Operand, allocate
+from abele.poplibs.poplin.operand import Operand
+from abele.poplibs.poplin.target import Target
 
-_TILE_SIDE = 16
-_WORKERS = 6
+_WIDEST = 16
+_NARROWEST = 4
+_STRIDED_DIMS = 4
 
 
-def arrange(graph: Graph, body: Program, source: Operand, order: Sequence[tuple[str, int]], name: str) -> Operand:
-    """``source`` copied into a new variable of another storage order.
+def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name: str) -> Operand:
+    """Append the compute set that copies ``source`` into ``target``, which has another storage order.
 
     Args:
         graph: The graph.
         body: Where the compute set is appended.
         source: What to copy.
-        order: The new storage order, as for :func:`~abele.poplibs.poplin.operand.allocate`.
-        name: Name of the new variable.
+        target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+        name: What the tensor is to the caller, for the compute set's name.
+
+    Returns:
+        The target.
     """
-    target = allocate(graph, source.tensor.dtype, source.extents, order, name)
-    chunks = _chunks(source, target, graph.system.ipu.num_tiles * _WORKERS)
-    start, size = _boxes(source, chunks)
-    num = len(next(iter(start.values())))
-    tiles = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
+    start, size = _boxes(source, target, graph.system.ipu.num_tiles * cost.WORKERS)
     written = target.regions(start, size)
-    graph.map_regions(written, tiles)
-    compute_set = graph.compute_set(f"arrange_{name}")
+    tile = _owners(graph, written)
+    if tile is None:
+        num = written.num
+        tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
+        graph.map_regions(written, tile)
     rows, columns = _matrix(source, target, size)
+    compute_set = graph.compute_set(f"arrange_{name}")
     compute_set.vertices(
         vertices.permute(source.tensor.dtype),
-        tile=tiles,
+        tile=tile,
         x=source.regions(start, size),
         out=written,
         shape=_walk(source, target, size),
@@ -55,51 +60,72 @@ def arrange(graph: Graph, body: Program, source: Operand, order: Sequence[tuple[
     return target
 
 
-def _chunks(source: Operand, target: Operand, wanted: int) -> dict[str, int]:
-    """Extent of a box along every dimension: small blocks where the order changes, and one longer run."""
-    chunks: dict[str, int] = {}
-    for dim, extent in source.extents.items():
-        blocks = [b for op in (source, target) if (b := op.block(dim)) is not None]
-        inner = dim in (source.innermost, target.innermost)
-        chunks[dim] = gcd(*blocks) if blocks else min(_TILE_SIDE, extent) if inner else 1
-    free = [d for d, n in chunks.items() if n == 1 and source.extents[d] > 1]
-    if free:
-        run = max(free, key=lambda d: source.extents[d])
-        boxes = prod(-(-n // chunks[d]) for d, n in source.extents.items())
-        chunks[run] = max(1, min(source.extents[run], boxes // wanted))
-    return chunks
+def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
+    """Cycles that arranging ``elements`` is expected to take: a superstep, their exchange and permutation."""
+    share = -(-elements // machine.tiles)
+    boxes = -(-share // (_WIDEST * _WIDEST * cost.WORKERS))
+    side, one = np.array([_WIDEST, 1], dtype=np.int64)
+    slots = int(cost.permute_slots(side, one, side, dtype))
+    received = int(share * dtype.bytes / machine.exchange_bytes_per_cycle)
+    return machine.superstep_cycles + received + boxes * slots * cost.WORKERS
 
 
-def _boxes(source: Operand, chunks: dict[str, int]) -> tuple[dict[str, Int64], dict[str, Int64]]:
-    """Start and size of every box, by dimension name."""
+def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
+    """The tile that holds the first element of every region, or None where there is no mapping yet."""
+    first = written.begin[written.ptr[:-1]]
+    tile = graph.interval_map().split(first, np.ones_like(first))[2]
+    return None if len(tile) == 0 or int(tile.min()) < 0 else tile
+
+
+def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
+    """Start and size of every box, by dimension name: about ``wanted`` boxes."""
+    chunks = _chunks(source, target, wanted)
     counts = [-(-n // chunks[d]) for d, n in source.extents.items()]
     index = np.unravel_index(np.arange(prod(counts), dtype=np.int64), counts)
     start = {d: np.asarray(i * chunks[d], dtype=np.int64) for d, i in zip(source.dims, index, strict=True)}
-    size = {d: np.minimum(chunks[d], n - start[d]) for d, n in source.extents.items()}
-    return start, size
+    return start, {d: np.minimum(chunks[d], n - start[d]) for d, n in source.extents.items()}
+
+
+def _chunks(source: Operand, target: Operand, wanted: int) -> dict[str, int]:
+    """Extent of a box along every dimension: a square where the order changes, and a run along one more dimension.
+
+    Squares shrink, then runs grow, until there is about one box for each of the ``wanted`` workers.
+    """
+    extents = source.extents
+    turned = {source.innermost, target.innermost}
+    whole = {d: gcd(*blocks) if (blocks := _blocks(d, source, target)) else n for d, n in extents.items()}
+    side = _WIDEST
+    while True:
+        chunks = {d: gcd(side, n) if _blocks(d, source, target) else min(side, n) for d, n in whole.items()}
+        chunks = {d: n if d in turned else 1 for d, n in chunks.items()}
+        boxes = prod(-(-n // chunks[d]) for d, n in extents.items())
+        if boxes * 4 > wanted or side == _NARROWEST:
+            break
+        side //= 2
+    run = max(whole, key=lambda d: 0 if d in turned else whole[d])
+    if run not in turned:
+        longest = max(1, min(whole[run], boxes // wanted))
+        chunks[run] = gcd(longest, whole[run]) if _blocks(run, source, target) else longest
+    return chunks
+
+
+def _blocks(dim: str, source: Operand, target: Operand) -> list[int]:
+    return [b for op in (source, target) if (b := op.block(dim)) is not None]
 
 
 def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArray[np.int32]:
     """Extents of every box in the target's order, then the source's strides along them, int32[n, 8]."""
     strides = source.local_strides(size)
-    dims = list(dict.fromkeys(e.dim for e in target.entries if int(size[e.dim].max()) > 1))
-    assert len(dims) <= 4, "a box varies along the two innermost dimensions, a run and a block"
+    varied = {e.dim: place for place, e in enumerate(target.entries) if int(size[e.dim].max()) > 1}
     ones = np.ones(len(next(iter(size.values()))), dtype=np.int64)
-    extents, steps = [ones] * (4 - len(dims)), [ones] * (4 - len(dims))
-    for dim in sorted(dims, key=lambda d: _position(target, d)):
-        extents.append(size[dim])
-        steps.append(strides.get((dim, False), ones))
-    return np.stack(extents + steps, axis=1).astype(np.int32)
-
-
-def _position(target: Operand, dim: str) -> int:
-    """Place of a dimension's innermost level in the storage order."""
-    return max(i for i, e in enumerate(target.entries) if e.dim == dim)
+    fill = [ones] * (_STRIDED_DIMS - len(varied))
+    dims = sorted(varied, key=lambda d: varied[d])
+    extents = [size[d] for d in dims]
+    steps = [strides.get((d, False), ones) for d in dims]
+    return np.stack([*fill, *extents, *fill, *steps], axis=1).astype(np.int32)
 
 
 def _matrix(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
     """Rows and columns of the matrices that every box turns around."""
-    ones = np.ones_like(next(iter(size.values())))
-    inner = [op.innermost for op in (target, source)]
-    rows = size[inner[0]] if inner[0] else ones
-    return rows, ones if inner[0] == inner[1] or not inner[1] else size[inner[1]]
+    rows, columns = target.innermost, source.innermost
+    return size[rows], np.ones_like(size[rows]) if rows == columns else size[columns]

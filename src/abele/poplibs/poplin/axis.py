@@ -155,7 +155,7 @@ def _meets(axis: Axis) -> npt.NDArray[np.bool_]:
     kernel = np.arange(axis.kernel, dtype=np.int64)[None, :]
     position = axis.out_step * out + axis.kernel_step * kernel + axis.offset
     inside = (position >= 0) & (position < axis.in_step * axis.inputs)
-    return inside & (position % axis.in_step == 0)
+    return np.asarray(inside & (position % axis.in_step == 0))
 
 
 @lru_cache(maxsize=256)

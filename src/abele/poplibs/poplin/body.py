@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Regions
 from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin import vertices
-from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.geometry import geometry
+from abele.poplibs.poplin.home import Home
 from abele.poplibs.poplin.operand import Operand
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.slices import Grid
-from abele.poplibs.poputil.regions import split_evenly
-
-_PIECE_BYTES = 32
-"""Shares of a block that the tiles sum are multiples of this, so that partials are sent in few pieces."""
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where a plan leaves its output: each tile's share.
-
-    Attributes:
-        regions: The shares, in the output's storage.
-        tile: Tile of each, int32[n].
-        block: Output block that each is part of, int64[n].
-        low: First element of each in its block, int64[n].
-        length: Elements of each, int64[n].
-    """
-
-    regions: Regions
-    tile: npt.NDArray[np.int32]
-    block: Int64
-    low: Int64
-    length: Int64
-
-
-def home(plan: Plan, out: Operand) -> Home:
-    """Where ``plan`` leaves the output ``out``.
-
-    A block that one vertex computes stays on its tile; one that several have partials of is shared equally by the tiles
-    that do.
-    """
-    grid = Grid(plan)
-    slices = grid.slices(grid.out_dims)
-    blocks = out.regions(slices.start, slices.size)
-    grain = max(1, _PIECE_BYTES // plan.problem.partials.bytes)
-    block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
-    first = np.searchsorted(block, np.arange(blocks.num))
-    tile = (block * plan.depth + np.arange(len(block)) - first[block]).astype(np.int32)
-    return Home(cut_regions(blocks, block, low, length), tile, block, low, length)
 
 
 def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: Operand, where: Home) -> None:
@@ -123,20 +81,3 @@ def _finish(graph: Graph, body: Program, grid: Grid, written: Regions, where: Ho
     compute_set = graph.compute_set(name)
     compute_set.vertices(make(problem.partials, problem.output), tile=where.tile, x=rows, out=where.regions)
     body.add(Execute(compute_set))
-
-
-def cut_regions(regions: Regions, region: Int64, low: Int64, length: Int64) -> Regions:
-    """Parts of regions: part p is ``length[p]`` elements of region ``region[p]`` from its element ``low[p]`` on.
-
-    The parts are in order and cover the regions without a gap.
-    """
-    ends = np.cumsum(regions.length)
-    starts = ends - regions.length
-    region_starts = np.cumsum(regions.sizes) - regions.sizes
-    part_starts = region_starts[region] + low
-    cuts = np.union1d(starts, part_starts)
-    lengths = np.diff(cuts, append=ends[-1])
-    interval = np.searchsorted(starts, cuts, side="right") - 1
-    part = np.searchsorted(part_starts, cuts, side="right") - 1
-    begin = regions.begin[interval] + cuts - starts[interval]
-    return Regions.from_intervals(regions.tensor, part, begin, lengths, len(region))

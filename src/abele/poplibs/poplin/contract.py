@@ -2,106 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from functools import cached_property
 
-from abele.graph import Copy, Graph, Tensor
+from abele.graph import Copy, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence as Program
-from abele.poplibs.poplin.arrange import arrange
+from abele.numerics import ElementType
+from abele.poplibs.poplin.arrange import arrange, arrange_estimate
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.body import build, home
-from abele.poplibs.poplin.cost import weights_per_unit
+from abele.poplibs.poplin.body import build
+from abele.poplibs.poplin.home import Home, home, home_on
 from abele.poplibs.poplin.kernel import contraction_kernel
-from abele.poplibs.poplin.like import blocks_of, on_tiles_of, same_storage
-from abele.poplibs.poplin.operand import Operand, allocate, blocked
+from abele.poplibs.poplin.layouts import Layouts, grains, input_order, layouts, new_output, weights_order
+from abele.poplibs.poplin.operand import Operand, allocate
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.search import find_plan
 from abele.poplibs.poplin.target import target_of
-from abele.poplibs.poputil.layout import channels_per_group
+from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.order import storage_order
 
 MEMORY_PROPORTION = 0.6
 """Share of a tile's memory for slices and partials. Source: PopLibs' default, machine.md §5.6."""
-_GROUPS = (16, 8)
-_OUT_GRAIN = 16
-
-
-@dataclass(frozen=True)
-class Layouts:
-    """How a contraction stores its operands.
-
-    Attributes:
-        blocks: Size of the blocks of ``ci``, ``co`` and ``b``, for those that are stored in blocks.
-        arrange_input: Whether the input must be written anew in another order.
-        arrange_weights: Whether the weights must be.
-    """
-
-    blocks: tuple[tuple[str, int], ...]
-    arrange_input: bool
-    arrange_weights: bool
-
-    def block(self, dim: str) -> int | None:
-        """Block size of a dimension, or None where it is not stored in blocks."""
-        return dict(self.blocks).get(dim)
-
-
-def layouts(problem: Contraction, x: Operand, w: Operand, out_blocks: dict[str, int]) -> Layouts:
-    """The blocks in which operands are stored, and which operands are not stored so yet.
-
-    Args:
-        problem: The contraction.
-        x: The input as it is.
-        w: The weights as they are.
-        out_blocks: Blocks of ``co`` and ``b`` that the output is to be stored in, where that is given.
-    """
-    channels = problem.in_channels
-    x_fits = _sums_innermost(x, channels) and _agrees(x, "b", out_blocks)
-    w_fits = _sums_innermost(w, channels) and _agrees(w, "co", out_blocks)
-    given = [b for op, fits in ((w, w_fits), (x, x_fits)) if fits and (b := op.block("ci")) is not None]
-    free = next((size for size in _GROUPS if channels % size == 0 and channels > size), None)
-    inner = given[0] if given else free if not (x_fits and w_fits) else None
-    blocks = dict(out_blocks)
-    if inner is not None:
-        blocks["ci"] = inner
-        x_fits, w_fits = x_fits and _agrees(x, "ci", blocks), w_fits and _agrees(w, "ci", blocks)
-    if "co" not in blocks:
-        group = w.block("co") if w_fits else None
-        group = group or channels_per_group(problem.out_channels)
-        if group < problem.out_channels:
-            blocks["co"] = group
-    return Layouts(tuple(sorted(blocks.items())), not x_fits, not w_fits)
-
-
-def _sums_innermost(operand: Operand, channels: int) -> bool:
-    """Whether the channels that are summed follow each other in memory."""
-    return operand.is_regular and (channels == 1 or operand.entries[-1].dim == "ci" and _unit_stride(operand))
-
-
-def _unit_stride(operand: Operand) -> bool:
-    strided = operand.storage.strided()
-    return strided is not None and strided.factors[-1][-1][1] == 1
-
-
-def _agrees(operand: Operand, dim: str, blocks: dict[str, int]) -> bool:
-    """Whether an operand stores a dimension whole or in just these blocks."""
-    block = operand.block(dim)
-    return block is None or block == blocks.get(dim, block)
-
-
-def grains(problem: Contraction, chosen: Layouts) -> tuple[int, ...]:
-    """What parts of every split dimension are multiples of."""
-    table = {
-        "ci": chosen.block("ci") or min(weights_per_unit(problem.dtype), problem.in_channels),
-        "co": chosen.block("co") or min(_OUT_GRAIN, problem.out_channels),
-        "b": chosen.block("b") or 1,
-    }
-    return tuple(table.get(dim, 1) for dim in problem.split_dims)
-
-
-def plan_for(graph: Graph, problem: Contraction, chosen: Layouts, proportion: float) -> Plan:
-    """The plan of a contraction on one IPU of the graph's system."""
-    return find_plan(problem, grains(problem, chosen), target_of(graph.system), proportion)
 
 
 @dataclass(frozen=True)
@@ -109,6 +31,7 @@ class Call:
     """A contraction that is to become a library call.
 
     Attributes:
+        graph: The graph.
         function: Name of the library function.
         name: Name of this call.
         problem: What is computed.
@@ -116,8 +39,10 @@ class Call:
         w: The weights.
         out_roles: The roles of the output's dimensions.
         available_memory_proportion: Share of a tile's memory for slices and partials.
+        like: A tensor whose storage order and tile mapping the output takes, or None.
     """
 
+    graph: Graph
     function: str
     name: str
     problem: Contraction
@@ -125,73 +50,115 @@ class Call:
     w: Binding
     out_roles: tuple[str, ...]
     available_memory_proportion: float = MEMORY_PROPORTION
+    like: Tensor | None = None
 
+    @cached_property
+    def wanted(self) -> Operand | None:
+        """What the output is to look like, where that is given."""
+        return None if self.like is None else self._output(self.like)
 
-def contract(graph: Graph, prog: Program, call: Call, like: Tensor | None = None) -> Tensor:
-    """Append a library call and return its output.
+    @property
+    def is_direct(self) -> bool:
+        """Whether vertices can write the output in the order that is asked for: out-channels innermost."""
+        wanted = self.wanted
+        if wanted is None:
+            return True
+        return wanted.is_regular and (self.problem.out_channels == 1 or wanted.innermost == "co")
 
-    Args:
-        graph: The graph.
-        prog: Where the call is appended.
-        call: What to call.
-        like: A tensor whose storage order and tile mapping the output takes.
-    """
-    problem = call.problem
-    operands = call.x.operand(), call.w.operand()
-    given = None if like is None else Binding(like, call.out_roles, problem.groups)
-    fixed = given is not None and given.operand().is_regular
-    chosen = layouts(problem, *operands, blocks_of(given.operand()) if given is not None and fixed else {})
-    plan = plan_for(graph, problem, chosen, call.available_memory_proportion)
-    with graph.scope(call.name):
-        made = (
-            same_storage(graph, like, problem.output) if like is not None and fixed else new_output(graph, call, chosen)
-        )
-        out = Binding(made, call.out_roles, problem.groups)
-        where = home(plan, out.operand())
-        graph.map_regions(where.regions, where.tile)
-        result = made if like is None else on_tiles_of(graph, made, like)
-    with graph.library_call(
-        prog,
-        call.function,
-        inputs=(call.x.tensor, call.w.tensor),
-        outputs=(result,),
-        kernel=contraction_kernel(problem, (call.x, call.w, out)),
-        flops=2 * problem.macs,
-        debug_name=call.name,
-    ) as body:
-        ready = arranged(graph, body, problem, operands, chosen)
-        build(graph, body, plan, *ready, out.operand(), where)
-        if result is not made:
+    @cached_property
+    def layouts(self) -> Layouts:
+        """How the operands are stored."""
+        fixed = self.wanted.blocks if self.wanted is not None and self.is_direct else {}
+        return layouts(self.problem, self.x.operand(), self.w.operand(), fixed)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, on one IPU of the graph's system."""
+        machine = target_of(self.graph.system)
+        return find_plan(self.problem, grains(self.problem, self.layouts), machine, self.available_memory_proportion)
+
+    @property
+    def cycles(self) -> int:
+        """Expected cycles, arranging operands and output included."""
+        machine = target_of(self.graph.system)
+        turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
+        sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
+        return self.plan.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+
+    def append(self, prog: Program) -> Tensor:
+        """Append the library call to ``prog`` and return its output."""
+        with self.graph.scope(self.name):
+            made, where, result = self._outputs()
+        with self.graph.library_call(
+            prog,
+            self.function,
+            inputs=(self.x.tensor, self.w.tensor),
+            outputs=(result,),
+            kernel=contraction_kernel(self.problem, (self.x, self.w, self._binding(result))),
+            flops=2 * self.problem.macs,
+            debug_name=self.name,
+        ) as body:
+            self._build(body, made, where, result)
+        call = prog.steps[-1]
+        assert isinstance(call, LibraryCall)
+        call.attributes["plan"] = self.plan
+        return result
+
+    def _build(self, body: Program, made: Tensor, where: Home, result: Tensor) -> None:
+        """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
+        out = self._output(made)
+        build(self.graph, body, self.plan, self._input(body), self._weights(body), out, where)
+        if made is result:
+            return
+        if self.is_direct:
             body.add(Copy(made, result))
-    return result
+        else:
+            arrange(self.graph, body, out, self._output(result), "output")
+
+    @property
+    def _arranges(self) -> tuple[bool, bool]:
+        return self.layouts.arrange_input, self.layouts.arrange_weights
+
+    def _binding(self, tensor: Tensor) -> Binding:
+        return Binding(tensor, self.out_roles, self.problem.groups)
+
+    def _output(self, tensor: Tensor) -> Operand:
+        return self._binding(tensor).operand()
+
+    def _outputs(self) -> tuple[Tensor, Home, Tensor]:
+        """What the plan writes, where it leaves it, and the result: the same, or a tensor to fill from it."""
+        graph, like, plan = self.graph, self.like, self.plan
+        if like is not None and self.is_direct and plan.needs_finish:
+            result = clone(graph, like, "out", self.problem.output)
+            return result, home_on(plan, self._output(result), graph.interval_map()), result
+        if like is not None and self.is_direct:
+            made = same_storage(graph, like, self.problem.output)
+        else:
+            made = new_output(graph, self.problem, self.layouts, self.out_roles)
+        where = home(plan, self._output(made))
+        graph.map_regions(where.regions, where.tile)
+        return made, where, made if like is None else clone(graph, like, "out", self.problem.output)
+
+    def _input(self, body: Program) -> Operand:
+        """The input in the order that vertices read, written anew where it comes in another."""
+        source = self.x.operand()
+        if not self.layouts.arrange_input:
+            return source
+        order = input_order(self.problem, self.layouts, source.extents)
+        target = allocate(self.graph, self.problem.dtype, source.extents, order, "input")
+        return arrange(self.graph, body, source, target, "input")
+
+    def _weights(self, body: Program) -> Operand:
+        """The weights in the order that vertices read, written anew where they come in another."""
+        source = self.w.operand()
+        if not self.layouts.arrange_weights:
+            return source
+        order = weights_order(self.problem, self.layouts, source.extents)
+        target = allocate(self.graph, self.problem.dtype, source.extents, order, "weights")
+        return arrange(self.graph, body, source, target, "weights")
 
 
-def new_output(graph: Graph, call: Call, chosen: Layouts) -> Tensor:
-    """An unmapped tensor for the output of a call: channels grouped innermost, groups and their blocks outermost."""
-    problem = call.problem
-    split = [dim for role in call.out_roles for dim in role.split("*")]
-    extents = {dim: problem.extents[dim] for dim in split}
-    order = _known(["g", "co1", "b", *problem.out_dims[3:], "co0"], extents)
-    made = allocate(graph, problem.output, extents, blocked(order, dict(chosen.blocks), extents), "out")
-    shape = [prod(problem.extents[dim] for dim in role.split("*")) for role in call.out_roles]
-    return made.tensor.reshape(shape)
-
-
-def arranged(
-    graph: Graph, body: Program, problem: Contraction, operands: tuple[Operand, Operand], chosen: Layouts
-) -> tuple[Operand, Operand]:
-    """The input and the weights in the order that vertices read, written anew where they come in another."""
-    x, w = operands
-    blocks = dict(chosen.blocks)
-    if chosen.arrange_input:
-        order = ["g", "ci1", "b1", "b0", *problem.in_dims[3:], "ci0"]
-        x = arrange(graph, body, x, blocked(_known(order, x.extents), blocks, x.extents), "input")
-    if chosen.arrange_weights:
-        order = ["g", "co1", "ci1", *problem.weight_dims[3:], "co0", "ci0"]
-        w = arrange(graph, body, w, blocked(_known(order, w.extents), blocks, w.extents), "weights")
-    return x, w
-
-
-def _known(order: list[str], extents: Mapping[str, int]) -> list[str]:
-    """The entries of ``order`` whose dimension is among those of ``extents``."""
-    return [name for name in order if name in extents or name[:-1] in extents]
+def same_storage(graph: Graph, like: Tensor, dtype: ElementType) -> Tensor:
+    """A new, unmapped tensor of the shape and storage order of ``like``."""
+    order = storage_order(like)
+    return order.undo(graph.variable(dtype, order.extents, name="out"))

@@ -10,8 +10,8 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, contract
-from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.options import Types, resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 
@@ -56,8 +56,9 @@ def convolution(
     left = Binding(x, _roles(params, "b", "g*ci", "i"), params.groups)
     right = Binding(weights, _roles(params, "g*co", "ci", "k"), params.groups)
     roles = _roles(params, "b", "g*co", "o")
-    call = Call("poplin.convolution", name, problem, left, right, roles, available_memory_proportion)
-    return contract(graph, prog, call)
+    return Call(graph, "poplin.convolution", name, problem, left, right, roles, available_memory_proportion).append(
+        prog
+    )
 
 
 def convolution_backward_data(
@@ -97,8 +98,9 @@ def convolution_backward_data(
     left = Binding(z_deltas, _roles(params, "b", "g*ci", "i"), params.groups)
     right = Binding(weights, _roles(params, "g*ci", "co", "k"), params.groups)
     roles = _roles(params, "b", "g*co", "o")
-    call = Call("poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion)
-    return contract(graph, prog, call)
+    return Call(
+        graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
+    ).append(prog)
 
 
 def calculate_weight_deltas(
@@ -139,12 +141,33 @@ def calculate_weight_deltas(
     _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
     dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
     types = resolve_types(name, dtypes, output_type, partials_type)
-    problem = problems.weight_gradient(params, types.dtype, types.partials, types.output)
-    left = Binding(z_deltas, _roles(params, "ci", "g*b", "i"), params.groups)
-    right = Binding(activations, _roles(params, "ci", "g*co", "k"), params.groups)
-    roles = _roles(params, "g*b", "co", "o")
-    call = Call("poplin.calculate_weight_deltas", name, problem, left, right, roles, available_memory_proportion)
-    return contract(graph, prog, call, like)
+    calls = [
+        _weight_gradient(graph, z_deltas, activations, params, types, swapped, available_memory_proportion, like, name)
+        for swapped in (False, True)
+    ]
+    return min(calls, key=lambda call: call.cycles).append(prog)
+
+
+def _weight_gradient(
+    graph: Graph,
+    z_deltas: Tensor,
+    activations: Tensor,
+    params: ConvParams,
+    types: Types,
+    swapped: bool,
+    proportion: float,
+    like: Tensor | None,
+    name: str,
+) -> Call:
+    """The call for a weight gradient: the activations slide over the gradients, or, swapped, the other way round."""
+    problem = problems.weight_gradient(params, types.dtype, types.partials, types.output, swapped=swapped)
+    out_dim, in_dim = ("b", "co") if swapped else ("co", "b")
+    field = ("i", "k") if swapped else ("k", "i")
+    deltas = Binding(z_deltas, _roles(params, "ci", f"g*{out_dim}", field[0]), params.groups)
+    inputs = Binding(activations, _roles(params, "ci", f"g*{in_dim}", field[1]), params.groups)
+    x, w = (deltas, inputs) if swapped else (inputs, deltas)
+    roles = _roles(params, f"g*{out_dim}", in_dim, "o")
+    return Call(graph, "poplin.calculate_weight_deltas", name, problem, x, w, roles, proportion, like)
 
 
 def _roles(params: ConvParams, first: str, second: str, field: str) -> tuple[str, ...]:

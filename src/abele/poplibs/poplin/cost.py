@@ -132,7 +132,7 @@ def hmac(work: Work) -> Int64:
 
 
 def outer_product(work: Work) -> Int64:
-    """Tile cycles of OuterProduct: one in-channel, no kernel; workers share the out-channels. Source: machine.md §4.6."""
+    """Tile cycles of OuterProduct: one in-channel, no kernel, workers share out-channels. Source: machine.md §4.6."""
     channels = ceil_div(work.out_channels, WORKERS)
     if work.dtype == f16:
         per_row, start = 6 + np.maximum(ceil_div(channels - 12, 4), 0), 10

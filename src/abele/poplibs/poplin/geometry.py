@@ -2,8 +2,8 @@
 
 Layout (i32, by position): 0–4 extents co1, co0, b1, b0, g; 5–6 ci1, ci0; 7–9 outputs, 10–12 kernel, 13–15 inputs along
 three field dimensions; 16–27 in_step, out_step, kernel_step and offset of the axes, in the slice's own indices; 28–34
-strides of the input along g, b1, b0, ci1 and the field; 35–41 of the weights along g, co1, co0, ci1 and the kernel; 42–49
-of the output along g, b1, b0, co1, co0 and the field. Channels ci0 follow each other in both inputs.
+strides of the input along g, b1, b0, ci1 and the field; 35–41 of the weights along g, co1, co0, ci1 and the kernel;
+42–49 of the output along g, b1, b0, co1, co0 and the field. Channels ci0 follow each other in both inputs.
 """
 
 from __future__ import annotations

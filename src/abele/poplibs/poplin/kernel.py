@@ -1,7 +1,7 @@
 """Host kernels of contractions: plain loop nests over the logical indices of the operands.
 
-Padding is a load with a fill; where inputs are dilated, outputs and kernel positions fall into residue classes, one nest
-each, in which every index is affine.
+Padding is a load with a fill. Where inputs are dilated, outputs and kernel positions fall into residue classes, one
+nest each, in which every index is affine.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, contract
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
 from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.problem import Contraction
 
@@ -93,7 +93,7 @@ def _product(
     left = Binding(a, _roles(a, row, "ci"), problem.groups)
     right = Binding(b, _roles(b, "ci", column), problem.groups)
     x, w = (right, left) if swap else (left, right)
-    return contract(graph, prog, Call(function, name, problem, x, w, _roles(a, row, column), proportion), like)
+    return Call(graph, function, name, problem, x, w, _roles(a, row, column), proportion, like).append(prog)
 
 
 def _roles(tensor: Tensor, *roles: str) -> tuple[str, ...]:

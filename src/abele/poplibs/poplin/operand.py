@@ -67,9 +67,20 @@ class Operand:
         return levels[0].step if len(levels) == 2 else None
 
     @property
-    def innermost(self) -> str | None:
-        """The dimension along which neighbours follow each other in memory; None for a single element."""
-        return self.entries[-1].dim if self.entries else None
+    def innermost(self) -> str:
+        """The dimension along which neighbours follow each other in memory."""
+        return self.entries[-1].dim
+
+    @property
+    def innermost_stride(self) -> int:
+        """Distance in memory of neighbours along the innermost dimension; 0 where the view is not strided."""
+        strided = self.storage.strided()
+        return 0 if strided is None else strided.factors[-1][-1][1]
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Indices in a block, for every dimension that is stored in blocks."""
+        return {dim: block for dim in self.dims if (block := self.block(dim)) is not None}
 
     @property
     def is_regular(self) -> bool:
@@ -155,8 +166,8 @@ def allocate(
 def blocked(order: Sequence[str], blocks: Mapping[str, int], extents: Mapping[str, int]) -> list[tuple[str, int]]:
     """A storage order for :func:`allocate` from names.
 
-    ``ci1`` stands for the blocks of a dimension ``ci``, ``ci0`` for what is inside one. A dimension that is not stored in
-    blocks, or has one block only, is stored whole in the place of its inside.
+    ``ci1`` stands for the blocks of a dimension ``ci``, ``ci0`` for what is inside one. A dimension that is not stored
+    in blocks, or has one block only, is stored whole in the place of its inside.
     """
     result: list[tuple[str, int]] = []
     for name in order:

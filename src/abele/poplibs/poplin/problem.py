@@ -1,6 +1,6 @@
 """The one problem that every matmul, convolution and gradient of a convolution is an instance of.
 
-``out[g, b, co, o…] = Σ over ci, k… of in[g, b, ci, i…] · weights[g, co, ci, k…]``, where in every field dimension i follows
+``out[g, b, co, o…] = Σ over ci, k… of in[g, b, ci, i…] · weights[g, co, ci, k…]``: in every field dimension i follows
 from o and k by an :class:`~abele.poplibs.poplin.axis.Axis`. A matmul has no field dimensions: its rows are the batch.
 """
 
@@ -109,16 +109,21 @@ def input_gradient(params: ConvParams, dtype: ElementType, partials: ElementType
     return Contraction(groups, params.batch, *channels, axes, dtype, partials, output)
 
 
-def weight_gradient(params: ConvParams, dtype: ElementType, partials: ElementType, output: ElementType) -> Contraction:
-    """Gradients of the output, with the activations as the kernel, to gradients of the weights.
+def weight_gradient(
+    params: ConvParams, dtype: ElementType, partials: ElementType, output: ElementType, *, swapped: bool
+) -> Contraction:
+    """Activations and gradients of the output to gradients of the weights; samples are what is summed over.
 
-    Samples are what is summed over, output channels are the batch, input channels the output channels: the channels of
-    the result come out in the order in which weights are stored.
+    The activations slide over the gradients, in-channels as the batch; or, ``swapped``, the gradients over the
+    activations, out-channels as the batch: then the in-channels come out innermost, as weights are stored.
     """
     groups = params.groups
-    channels = params.out_channels // groups, params.batch, params.in_channels // groups
-    axes = tuple(axis.kernel_gradient_swapped() for axis in params.axes)
-    return Contraction(groups, *channels, axes, dtype, partials, output)
+    rows, columns = params.in_channels // groups, params.out_channels // groups
+    if swapped:
+        axes = tuple(axis.kernel_gradient_swapped() for axis in params.axes)
+        return Contraction(groups, columns, params.batch, rows, axes, dtype, partials, output)
+    axes = tuple(axis.kernel_gradient() for axis in params.axes)
+    return Contraction(groups, rows, params.batch, columns, axes, dtype, partials, output)
 
 
 def matmul(

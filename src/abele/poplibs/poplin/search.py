@@ -111,7 +111,7 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
     count = {dim: parts[:, i] for i, dim in enumerate(problem.split_dims)}
     size: dict[str, Int64] = {}
     for (dim, n), grain in zip(count.items(), grains, strict=True):
-        size[dim] = np.minimum(-(-(-(-extents[dim] // grain)) // n) * grain, extents[dim])
+        size[dim] = np.minimum(cost.ceil_div(cost.ceil_div(extents[dim], grain), n) * grain, extents[dim])
     ones = np.ones(len(parts), dtype=np.int64)
     positions, field, reads, taps = size["b"].astype(np.float64), ones, ones, ones
     for d, axis in enumerate(problem.axes):
@@ -199,7 +199,7 @@ def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target
 
 
 def _exchange(bytes_: Int64, sharers: Int64, rate: float) -> Int64:
-    """Cycles to receive a slice of which every sharer is taken to hold an equal part already. Source: machine.md §5.10."""
+    """Cycles to receive a slice of which every sharer is taken to hold an equal part. Source: machine.md §5.10."""
     return np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
 
 

@@ -204,7 +204,7 @@ def permute(dtype: ElementType) -> Any:
 
     @codelet
     class PermuteBlocks(Vertex):
-        """Walks ``out`` in order and picks elements of ``x`` by strides: ``shape`` is four extents, then four strides."""
+        """Walks ``out`` in order, picks elements of ``x`` by strides; ``shape`` is four extents, then the strides."""
 
         x: Input[Vector[dtype]]
         out: Output[Vector[dtype]]

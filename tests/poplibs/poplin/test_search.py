@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import time
+from itertools import product
+
+import numpy as np
+import pytest
+from poplin_support import system
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.numerics import f16, f32
+from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.plan import Plan
+from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poplin.search import find_plan
+from abele.poplibs.poplin.slices import Grid
+from abele.poplibs.poplin.target import Target, target_of
+
+BOW = target_of(system(1472))
+
+
+def planned(problem: Contraction, target: Target = BOW, proportion: float = 0.6) -> Plan:
+    return find_plan(problem, tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims), target, proportion)
+
+
+def conv(batch: int, cin: int, cout: int, field: int, kernel: int) -> Contraction:
+    params = ConvParams(batch, cin, cout, (field, field), (kernel, kernel))
+    return problems.forward(params, f16, f32, f16)
+
+
+def test_find_plan__matmul__prints_split_terms_and_memory() -> None:
+    plan = planned(problems.matmul(1, 1024, 1024, 1024, f16, f16, f16))
+    text = str(plan)
+    assert text.startswith("plan for 1g 1024b 1024→1024 channels, f16 with f16 partials to f16\n  amp_1x1 16 units, ")
+    assert f"{plan.cycles:>10,} cycles" in text
+    assert "partial products" in text
+    assert "B temporary on the fullest tile of 382,723 B allowed" in text
+    assert sum(n for _, n in plan.terms) == plan.cycles
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        problems.matmul(1, 1024, 1024, 1024, f16, f16, f16),
+        problems.matmul(1, 512, 1000, 1000, f32, f32, f32),
+        conv(512, 64, 32, 9, 3),
+        conv(16, 32, 64, 8, 3),
+        conv(4, 64, 64, 56, 3),
+    ],
+)
+def test_find_plan__large_problem__leaves_few_tiles_idle(problem: Contraction) -> None:
+    plan = planned(problem)
+    busy = problem.macs / BOW.tiles
+    sizes = np.prod([np.max(plan.pieces(d)[1]) for d in ("g", "b", "co", "ci")])
+    fields = np.prod([np.max(plan.pieces(d)[1]) for d in problem.split_dims if d[0] in "ok"])
+    assert plan.tiles > 0.7 * BOW.tiles
+    assert sizes * fields < 2.2 * busy + 16 * 16
+
+
+def test_find_plan__tiny_problem__does_not_spread_for_nothing() -> None:
+    assert planned(problems.matmul(1, 4, 16, 16, f16, f16, f16)).tiles < 50
+
+
+def test_find_plan__every_split__none_is_cheaper() -> None:
+    # Grains as large as a part leave the search no other split, so this costs each split by itself.
+    problem, small = conv(2, 32, 32, 4, 3), target_of(system(8))
+    best = planned(problem, small)
+    units = [(problem.extents[d], g) for d, g in zip(problem.split_dims, best.grains, strict=True)]
+    splits = [s for s in product(*(range(1, 1 + min(4, n // g)) for n, g in units)) if np.prod(s) <= 8]
+    coarse = [tuple(max(-(-n // parts), g) for (n, g), parts in zip(units, split, strict=True)) for split in splits]
+    assert len(coarse) > 50
+    assert best.cycles <= min(find_plan(problem, grains, small).cycles for grains in coarse)
+
+
+def test_find_plan__same_question__same_answer() -> None:
+    problem = conv(16, 32, 64, 8, 3)
+    first = planned(problem)
+    find_plan.cache_clear()
+    assert planned(problem) == first
+
+
+def test_find_plan__first_time__is_quick() -> None:
+    find_plan.cache_clear()
+    questions = [conv(512, 64, 32, 9, 3), conv(16, 32, 64, 8, 3), problems.matmul(1, 512, 200, 64, f32, f32, f32)]
+    begin = time.process_time()
+    for question in questions:
+        planned(question)
+    assert (time.process_time() - begin) / len(questions) < 0.25
+
+
+def test_find_plan__less_memory__uses_less() -> None:
+    problem = problems.matmul(1, 2048, 2048, 2048, f16, f16, f16)
+    usual, least = planned(problem), planned(problem, proportion=0)
+    assert usual.temporary_bytes <= usual.available_bytes == int(0.6 * BOW.tile_bytes)
+    assert least.temporary_bytes < usual.temporary_bytes
+    assert least.cycles >= usual.cycles
+
+
+def test_find_plan__tight_proportion__is_doubled_until_one_fits() -> None:
+    plan = planned(problems.matmul(1, 2048, 2048, 2048, f16, f16, f16), proportion=0.001)
+    assert plan.temporary_bytes <= plan.available_bytes < 2 * plan.temporary_bytes
+
+
+def test_find_plan__nothing_fits__says_the_smallest_memory_that_would_do() -> None:
+    with pytest.raises(OutOfMemoryError) as caught:
+        planned(problems.matmul(1, 4096, 4096, 4096, f32, f32, f32), target_of(system(4)))
+    tile = caught.value.tiles[0]
+    assert tile["needed_bytes"] > tile["available_bytes"] == BOW.tile_bytes
+    assert f"the smallest needs {tile['needed_bytes']:,} B on a tile" in str(caught.value)
+    assert "partials in f16" in str(caught.value)
+
+
+def test_find_plan__proportion_above_one__is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"available_memory_proportion is 1\.5"):
+        planned(problems.matmul(1, 4, 4, 4, f32, f32, f32), proportion=1.5)
+
+
+def test_target__bow__has_the_conv_units_of_its_types() -> None:
+    assert (BOW.conv_units(f16, f16), BOW.conv_units(f16, f32), BOW.conv_units(f32, f32)) == (16, 8, 16)
+    assert BOW.conv_units(f32, f16) == 0
+
+
+def test_grid__planned_sizes__are_those_of_the_largest_vertex() -> None:
+    plan = planned(conv(3, 48, 32, 7, 3), target_of(system(64)))
+    grid = Grid(plan)
+    work = grid.work()
+    compute = dict(plan.terms)["partial products"]
+    assert int(plan.method.cycles(work, BOW.load_bytes).max()) <= compute
+    assert int(np.prod([grid.all.size[d] for d in ("b", "o0", "o1", "co", "ci", "k0", "k1")], axis=0).sum()) == np.prod(
+        [plan.problem.extents[d] for d in plan.problem.split_dims]
+    )
