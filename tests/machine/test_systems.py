@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from abele.errors import MachineError
-from abele.machine import CONFIDENCE, System, sources, systems
+from abele.machine import CONFIDENCE, WORKS, System, cited_works, sources, systems
 
 
 @pytest.mark.parametrize("name", systems.names())
@@ -19,6 +19,12 @@ def test_sources__every_preset__covers_every_number_with_text_and_confidence(nam
         assert item.source.text, item.path
         assert item.source.confidence in CONFIDENCE, item.path
         assert item.source.confidence != "U", item.path
+
+
+def test_cited_works__all_presets__name_every_work_and_leave_none_unexplained() -> None:
+    texts = [item.source.text for name in systems.names() for item in sources(systems.get(name))]
+    assert set(cited_works(texts)) == set(WORKS)
+    assert not [text for text in texts if "SEED" in text]
 
 
 def test_sources__value_changed_by_user__says_so() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.output import console, print_json
-from abele.machine import CONFIDENCE, System, sources
+from abele.machine import CONFIDENCE, System, cited_works, sources
 from abele.machine import systems as presets
 
 _STYLES = {"S": "green", "D": "cyan", "G": "yellow", "U": "magenta"}
@@ -32,38 +32,39 @@ def _list(json: bool) -> None:
     if json:
         print_json({"systems": [{**system.figures(), "confidence": confidences(system)} for system in found]})
         return
-    table = Table(title="machine presets", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("name", "machine", "IPUs", "tiles", "GHz", "SRAM", "f16", "f32", "SRAM bw", "exchange", "DRAM"):
-        table.add_column(heading, justify="left" if heading in ("name", "machine") else "right")
-    table.add_column("constants by confidence")
+    table = Table(title="machine presets", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in ("name", "chip", "IPUs", "tiles", "GHz", "SRAM", "f16", "f32", "exch.", "S/D/G"):
+        table.add_column(heading, justify="left" if heading in ("name", "chip") else "right", no_wrap=True)
     for system in found:
-        table.add_row(*_row(system), _confidence_text(confidences(system)))
-    console().print(table)
-    legend = " · ".join(f"{key} {text}" for key, text in CONFIDENCE.items())
-    console().print(f"\n{legend}\nabele systems NAME lists every constant with its source.", style="dim")
+        table.add_row(*_row(system))
+    out = console()
+    out.print(table)
+    out.print(
+        "\nf16, f32: peak FLOP/s. exch.: exchange in B/s. S/D/G: constants stated, derived and guessed.", style="dim"
+    )
+    out.print("abele systems NAME lists every constant with its source.", style="dim")
 
 
 def _row(system: System) -> tuple[str, ...]:
     return (
         system.name,
-        system.title,
+        system.ipu.name,
         f"{system.num_ipus:,}",
         f"{system.num_tiles:,}",
         f"{system.ipu.clock_hz / 1e9:g}",
-        _scaled(system.memory_bytes, "B"),
-        _scaled(system.peak_flops("f16", "f16"), "FLOP/s"),
-        _scaled(system.peak_flops("f32", "f32"), "FLOP/s"),
-        _scaled(system.num_ipus * system.ipu.memory_bytes_per_second, "B/s"),
-        _scaled(system.num_ipus * system.ipu.exchange_bytes_per_second, "B/s"),
-        _scaled(system.dram_bytes, "B") if system.dram else "–",
+        _scaled(system.memory_bytes) + "B",
+        _scaled(system.peak_flops("f16", "f16")),
+        _scaled(system.peak_flops("f32", "f32")),
+        _scaled(system.num_ipus * system.ipu.exchange_bytes_per_second),
+        "/".join(str(confidences(system).get(key, 0)) for key in "SDG"),
     )
 
 
-def _scaled(value: float, unit: str) -> str:
+def _scaled(value: float) -> str:
     for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if value >= scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value:g} {unit}"
+            return f"{value / scale:.3g} {prefix}"
+    return f"{value:g} "
 
 
 def confidences(system: System) -> dict[str, int]:
@@ -72,17 +73,11 @@ def confidences(system: System) -> dict[str, int]:
     return {key: found.count(key) for key in CONFIDENCE if key in found}
 
 
-def _confidence_text(counts: dict[str, int]) -> Text:
-    text = Text()
-    for key, count in counts.items():
-        text.append(f"{count} {key} ", style=_STYLES[key])
-    return text
-
-
 def _show(system: System, json: bool) -> None:
     constants = sources(system)
+    works = cited_works(item.source.text for item in constants)
     if json:
-        print_json({**system.figures(), "constants": [asdict(item) for item in constants]})
+        print_json({**system.figures(), "constants": [asdict(item) for item in constants], "works": works})
         return
     table = Table(title=f"{system.name}: {system.title}", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("constant", "value", "", "source"):
@@ -91,4 +86,8 @@ def _show(system: System, json: bool) -> None:
         mark = Text(item.source.confidence, style=_STYLES[item.source.confidence])
         value = f"{item.value:,}" if isinstance(item.value, int) else f"{item.value:g}"
         table.add_row(item.path, f"{value} {item.unit}".strip(), mark, item.source.text)
-    console().print(table)
+    out = console()
+    out.print(table)
+    out.print()
+    for key, work in works.items():
+        out.print(f"{key:<8}  {work}", style="dim", soft_wrap=True)

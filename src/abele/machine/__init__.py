@@ -2,6 +2,7 @@
 
 from abele.machine import systems
 from abele.machine.amp import Amp, AmpMode
+from abele.machine.bibliography import WORKS, cited_works
 from abele.machine.energy import Energy
 from abele.machine.exchange import Exchange
 from abele.machine.ipu import Ipu
@@ -16,6 +17,7 @@ from abele.machine.system import System
 
 __all__ = [
     "CONFIDENCE",
+    "WORKS",
     "Amp",
     "AmpMode",
     "Constant",
@@ -32,6 +34,7 @@ __all__ = [
     "Sync",
     "System",
     "TileMemory",
+    "cited_works",
     "sources",
     "systems",
 ]

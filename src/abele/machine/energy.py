@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from abele.machine.source import constant, derived, stated
 from abele.machine.spec import Spec
 
-_SLIDE = "SEED1:785-810, kernel power: die level, dynamic, synthetic data, convolution"
+_SLIDE = "GC-ESO, kernel power: die level, dynamic, synthetic data, convolution"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class Ipu(Spec):
     clock_hz: float = parameter()
     num_workers: int = constant(stated(6, "SAG CTXT_WORKERS; every poplibs estimator multiplies by it"))
     data_path_bytes: int = constant(stated(8, "dataPathWidth = 64 bit in PL estimators"))
-    instruction_bytes: int = constant(stated(4, "graphcore/ipu_assembly_support"))
+    instruction_bytes: int = constant(stated(4, "ISA"))
     tile: TileMemory = part(TileMemory)
     exchange: Exchange = part(Exchange)
     sync: Sync = part(Sync)
@@ -55,7 +55,7 @@ class Ipu(Spec):
     def vector_width(self, type: ElementType) -> int:
         """Elements that one arithmetic instruction handles: 2 f32, 4 f16 or bf16; integers are scalar.
 
-        Source: PL getVectorWidth; graphcore/ipu_assembly_support (integer arithmetic is on the scalar side).
+        Source: PL getVectorWidth; ISA (integer arithmetic is on the scalar side).
         """
         return max(self.data_path_bytes // type.bytes, 1) if type.is_float else 1
 

@@ -39,7 +39,7 @@ class TileMemory(Spec):
     reserved_bytes: int = parameter(minimum=0)
     alignment_bytes: int = constant(stated(8, "AMP and convolution operands are aligned to 8 or 16 B"))
     read_bytes_per_cycle: int = constant(derived(16, "ld128 or ld2x64pace; 1216 x 16 x 1.6 GHz = 31.1 TB/s (CIT)"))
-    write_bytes_per_cycle: int = constant(derived(8, "ld2xst64pace; 1472 x 24 x 1.85 GHz = 65.4 TB/s (SEED0:81)"))
+    write_bytes_per_cycle: int = constant(derived(8, "ld2xst64pace; 1472 x 24 x 1.85 GHz = 65.4 TB/s (GC-ANL)"))
     memcpy_bytes_per_cycle: int = constant(stated(8, "Target::getMemcpyBytesPerCycle, quoted in OSM cost.rs:331"))
     interleaved_memcpy_bytes_per_cycle: int = constant(stated(16, "the same for interleaved reads, OSM cost.rs:335"))
     load_latency_cycles: int = constant(stated(6, "CIT: 3.75 ns at 1.6 GHz"))

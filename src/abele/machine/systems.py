@@ -15,7 +15,7 @@ from abele.machine.system import System
 _LINK_RATE = stated(
     128 * 1024**3 / 8, "IPUModel: 128 Gbit/s (x 1024^3), PL lib/poplibs_test/Util.cpp:402; sold as 16 GB/s"
 )
-_NUM_LINKS = stated(10, "SEED1:226, SEED4:67")
+_NUM_LINKS = stated(10, "GC-ESO, GC-MLP")
 
 _LADDER = cite(IpuLinks, topology="ladder", num_links=_NUM_LINKS, link_bytes_per_second=_LINK_RATE)
 _TORUS = _LADDER.evolve(topology="torus")
@@ -34,28 +34,28 @@ _NO_LINKS = cite(
 )
 _PCIE = cite(
     HostLink,
-    bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (SEED1:272)"),
+    bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (GC-ESO)"),
     ipus_per_link=stated(2, "C2 card: two chips behind one slot"),
     ipu_bytes_per_second=derived(32e9, "no narrower than the slot"),
     latency_seconds=guessed(2e-6, "one PCIe round trip; no source found"),
 )
 _ETHERNET = cite(
     HostLink,
-    bytes_per_second=derived(12.5e9, "100 Gbit Ethernet an IPU-M (SEED2:276)"),
-    ipus_per_link=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
-    ipu_bytes_per_second=derived(16e9, "IPU to gateway: PCIe Gen4 x8, 32 GB/s bidirectional (SEED2:278)"),
+    bytes_per_second=derived(12.5e9, "100 Gbit Ethernet an IPU-M (GC-SW)"),
+    ipus_per_link=stated(4, "an IPU-M holds four IPUs (GC-SW)"),
+    ipu_bytes_per_second=derived(16e9, "IPU to gateway: PCIe Gen4 x8, 32 GB/s bidirectional (GC-SW)"),
     latency_seconds=guessed(5e-6, "one RDMA round trip through gateway and switch; no source found"),
 )
 _GATEWAY = cite(
     GatewayLinks,
-    bytes_per_second=derived(25e9, "2 x 100 Gbit/s an IPU-M (SEED2:273)"),
-    ipus_per_machine=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
+    bytes_per_second=derived(25e9, "2 x 100 Gbit/s an IPU-M (GC-SW)"),
+    ipus_per_machine=stated(4, "an IPU-M holds four IPUs (GC-SW)"),
 )
 _DRAM = cite(
     Dram,
-    bytes=stated(128 * 10**9, "standard fitting of an IPU-M; up to 256 GB (SEED2:262)"),
+    bytes=stated(128 * 10**9, "standard fitting of an IPU-M; up to 256 GB (GC-SW)"),
     bytes_per_second=guessed(47e9, "two channels of DDR4-2933; no measured figure found"),
-    ipus_per_dram=stated(4, "an IPU-M holds four IPUs (SEED2:272)"),
+    ipus_per_dram=stated(4, "an IPU-M holds four IPUs (GC-SW)"),
 )
 
 
@@ -63,7 +63,7 @@ def _cards() -> list[System]:
     one, two = stated(1, "one chip of a C2 card"), stated(2, "LOUW: C2 card, two GC2")
     c600_host = cite(
         HostLink,
-        bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (SEED1:272)"),
+        bytes_per_second=derived(32e9, "PCIe Gen4 x16: 64 GB/s bidirectional (GC-ESO)"),
         ipus_per_link=stated(1, "C600 brochure: one chip a card"),
         ipu_bytes_per_second=derived(32e9, "no narrower than the slot"),
         latency_seconds=guessed(2e-6, "one PCIe round trip; no source found"),
@@ -89,7 +89,7 @@ def _machine(name: str, title: str, ipu: Ipu, num_ipus: int) -> System:
         System,
         name=name,
         title=title,
-        num_ipus=stated(num_ipus, f"{title}: {num_ipus} IPUs (SEED0, SEED2)"),
+        num_ipus=stated(num_ipus, f"{title}: {num_ipus} IPUs (GC-ANL, GC-SW)"),
         ipu=ipu,
         ipu_links=_LADDER if num_ipus <= 16 else _TORUS,
         host=_ETHERNET,

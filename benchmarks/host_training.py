@@ -1,0 +1,157 @@
+"""Samples per second of training on this host: Abele, PyTorch eager and torch.compile, same threads, one run.
+
+The contestants take turns; each one's best round counts. All use Adam and the same batches in the same order. With
+--json one object is printed, {"rows": [...]}, each row with ``workload``, ``batch``, ``threads`` and samples/s of
+``abele``, ``eager``, ``eager_flush_denormal`` and ``compile`` (null where it cannot run).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from workloads import WORKLOADS, Workload
+
+LEARNING_RATE = 1e-3
+COLUMNS = ("abele", "eager", "eager_flush_denormal", "compile")
+
+Contestant = Callable[[], None]
+
+
+def abele_contestant(work: Workload, threads: int) -> Contestant:
+    """Training through Abele's PopTorch front end: all steps of a call run on the device."""
+    from abele import poptorch
+
+    options = poptorch.Options().deviceIterations(work.steps)
+    options.Abele.threads(threads)
+    model = work.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    training = poptorch.trainingModel(model, options, optimizer=optimizer)
+    x, target = work.samples()
+    return lambda: training(x, target)
+
+
+def eager_contestant(work: Workload) -> Contestant:
+    """The usual PyTorch training loop."""
+    model = work.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    return training_loop(work, model, optimizer.step, optimizer.zero_grad)
+
+
+def flushing_contestant(work: Workload) -> Contestant:
+    """The same with denormal numbers flushed to zero."""
+    eager = eager_contestant(work)
+
+    def run() -> None:
+        torch.set_flush_denormal(True)
+        try:
+            eager()
+        finally:
+            torch.set_flush_denormal(False)
+
+    return run
+
+
+def compiled_contestant(work: Workload) -> Contestant:
+    """The same with model, loss and optimiser step compiled."""
+    model = work.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    return training_loop(work, torch.compile(model), torch.compile(optimizer.step), optimizer.zero_grad)
+
+
+def training_loop(
+    work: Workload, model: Callable[..., Any], update: Callable[[], Any], clear: Callable[[], None]
+) -> Contestant:
+    """A function that trains one call's worth of batches."""
+    x, target = work.samples()
+    batches = list(zip(x.split(work.batch), target.split(work.batch), strict=True))
+
+    def run() -> None:
+        for inputs, labels in batches:
+            clear()
+            _, loss = model(inputs, labels)
+            loss.backward()
+            update()
+
+    return run
+
+
+def contestants(work: Workload, threads: int, wanted: list[str]) -> dict[str, Contestant]:
+    """The contestants that can run here, warmed up."""
+    makers: dict[str, Callable[[], Contestant]] = {
+        "abele": lambda: abele_contestant(work, threads),
+        "eager": lambda: eager_contestant(work),
+        "eager_flush_denormal": lambda: flushing_contestant(work),
+        "compile": lambda: compiled_contestant(work),
+    }
+    ready = {}
+    for name in wanted:
+        contestant = makers[name]()
+        try:
+            contestant()
+            contestant()
+        except torch._dynamo.exc.BackendCompilerFailed as error:
+            print(f"{work.name}: torch.compile cannot run here: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
+        ready[name] = contestant
+    return ready
+
+
+def measure(work: Workload, threads: int, rounds: int, wanted: list[str]) -> dict[str, Any]:
+    """One row of the result."""
+    ready = contestants(work, threads, wanted)
+    seconds: dict[str, list[float]] = {name: [] for name in ready}
+    gc.disable()
+    for _ in range(rounds):
+        for name, contestant in ready.items():
+            start = time.perf_counter()
+            contestant()
+            seconds[name].append(time.perf_counter() - start)
+    gc.enable()
+    samples = work.batch * work.steps
+    rates = {name: round(samples / min(seconds[name]), 1) if name in seconds else None for name in COLUMNS}
+    spread = {name: round(statistics.median(taken) / min(taken), 3) for name, taken in seconds.items()}
+    return {"workload": work.name, "batch": work.batch, "threads": threads, **rates, "median_over_best": spread}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table, with Abele's advantage."""
+    table = Table(title="training on this host, samples/s", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("workload", "batch", *COLUMNS, "vs eager", "vs flushing", "vs compile"):
+        table.add_column(heading, justify="left" if heading == "workload" else "right")
+    for row in rows:
+        rates = [f"{row[name]:,.0f}" if row[name] else "–" for name in COLUMNS]
+        ratios = [f"{row['abele'] / row[n]:.2f}x" if row["abele"] and row[n] else "–" for n in COLUMNS[1:]]
+        table.add_row(row["workload"], str(row["batch"]), *rates, *ratios)
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="host threads of each")
+    parser.add_argument("--rounds", type=int, default=7, help="timed turns of each contestant")
+    parser.add_argument("--workload", action="append", choices=[work.name for work in WORKLOADS])
+    parser.add_argument("--only", action="append", choices=COLUMNS, help="measure only these")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in WORKLOADS])]
+    rows = [measure(work, arguments.threads, arguments.rounds, arguments.only or list(COLUMNS)) for work in chosen]
+    if arguments.json:
+        print(json.dumps({"rows": rows}))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""``abele demo``: train a model for real, and see what the modelled machine would do."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from abele.cli.output import console, print_json
+from abele.report.text import count_text, percent_text, seconds_text
+
+if TYPE_CHECKING:
+    from abele.garden.result import DemoResult
+
+demo_app = typer.Typer(help="Train a model for real, and see what the modelled machine would do.", no_args_is_help=True)
+
+SystemOption = Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="Write the report to this file.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Host threads; one a core by default.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of weights, dropout, order and simulated data.")]
+EpochsOption = Annotated[int | None, typer.Option("--epochs", help="Passes over the training data.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]
+
+
+@demo_app.command()
+def digits(
+    system: SystemOption = "bow-2000",
+    report: ReportOption = None,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    epochs: EpochsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Classify handwritten digits with a small convolutional network."""
+    _run("digits", system, report, threads, seed, epochs, json)
+
+
+@demo_app.command()
+def braggnn(
+    system: SystemOption = "bow-2000",
+    report: ReportOption = None,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    epochs: EpochsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find the centres of simulated diffraction peaks with BraggNN."""
+    _run("braggnn", system, report, threads, seed, epochs, json)
+
+
+def _run(
+    name: str, system: str, report: Path | None, threads: int | None, seed: int, epochs: int | None, json: bool
+) -> None:
+    from abele.garden.settings import DemoSettings, require
+    from abele.machine import systems
+
+    settings = DemoSettings(system=systems.resolve(system), threads=threads, seed=seed, epochs=epochs)
+    require("torch", "sklearn") if name == "digits" else require("torch")
+    out = console(progress_only=json)
+    out.print(f"abele demo {name} on {settings.system.title}: loading PyTorch …", style="dim")
+    demo = importlib.import_module(f"abele.garden.{name}")
+    result: DemoResult = demo.run(settings, out)
+    if report is not None:
+        result.report.save(report)
+    if json:
+        print_json(result.to_json())
+    else:
+        show(result, out)
+        out.print(f"\nreport written to {report}: abele report {report}" if report else "", style="dim")
+
+
+def show(result: DemoResult, out: Console) -> None:
+    """Print what a demo found."""
+    from abele.report.render import render
+
+    out.print()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for label, text in _headlines(result):
+        grid.add_row(label, Text(text))
+    out.print(grid)
+    out.print(render(result.report))
+    if result.comparisons:
+        out.print(_comparisons(result))
+
+
+def _headlines(result: DemoResult) -> list[tuple[str, str]]:
+    figures, seconds = result.figures, result.seconds
+    lines = []
+    if "held_out_accuracy" in figures:
+        accuracy = f"{float(figures['held_out_accuracy']):.2%} of {figures['held_out_samples']} held-out images"
+        lines.append(("accuracy", accuracy))
+    if "median_error_pixels" in figures:
+        median, p95 = figures["median_error_pixels"], figures["p95_error_pixels"]
+        lines.append(("position error", f"median {float(median):.3f} px, 95th percentile {float(p95):.3f} px"))
+    parts = " · ".join(f"{part} {seconds_text(value)}" for part, value in seconds.items())
+    lines.append(("real time", f"{seconds_text(sum(seconds.values()))} on this host ({parts})"))
+    lines.append(("weights", f"SHA-256 {str(figures['weights_sha256'])[:16]}…"))
+    lines.append(("note", result.note))
+    return lines
+
+
+def _comparisons(result: DemoResult) -> Table:
+    table = Table(
+        title="modelled beside measured, samples/s",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for heading in ("batch", "modelled", "measured", "ratio", "fits"):
+        table.add_column(heading, justify="right")
+    for row in result.comparisons:
+        table.add_row(
+            str(row["batch"]),
+            count_text(row["modelled_samples_per_second"]),
+            count_text(row["measured_samples_per_second"]),
+            percent_text(row["ratio"]),
+            "yes" if row["fits"] else "no",
+        )
+    table.caption, table.caption_justify = result.comparison_note, "left"
+    return table

@@ -1,0 +1,145 @@
+"""BraggNN: the sub-pixel centre of simulated X-ray diffraction peaks.
+
+The peaks are simulated on the fly (:mod:`abele.garden.peaks`), the training is real. Beside it stands what the same
+training would do on a GC200 in f16, next to published measurements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from rich.console import Console
+from torch import Tensor, nn, optim
+from torch.utils.data import TensorDataset
+
+from abele import poptorch
+from abele.garden.digits import options
+from abele.garden.networks import BraggNetwork
+from abele.garden.peaks import position_errors, simulate
+from abele.garden.progress import progress_bar
+from abele.garden.result import DemoResult, Stopwatch, weights_digest
+from abele.garden.settings import DemoSettings
+from abele.machine import systems
+from abele.report import Report
+
+BATCH = 512
+DEVICE_ITERATIONS = 8
+NUM_TRAINING = 40 * BATCH
+NUM_TEST = 8 * BATCH
+EPOCHS = 16
+LEARNING_RATE = 3e-4
+
+MEASURED_SAMPLES_PER_SECOND = {512: 478_000.0, 1024: 350_600.0, 2048: 219_900.0}
+"""Training throughput on a GC200 in f16 by batch size; replicas and accumulation were not published.
+
+Source: Argonne's SC22 comparison of AI accelerators, table II.
+"""
+
+COMPARISON_NOTE = (
+    "modelled: one GC200 at 1.33 GHz, weights, activations and Adam state in f16, one micro-batch an update, streams "
+    "included; measured: GC200, f16, replicas and accumulation not published"
+)
+
+
+class TrainingModelWithLoss(nn.Module):
+    """A network with its loss: PopTorch runs forward, backward and update in one call."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+        """Predicted centres, and the loss."""
+        output = self.model(x)
+        return output, F.mse_loss(output, centres)
+
+
+def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
+    """Simulated peaks to train on, and others held out."""
+    sets = (simulate(count, seed=2 * seed + part) for part, count in enumerate((NUM_TRAINING, NUM_TEST)))
+    train, test = (TensorDataset(torch.from_numpy(x), torch.from_numpy(y)) for x, y in sets)
+    return train, test
+
+
+def run(settings: DemoSettings, console: Console) -> DemoResult:
+    """Simulate, train, validate, and report; progress goes to ``console``."""
+    watch = Stopwatch()
+    opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
+    test_opts = options(settings).deviceIterations(NUM_TEST // BATCH)
+    with watch.measure("data"):
+        train_set, test_set = load_data(settings.seed)
+        training_data = poptorch.DataLoader(opts, train_set, batch_size=BATCH, shuffle=True, drop_last=True)
+        test_data = poptorch.DataLoader(test_opts, test_set, batch_size=BATCH)
+
+    model = BraggNetwork()
+    optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
+    inference_model = poptorch.inferenceModel(model, test_opts)
+
+    with watch.measure("compile"):
+        training_model.compile(*next(iter(training_data)))
+    epochs = settings.epochs or EPOCHS
+    with watch.measure("train"), progress_bar(console, "training", epochs * len(training_data)) as advance:
+        for _ in range(epochs):
+            for data, centres in training_data:
+                _, losses = training_model(data, centres)
+                advance(f"loss {losses.mean().item():.2e}")
+    report = training_model.report()
+    training_model.detachFromDevice()
+
+    with watch.measure("validate"):
+        errors = np.concatenate([position_errors(inference_model(x).numpy(), y.numpy()) for x, y in test_data])
+    with watch.measure("compare"):
+        comparisons = compare(console)
+    return DemoResult(
+        name="braggnn",
+        note="the peaks are simulated, not measured; real training on this host; machine figures are modelled",
+        figures={
+            "median_error_pixels": float(np.median(errors)),
+            "p95_error_pixels": float(np.percentile(errors, 95)),
+            "held_out_samples": len(test_set),
+            "epochs": epochs,
+            "weights_sha256": weights_digest(model),
+        },
+        seconds=watch.seconds,
+        report=report.with_meta(name="BraggNN training", sample_name="samples", step_name="weight update"),
+        comparisons=comparisons,
+        comparison_note=COMPARISON_NOTE,
+    )
+
+
+def compare(console: Console) -> list[dict[str, Any]]:
+    """Modelled throughput in f16 on a GC200 beside the measured one, by batch size."""
+    rows = []
+    with progress_bar(console, "comparing", len(MEASURED_SAMPLES_PER_SECOND)) as advance:
+        for batch, measured in MEASURED_SAMPLES_PER_SECOND.items():
+            report = modelled_in_half(batch)
+            modelled = report.samples_per_second or 0.0
+            rows.append(
+                {
+                    "batch": batch,
+                    "modelled_samples_per_second": modelled,
+                    "measured_samples_per_second": measured,
+                    "ratio": modelled / measured,
+                    "fits": report.memory.fits,
+                }
+            )
+            advance(f"batch {batch}")
+    return rows
+
+
+def modelled_in_half(batch: int) -> Report:
+    """Report of BraggNN's training in f16 on one GC200: compiled, not run."""
+    opts = (
+        poptorch.Options().useOfflineIpuTarget().deviceIterations(DEVICE_ITERATIONS).showCompilationProgressBar(False)
+    )
+    opts.Abele.system(systems.gc200()).allowOutOfMemory()
+    model = BraggNetwork().half()
+    optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
+    samples = batch * DEVICE_ITERATIONS
+    training_model.compile(torch.zeros(samples, 1, 11, 11).half(), torch.zeros(samples, 2).half())
+    return training_model.report()
