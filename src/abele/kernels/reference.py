@@ -79,7 +79,7 @@ class _Evaluator:
         inside = _inside(index, target.shape, value.shape)
         where = tuple(i[inside] for i in index)
         if store.combine == "set":
-            target[where] = value[inside]
+            target[where] = value[inside] if where else value
             return
         wide = target.astype(self.dtype(self.types[store.operand]))
         if not store.accumulate:
