@@ -171,6 +171,13 @@ def test_compile__recorded_executions__replace_assumed_trips(graph: Graph) -> No
     assert found.report.cycles().total == 3 * before
 
 
+def test_compile__timeline__ends_with_the_sum_of_all_steps(graph: Graph) -> None:
+    found = compile_program(graph, Sequence(saxpy_of(graph, "a"), Repeat(3, saxpy_of(graph, "b"))))
+    start, end = found.start_cycles()
+    assert start.tolist() == [0, end // 4]
+    assert end == found.report.cycles().total
+
+
 def test_compile__progress__goes_through_all_stages(graph: Graph) -> None:
     seen: list[tuple[str, float]] = []
     compile_program(graph, saxpy(graph), progress=lambda stage, part: seen.append((stage, part)))

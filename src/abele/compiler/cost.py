@@ -75,8 +75,8 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
     """Cost of every vertex of ``group``.
 
     Order of authority: cycles given when the vertices were made, the codelet's formula, the slots counted from its
-    code. Where the count depends on data, each loop that does so is assumed to run once for every element that the
-    vertex is wired to, at one slot an element.
+    code. Where the count depends on data, a vertex is assumed to take one slot for every element that it is wired to,
+    until a run counts it.
 
     Raises:
         CodeletError: A formula gives something else than one whole number a vertex.

@@ -15,6 +15,7 @@ from abele.compiler.cycles import compute_cycles
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
+from abele.compiler.timeline import parts_of, start_cycles
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
@@ -81,6 +82,15 @@ class Executable:
         if self._executions is None:
             return np.array([s.executions for s in self.steps], dtype=np.int64)
         return self._executions
+
+    def start_cycles(self) -> tuple[Int64, int]:
+        """When each step first starts in one run of all programs, int64[steps], and when the last one ends.
+
+        Model: max-plus over sync groups; all executions of a step are counted where it first runs.
+        """
+        cycles = [sum(p.cycles for p in parts_of(s, self.system)) for s in self.plan]
+        each = np.array([cycles[s.superstep] for s in self.steps], dtype=np.int64)
+        return start_cycles(self.steps, each * self.executions)
 
     @property
     def estimated(self) -> list[Superstep]:

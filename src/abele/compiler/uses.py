@@ -39,12 +39,12 @@ class FieldUse:
     @property
     def reads(self) -> bool:
         """Whether the vertices may read the field."""
-        return self.field.direction != "out"
+        return bool(self.field.direction != "out")
 
     @property
     def writes(self) -> bool:
         """Whether the vertices may write the field."""
-        return self.field.direction != "in"
+        return bool(self.field.direction != "in")
 
     @property
     def row_vertex(self) -> Int64:
