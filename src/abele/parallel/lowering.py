@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from abele.graph import DebugInfo, Graph, Sequence, Tensor
 from abele.parallel.network import Network, Op, Value
@@ -20,12 +21,15 @@ class Lowering:
         graph: Where variables and vertices are made.
         net: The network.
         prog: The sequence that rules append to.
+        planning: Options of matrix products and convolutions.
     """
 
-    def __init__(self, graph: Graph, net: Network) -> None:
+    def __init__(self, graph: Graph, net: Network, *, planning: Mapping[str, Any] | None = None) -> None:
         self.graph = graph
         self.net = net
         self.prog = Sequence()
+        self.planning = dict(planning or {})
+        self._like: dict[Value, Value] = {}
         self._tensors: dict[Value, Tensor] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
@@ -42,6 +46,15 @@ class Lowering:
         assert tensor.shape == value.shape, f"{value} bound to {tensor!r}"
         assert tensor.dtype == value.dtype, f"{value} bound to {tensor!r}"
         self._tensors[value] = tensor
+
+    def lay_out_like(self, results: Mapping[Value, Value]) -> None:
+        """Ask for each of ``results`` to be laid out like another value, where its op can choose."""
+        self._like.update(results)
+
+    def like(self, value: Value) -> Tensor | None:
+        """The tensor that ``value`` is to be laid out like, if there is one already."""
+        model = self._like.get(value)
+        return self._tensors.get(model) if model is not None else None
 
     @contextmanager
     def into(self, prog: Sequence) -> Iterator[Sequence]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
 
 from abele.errors import InvalidOptionError
 from abele.parallel.network import Value
@@ -19,8 +17,6 @@ class Optimiser:
     """
 
     variable: frozenset[str] = field(default=frozenset({"lr"}), kw_only=True)
-    slots: ClassVar[tuple[str, ...]] = ()
-    """State tensors of each parameter."""
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -61,7 +57,6 @@ class Sgd(Optimiser):
     weight_decay: float = 0.0
     nesterov: bool = False
     maximize: bool = False
-    slots: ClassVar[tuple[str, ...]] = ("momentum",)
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,6 @@ class Adam(Optimiser):
     decoupled: bool = False
     bias_correction: bool = True
     maximize: bool = False
-    slots: ClassVar[tuple[str, ...]] = ("moment1", "moment2")
 
 
 @dataclass(frozen=True)
@@ -85,6 +79,3 @@ class Group:
 
     optimiser: Optimiser
     parameters: tuple[Value, ...]
-
-
-Hyper = Mapping[str, float]

@@ -48,7 +48,7 @@ class OutputCollector:
     def _sum(self, outputs: Sequence[Tensor], micro_batch: Steps) -> None:
         for number, (output, stream) in enumerate(zip(outputs, self.streams, strict=True)):
             total = clone(self.graph, output, f"output/{number}/sum")
-            popops.zero(self.graph, total, prog=self.before)
+            popops.zero(self.graph, total, self.before)
             popops.map_in_place(self.graph, _1 + _2, [total, output], micro_batch, name="sum_output")
             self.after.add(Copy(total, stream))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from abele.errors import UnsupportedOpError
 from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
@@ -16,8 +18,10 @@ from abele.parallel.outputs import OutputCollector
 from abele.parallel.schedule import Schedule
 from abele.parallel.update import GroupUpdate
 from abele.poplibs import popops
-from abele.poplibs.popops.expr import _1, _2
+from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone
+
+Planning = Mapping[str, Any] | None
 
 
 @dataclass
@@ -45,12 +49,24 @@ class NetworkProgram:
     seed: Tensor | None = None
 
 
-def inference_program(net: Network, graph: Graph, schedule: Schedule) -> NetworkProgram:
-    """The program that runs a network forward ``schedule.device_iterations`` times."""
-    return _Builder(net, graph, schedule, ()).build()
+def inference_program(net: Network, graph: Graph, schedule: Schedule, *, planning: Planning = None) -> NetworkProgram:
+    """The program that runs a network forward ``schedule.device_iterations`` times.
+
+    Args:
+        net: The network.
+        graph: Where to build.
+        schedule: How one run goes over its micro-batches.
+        planning: Options of matrix products and convolutions.
+
+    Raises:
+        UnsupportedOpError: An op has no rule.
+    """
+    return _Builder(net, graph, schedule, (), planning).build()
 
 
-def training_program(net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group]) -> NetworkProgram:
+def training_program(
+    net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group], *, planning: Planning = None
+) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
     Each device iteration runs ``schedule.accumulation`` micro-batches and then one update. Random state advances after
@@ -61,25 +77,29 @@ def training_program(net: Network, graph: Graph, schedule: Schedule, groups: Seq
         graph: Where to build.
         schedule: How one run goes over its micro-batches.
         groups: Optimisers and the parameters that they update.
+        planning: Options of matrix products and convolutions.
 
     Raises:
         TensorError: The network has no loss.
         UnsupportedOpError: An op has no rule, or no derivative where one is needed.
     """
-    return _Builder(net, graph, schedule, groups).build()
+    return _Builder(net, graph, schedule, groups, planning).build()
 
 
 class _Builder:
     """One program in the making."""
 
-    def __init__(self, net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group]) -> None:
+    def __init__(
+        self, net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group], planning: Planning
+    ) -> None:
         self.net = net
         self.graph = graph
         self.schedule = schedule
         self.groups = groups
         trained = [p for group in groups for p in group.parameters]
-        self.gradients = differentiate(net, trained) if trained else {}
-        self.to = Lowering(graph, net)
+        self.gradients = differentiate(net, trained, scale=_sign(groups)) if trained else {}
+        self.to = Lowering(graph, net, planning=planning)
+        self.to.lay_out_like({gradient: parameter for parameter, gradient in self.gradients.items()})
         self.outputs = OutputCollector(graph, schedule)
 
     def build(self) -> NetworkProgram:
@@ -122,10 +142,10 @@ class _Builder:
         return {p: clone(self.graph, self.to[p], f"{p.name}/accumulator", f32) for p in self.gradients}
 
     def _accumulate(self, accumulators: dict[Value, Tensor], prog: Steps) -> None:
+        share = 1 / self.schedule.accumulation if self.schedule.mean else 1.0
         for parameter, total in accumulators.items():
             with self.graph.scope(f"accumulate/{parameter.name}"):
-                gradient = self.to[self.gradients[parameter]]
-                popops.map_in_place(self.graph, _1 + _2, [total, gradient], prog, name="accumulate")
+                popops.scaled_add_to(self.graph, total, self.to[self.gradients[parameter]], share, prog)
 
     def _write_back(self, prog: Steps) -> None:
         """Append the changes of buffers and of the random state."""
@@ -138,14 +158,13 @@ class _Builder:
     def _step(self, micro_batch: Steps, accumulators: dict[Value, Tensor], updates: list[GroupUpdate]) -> Program:
         step = Steps(name="step")
         for total in accumulators.values():
-            popops.zero(self.graph, total, prog=step)
+            popops.zero(self.graph, total, step)
         step.add(_repeat(self.schedule.accumulation, micro_batch))
         for group, update in zip(self.groups, updates, strict=True):
             self._update(group, update, accumulators, step)
         return step
 
     def _update(self, group: Group, update: GroupUpdate, accumulators: dict[Value, Tensor], prog: Steps) -> None:
-        scale = 1 / self.schedule.accumulation if self.schedule.mean else 1.0
         update.begin(group.optimiser, prog)
         for parameter in group.parameters:
             if parameter not in self.gradients:
@@ -154,8 +173,20 @@ class _Builder:
             if gradient is None:
                 gradient = self.to[self.gradients[parameter]]
             with self.graph.scope(f"update/{parameter.name}"):
-                update.update(group.optimiser, self.to[parameter], gradient, scale, prog)
+                update.update(group.optimiser, self.to[parameter], gradient, prog)
         update.end(group.optimiser, prog)
+
+
+def _sign(groups: Sequence[Group]) -> float:
+    """Sign of the loss's gradient: an update that maximises descends on its negative.
+
+    Raises:
+        UnsupportedOpError: Some groups maximise, others do not.
+    """
+    signs = {bool(getattr(g.optimiser, "maximize", False)) for g in groups}
+    if len(signs) > 1:
+        raise UnsupportedOpError("some optimiser groups maximise and others minimise", remedy="use one direction")
+    return -1.0 if signs == {True} else 1.0
 
 
 def _repeat(count: int, body: Program) -> Program:

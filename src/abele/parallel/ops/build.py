@@ -5,13 +5,12 @@ from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.nonlinearity import nonlinearity
-from abele.parallel.ops.pooling import Pooling, pool
+from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.softmax import softmax
 from abele.parallel.ops.views import concat, detach, expand, full, pad, permute, reshape, slice_, transpose
 
 __all__ = [
-    "Pooling",
     "cast",
     "concat",
     "convolution",

@@ -88,16 +88,16 @@ class Convolution(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One convolution, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], prog=to.prog)
+        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planning)
         if len(op.inputs) == 3:
-            poplin.add_bias(to.graph, result, to[op.inputs[2]], prog=to.prog)
+            poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
 
     def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
         """Input and weights as the convolution's planner wants them."""
         value = op.inputs[operand]
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
-        return create(to.graph, value.dtype, op.attrs["params"], name=value.name) if create else None
+        return create(to.graph, op.attrs["params"], value.dtype, value.name) if create else None
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """A convolution by data, one by weights, and the sum of the gradient for the bias."""
@@ -132,7 +132,7 @@ class ConvolutionGradData(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One convolution by the gradient's parameters."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
-        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], prog=to.prog)
+        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **to.planning)
 
 
 @rule("convolution_grad_weight")
@@ -151,4 +151,6 @@ class ConvolutionGradWeight(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One calculation of weight deltas."""
         grad, x = to[op.inputs[0]], to[op.inputs[1]]
-        return poplin.calculate_weight_deltas(to.graph, grad, x, op.attrs["params"], prog=to.prog)
+        return poplin.calculate_weight_deltas(
+            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planning
+        )

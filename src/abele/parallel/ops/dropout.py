@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
+from abele.llvm.random import hash_u32
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import poprand
@@ -28,8 +29,6 @@ class Dropout(OpRule):
 
     def evaluate(self, op: Op, x: Array, seed: Array) -> Array:
         """The counter hash in NumPy."""
-        from abele.llvm.random import hash_u32
-
         if op.attrs["keep"] == 0:
             return np.zeros_like(x)
         index = np.arange(x.size).reshape(x.shape)
@@ -39,7 +38,7 @@ class Dropout(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One poprand dropout."""
         x, seed = to[op.inputs[0]], to[op.inputs[1]]
-        return poprand.dropout(to.graph, seed, op.attrs["modifier"], x, op.attrs["keep"], prog=to.prog)
+        return poprand.dropout(to.graph, seed, op.attrs["modifier"], x, op.attrs["keep"], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """The same dropout of the gradient: the same seed and modifier draw the same elements."""

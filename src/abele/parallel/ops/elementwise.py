@@ -126,7 +126,7 @@ class Map(OpRule):
         expression, inputs = to_popops(op.attrs["expr"]), [to[v] for v in op.inputs]
         if op.output.dtype not in (bool_, *(v.dtype for v in op.inputs)):
             expression = popops.expr.Cast(expression, op.output.dtype)
-        return popops.map(to.graph, expression, inputs, prog=to.prog)
+        return popops.map(to.graph, expression, inputs, to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""
@@ -159,7 +159,7 @@ class Cast(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popops cast."""
-        return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, prog=to.prog)
+        return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """The gradient converted back."""

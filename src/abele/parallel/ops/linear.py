@@ -62,9 +62,9 @@ class Linear(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        product = poplin.matmul(to.graph, x, weight.T, prog=to.prog)
+        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planning)
         if len(op.inputs) == 3:
-            poplin.add_bias(to.graph, product, to[op.inputs[2]], prog=to.prog)
+            poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
 
     def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
@@ -96,7 +96,7 @@ class MatMul(OpRule):
         """One matmul, grouped for three dimensions."""
         a, b = to[op.inputs[0]], to[op.inputs[1]]
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
-        return product(to.graph, a, b, prog=to.prog)
+        return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""

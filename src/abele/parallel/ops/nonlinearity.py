@@ -73,7 +73,7 @@ class Nonlinearity(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn non-linearity."""
-        return popnn.non_linearity(to.graph, op.attrs["function"], to[op.inputs[0]], prog=to.prog)
+        return popnn.non_linearity(to.graph, op.attrs["function"], to[op.inputs[0]], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """One gradient op, on the output or the input as the function wants."""
@@ -92,4 +92,4 @@ class NonlinearityGrad(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn gradient."""
         saved, grad = op.inputs
-        return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], prog=to.prog)
+        return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], to.prog)

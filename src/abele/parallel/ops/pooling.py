@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,51 +12,28 @@ from abele.graph import Tensor
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popnn
+from abele.poplibs.popnn.pool_params import PoolParams
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """How windows slide over the field.
-
-    Attributes:
-        function: ``max``, ``sum`` or ``avg`` (over the elements that are no padding).
-        kernel: Extents of the window.
-        stride: Steps by which it moves.
-        lower: Padding before the first element of each field dimension.
-        upper: Padding after the last.
-    """
-
-    function: str
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    lower: tuple[int, ...]
-    upper: tuple[int, ...]
-
-    def output_field(self, field: Sequence[int]) -> tuple[int, ...]:
-        """Extents of the result."""
-        padded = [n + a + b for n, a, b in zip(field, self.lower, self.upper, strict=True)]
-        return tuple((n - k) // s + 1 for n, k, s in zip(padded, self.kernel, self.stride, strict=True))
-
-
-def pool(net: Network, value: Value, pooling: Pooling) -> Value:
+def pool(net: Network, value: Value, pooling: PoolParams) -> Value:
     """``value`` [batch, channels, *field] pooled over its field."""
-    shape = (*value.shape[:2], *pooling.output_field(value.shape[2:]))
+    shape = (*value.shape[:2], *pooling.out_field(value.shape[2:]))
     return net.emit("pool", [value], shape, value.dtype, pooling=pooling)
 
 
-def _windows(x: Array, pooling: Pooling, fill: float) -> Array:
+def _windows(x: Array, pooling: PoolParams, fill: float) -> Array:
     """[batch, channels, *output_field, *kernel], with ``fill`` for padding."""
-    around = [(0, 0), (0, 0), *zip(pooling.lower, pooling.upper, strict=True)]
+    around = [(0, 0), (0, 0), *zip(pooling.padding_lower, pooling.padding_upper, strict=True)]
     padded = np.pad(x, around, constant_values=fill)
     axes = tuple(range(2, x.ndim))
     windows = np.lib.stride_tricks.sliding_window_view(padded, pooling.kernel, axis=axes)
     return windows[(slice(None), slice(None), *(slice(None, None, s) for s in pooling.stride))]
 
 
-def _kernel_axes(pooling: Pooling) -> tuple[int, ...]:
+def _kernel_axes(pooling: PoolParams) -> tuple[int, ...]:
     return tuple(range(-len(pooling.kernel), 0))
 
 
@@ -67,24 +43,23 @@ class Pool(OpRule):
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """Windows reduced in NumPy."""
-        pooling: Pooling = op.attrs["pooling"]
+        pooling: PoolParams = op.attrs["pooling"]
         axes = _kernel_axes(pooling)
-        if pooling.function == "max":
+        if pooling.kind == "max":
             return np.asarray(_windows(x, pooling, -math.inf).max(axes))
         total = _windows(x, pooling, 0).sum(axes)
-        if pooling.function == "sum":
+        if pooling.kind == "sum":
             return np.asarray(total)
         return np.asarray(total / np.maximum(_windows(np.ones_like(x), pooling, 0).sum(axes), 1))
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn pooling."""
-        x = to[op.inputs[0]]
-        return popnn.pool(to.graph, x, to_popnn(op.attrs["pooling"], op.inputs[0]), prog=to.prog)
+        return popnn.pool(to.graph, op.attrs["pooling"], to[op.inputs[0]], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op; that of a maximum needs input and output."""
+        """One gradient op; that of a maximum needs the output too."""
         pooling, (x,) = op.attrs["pooling"], op.inputs
-        saved = [x, op.output] if pooling.function == "max" else []
+        saved = [x, op.output] if pooling.kind == "max" else [x]
         return [net.emit_like("pool_grad", [grad, *saved], x, pooling=pooling)]
 
 
@@ -94,13 +69,13 @@ class PoolGrad(OpRule):
 
     def evaluate(self, op: Op, grad: Array, *saved: Array) -> Array:
         """Every window's gradient added where it read."""
-        pooling: Pooling = op.attrs["pooling"]
+        pooling: PoolParams = op.attrs["pooling"]
         wide = (..., *(None,) * len(pooling.kernel))
         places = _windows(np.arange(1, 1 + op.output.size).reshape(op.output.shape), pooling, 0)
-        if pooling.function == "max":
+        if pooling.kind == "max":
             x, best = saved
             spread = np.where(_windows(x, pooling, -math.inf) == best[wide], grad[wide], 0)
-        elif pooling.function == "avg":
+        elif pooling.kind == "avg":
             count = np.maximum((places > 0).sum(_kernel_axes(pooling)), 1)
             spread = np.broadcast_to((grad / count)[wide], places.shape)
         else:
@@ -111,20 +86,6 @@ class PoolGrad(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn pooling gradient."""
-        params = to_popnn(op.attrs["pooling"], op.output)
-        grad, *saved = (to[v] for v in op.inputs)
-        return popnn.pool_input_gradient(to.graph, params, grad, *saved, prog=to.prog)
-
-
-def to_popnn(pooling: Pooling, x: Value) -> popnn.PoolParams:
-    """The parameters as popnn takes them."""
-    return popnn.PoolParams(
-        pooling.function,
-        x.shape[2:],
-        pooling.kernel,
-        pooling.stride,
-        pooling.lower,
-        pooling.upper,
-        x.shape[1],
-        x.shape[0],
-    )
+        grad, x, *pooled = (to[v] for v in op.inputs)
+        best = pooled[0] if pooled else None
+        return popnn.pool_input_gradient(to.graph, op.attrs["pooling"], x, best, grad, to.prog)

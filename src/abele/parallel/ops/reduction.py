@@ -75,8 +75,9 @@ class Reduce(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popops reduction."""
         attrs = op.attrs
+        scale = attrs["scale"] if attrs["scale"] != 1 else None
         return popops.reduce(
-            to.graph, to[op.inputs[0]], attrs["dims"], attrs["operation"], scale=attrs["scale"], prog=to.prog
+            to.graph, to[op.inputs[0]], attrs["dims"], attrs["operation"].upper(), to.prog, scale=scale
         )
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:

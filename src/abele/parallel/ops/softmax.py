@@ -34,7 +34,7 @@ class Softmax(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn softmax."""
-        return popnn.softmax(to.graph, to[op.inputs[0]], prog=to.prog)
+        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
@@ -51,7 +51,7 @@ class SoftmaxGrad(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn gradient."""
-        return popnn.softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], prog=to.prog)
+        return popnn.softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)
 
 
 @rule("log_softmax")
@@ -65,7 +65,7 @@ class LogSoftmax(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn log-softmax."""
-        return popnn.log_softmax(to.graph, to[op.inputs[0]], prog=to.prog)
+        return popnn.log_softmax(to.graph, to[op.inputs[0]], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
@@ -82,4 +82,4 @@ class LogSoftmaxGrad(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn gradient."""
-        return popnn.log_softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], prog=to.prog)
+        return popnn.log_softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)

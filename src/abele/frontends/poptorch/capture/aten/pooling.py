@@ -11,6 +11,7 @@ from abele.kernels.ir import Const
 from abele.parallel import Value
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build
+from abele.poplibs.popnn.pool_params import PoolParams
 
 
 def _pool(call: Call, function: str, x: Value, kernel: Extents, stride: Extents, padding: Extents) -> Value:
@@ -23,7 +24,7 @@ def _pool(call: Call, function: str, x: Value, kernel: Extents, stride: Extents,
         max(low, (n - 1) * s + k - extent - low)
         for n, s, k, extent, low in zip(call.shape[-rank:], steps, kernel, x.shape[-rank:], lower, strict=True)
     )
-    return build.pool(call.net, x, build.Pooling(function, kernel, steps, lower, upper))
+    return build.pool(call.net, x, PoolParams(function, kernel, steps, lower, upper))
 
 
 @aten("aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d")
@@ -71,4 +72,4 @@ def adaptive_avg_pool(call: Call, x: Value, output_size: Sequence[int]) -> Value
     if any(n % k for n, k in zip(field, size, strict=True)):
         raise call.refuse(f"from {list(field)} to {list(size)} has no lowering", "choose a size that divides the field")
     window = tuple(n // k for n, k in zip(field, size, strict=True))
-    return build.pool(call.net, x, build.Pooling("avg", window, window, (0,) * len(size), (0,) * len(size)))
+    return build.pool(call.net, x, PoolParams("avg", window, window, (0,) * len(size), (0,) * len(size)))

@@ -1,0 +1,102 @@
+"""The batch rule: what the host sends in one call, and what the model sees of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from abele.frontends.poptorch.enums import OutputMode, ReductionType
+from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.options import Options
+from abele.parallel import OutputMode as DeviceOutputMode
+from abele.parallel import Schedule
+
+_MODES = {
+    OutputMode.All: DeviceOutputMode.ALL,
+    OutputMode.Final: DeviceOutputMode.FINAL,
+    OutputMode.EveryN: DeviceOutputMode.EVERY_N,
+    OutputMode.Sum: DeviceOutputMode.SUM,
+}
+
+INFERENCE_ACCUMULATION = (
+    "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) when "
+    "running a poptorch.inferenceModel(). Use poptorch.Options().deviceIterations to process a sufficient number of "
+    "batches each run for pipelined execution instead."
+)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a host batch becomes micro-batches, and their results one result.
+
+    Attributes:
+        options: Where the numbers come from.
+        training: Whether gradients are accumulated.
+    """
+
+    options: Options
+    training: bool
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one call."""
+        return int(self.options.device_iterations * self.options.Training.gradient_accumulation)
+
+    def schedule(self) -> Schedule:
+        """The device's loop.
+
+        Raises:
+            Error: Gradient accumulation for inference.
+        """
+        accumulation = self.options.Training.gradient_accumulation
+        if not self.training and accumulation != 1:
+            raise Error(INFERENCE_ACCUMULATION)
+        return Schedule(
+            self.options.device_iterations,
+            accumulation,
+            self.options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean,
+            _MODES[self.output_mode],
+            self.options.output_return_period,
+        )
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """The mode of outputs: all for inference and the last for training, unless chosen."""
+        chosen = OutputMode(self.options.output_mode)
+        if chosen != OutputMode.Default:
+            return chosen
+        return OutputMode.Final if self.training else OutputMode.All
+
+    def micro_batch_size(self, tensor: torch.Tensor) -> int:
+        """Samples of ``tensor`` in one micro-batch; a tensor without dimensions is one sample.
+
+        Raises:
+            CheckError: The first dimension does not divide.
+        """
+        size = tensor.shape[0] if tensor.dim() else 1
+        divisor = self.micro_batches
+        if size % divisor:
+            iterations, accumulation = (
+                self.options.device_iterations,
+                self.options.Training.gradient_accumulation,
+            )
+            raise CheckError(
+                f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension ({size}) must be a "
+                f"multiple of Options.deviceIterations({iterations}) * (Options.replicationFactor(1) / "
+                "Options.inputReplicaGrouping.input_group_size(1)) * "
+                f"Options.Training.gradientAccumulation({accumulation}) = {divisor} because it is used to calculate "
+                "the batch size which will be executed on the device in any given iteration."
+            )
+        return int(size // divisor)
+
+    def micro_batch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The part of ``tensor`` that the model sees first."""
+        size = self.micro_batch_size(tensor)
+        return tensor.narrow(0, 0, size) if tensor.dim() else tensor
+
+    def combine(self, stacked: torch.Tensor) -> torch.Tensor:
+        """What the host gets of results [returned, *shape of one micro-batch]."""
+        if self.output_mode in (OutputMode.Sum, OutputMode.Final) or self.micro_batches == 1:
+            return stacked[0]
+        return stacked.flatten(0, 1) if stacked.dim() > 1 else stacked

@@ -1,0 +1,186 @@
+"""Compiling a captured model: from a call's arguments to an engine with the weights on it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from abele.compiler import Executable, compile_program
+from abele.frontends.poptorch.batching import Batching
+from abele.frontends.poptorch.capture import CapturedModel, capture
+from abele.frontends.poptorch.optim import read_optimiser
+from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.progress import compilation_progress
+from abele.frontends.poptorch.weights import plain
+from abele.graph import Graph
+from abele.parallel import Group, NetworkProgram, inference_program, training_program
+from abele.report import Report
+from abele.runtime import Engine
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class CompiledModel:
+    """A model that is ready to run.
+
+    Attributes:
+        captured: The network, and how its results are nested.
+        program: Streams and weights on the device.
+        executable: The compiled program with its account.
+        options: What it was compiled with.
+        batching: How host batches are cut.
+        seconds: Time that compiling took.
+    """
+
+    captured: CapturedModel
+    program: NetworkProgram
+    executable: Executable
+    options: Options
+    batching: Batching
+    seconds: float
+    _engine: Engine | None = field(default=None, repr=False)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; made on first use."""
+        if self._engine is None:
+            settings = self.options.Abele
+            keep = [*self.program.weights.values(), *(t for group in self.program.groups for t in group.state)]
+            if self.program.seed is not None:
+                keep.append(self.program.seed)
+            self._engine = Engine(
+                self.executable, mode=settings.engine_mode, threads=settings.num_threads or None, keep=keep
+            )
+        return self._engine
+
+    def attach(self) -> bool:
+        """Make the engine ready; returns whether that is the first time."""
+        first = self._engine is None
+        return self.engine is not None and first
+
+    def report(self) -> Report:
+        """What the program costs on the machine, and what runs took on the host if there were any."""
+        return self.executable.report if self._engine is None else self._engine.report
+
+    def run(self, tensors: list[torch.Tensor]) -> Any:
+        """Run once on the inputs of one host batch; returns the model's results."""
+        engine, program = self.engine, self.program
+        for stream, tensor in zip(program.inputs, tensors, strict=True):
+            engine.connect(stream, to_stream(tensor, stream.dtype.np))
+        results = [np.empty((program.schedule.returned, *s.shape), s.dtype.np) for s in program.outputs]
+        for stream, result in zip(program.outputs, results, strict=True):
+            engine.connect(stream, result)
+        engine.run()
+        return self.captured.rebuild([self.batching.combine(from_stream(r)) for r in results])
+
+    def upload_weights(self) -> None:
+        """Copy the host's weights to the device."""
+        with plain(self.captured.weights.values()):
+            for name, tensor in self.captured.weights.items():
+                place = self.program.weights[name]
+                self.engine.write(place, to_stream(tensor.detach(), place.dtype.np))
+
+    def download_weights(self) -> None:
+        """Copy the device's weights to the host's tensors."""
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            for name, tensor in self.captured.weights.items():
+                tensor.copy_(from_stream(self.engine.read(self.program.weights[name])))
+
+    def upload_hyper(self, groups: list[dict[str, float]]) -> None:
+        """Write the numbers of the optimiser that live on the device."""
+        for update, numbers in zip(self.program.groups, groups, strict=True):
+            for name, place in update.hyper.items():
+                self.engine.write(place, np.float32(numbers[name]))
+
+    @property
+    def random_state(self) -> list[int]:
+        """The state of random ops; the seed first."""
+        return [] if self.program.seed is None else [int(v) for v in self.engine.read(self.program.seed)]
+
+    @random_state.setter
+    def random_state(self, state: list[int]) -> None:
+        if self.program.seed is not None:
+            self.engine.write(self.program.seed, np.array(state, np.int64).astype(np.uint32))
+
+    def close(self) -> None:
+        """Let go of the engine and its threads."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+def to_stream(tensor: torch.Tensor, dtype: np.dtype[Any]) -> Array:
+    """The elements of a tensor as the device takes them, contiguous."""
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return np.ascontiguousarray(tensor.detach().cpu().numpy().astype(dtype, copy=False))
+
+
+def from_stream(array: Array) -> torch.Tensor:
+    """A tensor of what came from the device."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def compile_model(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    batching: Batching,
+    optimiser: torch.optim.Optimizer | None,
+    weights: list[torch.Tensor],
+) -> CompiledModel:
+    """Capture and compile a model for one kind of call; nothing runs.
+
+    Args:
+        model: The model.
+        args: Arguments of one micro-batch.
+        kwargs: Keyword arguments.
+        batching: How the device loops over micro-batches.
+        optimiser: How weights are updated; None for inference.
+        weights: The model's parameters and buffers.
+
+    Raises:
+        AbeleError: See :func:`~abele.frontends.poptorch.capture.capture` and
+            :func:`~abele.compiler.compile_program`.
+    """
+    start = time.perf_counter()
+    options = batching.options
+    with compilation_progress(options.show_compilation_progress_bar) as progress:
+        progress("capture", 0.0)
+        with plain(weights):
+            captured = capture(model, args, kwargs, training=batching.training)
+        progress("lower to libraries", 0.0)
+        graph = Graph(options.Abele.target())
+        program = _build(captured, graph, batching, optimiser)
+        executable = compile_program(
+            graph, program.program, allow_out_of_memory=options.Abele.allow_out_of_memory, progress=progress
+        )
+    return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start)
+
+
+def _build(
+    captured: CapturedModel, graph: Graph, batching: Batching, optimiser: torch.optim.Optimizer | None
+) -> NetworkProgram:
+    proportion = batching.options.available_memory_proportion.get("IPU0")
+    planning = None if proportion is None else {"available_memory_proportion": proportion}
+    if optimiser is None:
+        return inference_program(captured.net, graph, batching.schedule(), planning=planning)
+    groups = _groups(captured, optimiser)
+    return training_program(captured.net, graph, batching.schedule(), groups, planning=planning)
+
+
+def _groups(captured: CapturedModel, optimiser: torch.optim.Optimizer) -> list[Group]:
+    trained = {
+        id(captured.weights[value.name]): value
+        for value in captured.net.parameters
+        if captured.weights[value.name].requires_grad
+    }
+    return read_optimiser(optimiser, trained)

@@ -1,0 +1,365 @@
+"""``PoplarExecutor``: a wrapped model that is compiled on its first call and runs on the modelled machine."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from abele.compiler import Executable
+from abele.errors import InvalidOptionError
+from abele.frontends.poptorch.batching import Batching
+from abele.frontends.poptorch.capture.capture import own_tensors
+from abele.frontends.poptorch.compiling import CompiledModel, compile_model
+from abele.frontends.poptorch.enums import ConnectionType
+from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.optim import read_rules
+from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.results import mark_results
+from abele.frontends.poptorch.signature import Signature
+from abele.frontends.poptorch.weights import follow, owner_of, release
+from abele.report import Report
+
+NOT_COMPILED = "Model has not been compiled or has been destroyed."
+_capturing = False
+
+
+def isRunningOnIpu() -> bool:
+    """Whether a model's ``forward`` is being recorded right now."""
+    return _capturing
+
+
+class PoplarExecutor:
+    """A model on the modelled machine.
+
+    Calls take and return what the model's ``forward`` does, for a whole host batch: the micro-batch that the model
+    sees times device iterations times gradient accumulation. Other attributes are those of the model.
+
+    Args:
+        model: The model.
+        options: Frozen here.
+        training: Whether calls train.
+        optimizer: How they do.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        options: Options,
+        *,
+        training: bool,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        options._freeze()
+        self._options = options.clone()
+        self._options._freeze()
+        self._model = model
+        self._training = training
+        self._optimizer = optimizer
+        self._signature = Signature(model.forward)
+        self._batching = Batching(self._options, training)
+        self._compiled: CompiledModel | None = None
+        self._attached = False
+        self._weights_changed = False
+        self._seen: dict[str, object] = {}
+
+    # --- calling -------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile on the first call, then run on one host batch.
+
+        Raises:
+            Error: Arguments that differ from those compiled for.
+            CheckError: A batch that does not divide; a device that may not be attached.
+        """
+        if self._options.connection_type == ConnectionType.Never:
+            raise CheckError(
+                "Trying to run a model on an offline device (ConnectionType.Never): use model.compile(inputs) instead "
+                "of model(inputs)"
+            )
+        args, kwargs = self._signature.bind(args, kwargs)
+        compiled = self._compiled or self._compile(args, kwargs)
+        tensors = self._signature.match(args, kwargs)
+        if not self._attached:
+            self.attachToDevice()
+        self._refresh_shared_weights()
+        try:
+            results = compiled.run(tensors)
+        finally:
+            self._weights_changed = self._weights_changed or self._changes_weights()
+        return mark_results(results)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile for arguments like these without running; a second time does nothing but warn."""
+        if self._compiled is not None:
+            warnings.warn("Call to compile() ignored: model is already compiled", stacklevel=2)
+            return
+        self._compile(*self._signature.bind(args, kwargs))
+
+    def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
+        self._batching.schedule()
+        self._signature.record(args, kwargs)
+        micro_args, micro_kwargs = (_map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
+        weights = list(own_tensors(self._model).values())
+        with self._captured_modes():
+            compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
+        self._compiled = compiled
+        if self._options.connection_type == ConnectionType.Always:
+            self.attachToDevice()
+        return compiled
+
+    @contextlib.contextmanager
+    def _captured_modes(self) -> Iterator[None]:
+        """The model in evaluation mode for inference, as it is for training; marks that it is being recorded."""
+        global _capturing
+        modes = [(module, module.training) for module in self._model.modules()]
+        if not self._training:
+            self._model.eval()
+        _capturing = True
+        try:
+            yield
+        finally:
+            _capturing = False
+            for module, mode in modes:
+                module.training = mode
+
+    # --- device --------------------------------------------------------------------------------------------------
+
+    def attachToDevice(self) -> None:
+        """Load the compiled program and the host's weights.
+
+        Raises:
+            Error: Not compiled, attached already, or offline.
+        """
+        compiled = self._require()
+        if self._attached:
+            raise Error("Device is already attached")
+        if self._options.connection_type == ConnectionType.Never:
+            raise Error("Trying to attach to an offline device (ConnectionType.Never)")
+        first = compiled.attach()
+        self._attached = True
+        self.copyWeightsToDevice()
+        if first:
+            compiled.random_state = [self._first_seed(), 0]
+        if self._changes_weights():
+            follow(compiled.captured.weights.values(), self)
+
+    def detachFromDevice(self) -> None:
+        """Bring the weights to the host and let another model use the device; optimiser state is kept.
+
+        Raises:
+            Error: Not compiled, or not attached.
+        """
+        self._require()
+        if not self._attached:
+            raise Error("Device is not attached")
+        self.copyWeightsToHostIfNeeded()
+        self._attached = False
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether the model is on the device."""
+        return self._attached
+
+    def isCompiled(self) -> bool:
+        """Whether the model was compiled."""
+        return self._compiled is not None
+
+    def destroy(self) -> None:
+        """Bring the weights to the host and forget what was compiled; the next call compiles again."""
+        if self._compiled is None:
+            return
+        self.copyWeightsToHostIfNeeded()
+        release(self._compiled.captured.weights.values(), self)
+        self._compiled.close()
+        self._compiled = None
+        self._attached = False
+
+    def _require(self) -> CompiledModel:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        return self._compiled
+
+    def _first_seed(self) -> int:
+        chosen = self._options.random_seed if self._options.exists("random_seed") else torch.initial_seed()
+        return int(chosen) & 0xFFFFFFFF
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    def _changes_weights(self) -> bool:
+        return self._training or bool(self._require().captured.net.updates)
+
+    def copyWeightsToHost(self) -> None:
+        """Copy weights from the device to the host's tensors."""
+        self._require().download_weights()
+        self._weights_changed = False
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Copy weights to the host if the device changed them since the last copy; returns whether it did."""
+        if self._compiled is None or not self._weights_changed:
+            return False
+        self.copyWeightsToHost()
+        return True
+
+    def copyWeightsToDevice(self) -> None:
+        """Copy the host's weights to the device."""
+        compiled = self._require()
+        compiled.upload_weights()
+        self._weights_changed = False
+        self._seen = self._weight_versions()
+
+    def _weight_versions(self) -> dict[str, object]:
+        """Something that differs once another wrapper's run changed a weight."""
+        return {name: _version(t) for name, t in self._require().captured.weights.items()}
+
+    def _refresh_shared_weights(self) -> None:
+        """Take over weights that another wrapper of the same model trained."""
+        compiled = self._require()
+        foreign = False
+        for tensor in compiled.captured.weights.values():
+            owner = owner_of(tensor)
+            if owner is not None and owner is not self:
+                foreign = True
+                owner.copyWeightsToHostIfNeeded()
+        if foreign and self._weight_versions() != self._seen:
+            self.copyWeightsToDevice()
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
+        """Load weights into the host's model and, if it is there, onto the device."""
+        self.copyWeightsToHostIfNeeded()
+        keys = self._model.load_state_dict(state_dict, strict)
+        if self._compiled is not None and self._attached:
+            self.copyWeightsToDevice()
+        return keys
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The newest weights."""
+        self.copyWeightsToHostIfNeeded()
+        return self._model.state_dict(*args, **kwargs)
+
+    # --- optimiser -----------------------------------------------------------------------------------------------
+
+    def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take over the numbers of ``optimizer``; what was compiled as constant may not change.
+
+        Raises:
+            Error: An inference model, another number of groups, or a constant that changed.
+        """
+        if not self._training:
+            raise Error("An inference model has no optimizer")
+        if self._compiled is not None:
+            rules, compiled = read_rules(optimizer), self._compiled
+            if len(rules) != len(compiled.program.groups):
+                raise Error(
+                    f"the optimizer has {len(rules)} groups, the model was compiled for {len(compiled.program.groups)}"
+                )
+            try:
+                for update, rule in zip(compiled.program.groups, rules, strict=True):
+                    update.optimiser.check_replacement(rule)
+            except InvalidOptionError as error:
+                raise Error(error.message, remedy=error.remedy) from error
+            compiled.upload_hyper([rule.numbers for rule in rules])
+        self._optimizer = optimizer
+
+    # --- what is known -------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The wrapped model."""
+        return self._model
+
+    @property
+    def options(self) -> Options:
+        """The frozen options."""
+        return self._options
+
+    @property
+    def rng_state(self) -> list[int]:
+        """State of random ops, the seed first; can be set."""
+        return self._require().random_state
+
+    @rng_state.setter
+    def rng_state(self, state: list[int]) -> None:
+        self._require().random_state = state
+
+    @property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        return self._require().executable
+
+    def report(self) -> Report:
+        """What the program costs on the machine, and what runs took on the host."""
+        return self._require().report()
+
+    def cycleCount(self) -> int:
+        """Cycles of one call on the machine.
+
+        Raises:
+            Error: Cycle counts were not asked for, or nothing is compiled.
+        """
+        if not self._options.log_cycle_count:
+            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        return int(self._require().report().total_cycles)
+
+    def compilationTime(self) -> datetime.timedelta:
+        """Time that compiling took.
+
+        Raises:
+            Error: Nothing is compiled yet.
+        """
+        if self._compiled is None:
+            raise Error("Please compile the model before obtaining compilation time.")
+        return datetime.timedelta(seconds=self._compiled.seconds)
+
+    def getTensorNames(self) -> list[str]:
+        """Names of the variables on the device.
+
+        Raises:
+            CheckError: Nothing is compiled yet.
+        """
+        if self._compiled is None:
+            raise CheckError("The model must be compiled before its tensors have names")
+        return [v.name for v in self._compiled.program.graph.variables]
+
+    def save(self, filename: str | Path) -> None:
+        """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""
+        path = Path(filename)
+        path = path / "model.poptorch" if path.is_dir() else path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(self.state_dict(), path)
+
+    def load(self, filename: str | Path) -> None:
+        """Read weights that :meth:`save` wrote; nothing in the file is executed."""
+        path = Path(filename)
+        path = path / "model.poptorch" if path.is_dir() else path
+        self.load_state_dict(torch.load(path, weights_only=True))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    def __repr__(self) -> str:
+        kind = "training" if self._training else "inference"
+        return f"PoplarExecutor({kind}, {type(self._model).__name__})"
+
+
+def _version(tensor: torch.Tensor) -> object:
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor._version
+
+
+def _map_tensors(function: Any, tree: Any) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, dict):
+        return {key: _map_tensors(function, value) for key, value in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map_tensors(function, value) for value in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(_map_tensors(function, value) for value in tree)
+    return tree

@@ -1,0 +1,118 @@
+"""Checked dictionaries of options: unknown names and wrong types are refused, and a frozen one does not change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar, Self
+
+from abele.errors import InvalidOptionError, nearest
+from abele.frontends.poptorch.errors import CheckError, UnknownOptionError
+
+FROZEN = "Can't modify frozen Options"
+
+
+class CheckedOptions:
+    """Options whose names and types are fixed by ``defaults``; they read as attributes."""
+
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", copy.deepcopy(self.defaults))
+        object.__setattr__(self, "_frozen", False)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_values" not in self.__dict__:
+            raise AttributeError(name)
+        values: dict[str, Any] = self.__dict__["_values"]
+        if name not in values:
+            raise self._unknown(name)
+        return values[name]
+
+    def _unknown(self, name: str) -> UnknownOptionError:
+        setters = [n for n in dir(type(self)) if not n.startswith("_")]
+        close = nearest(name, [*setters, *self._values])
+        return UnknownOptionError(
+            f"{type(self).__name__} has no option {name!r}", remedy=f"did you mean {close!r}?" if close else None
+        )
+
+    def exists(self, name: str) -> bool:
+        """Whether an option is set."""
+        return name in self._values
+
+    def toDict(self) -> dict[str, Any]:
+        """All options by name."""
+        return dict(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CheckedOptions) and self.toDict() == other.toDict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.toDict().items())})"
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._check_writable()
+        if name not in self._values:
+            raise self._unknown(name)
+        expected = type(self._values[name])
+        if expected is not type(None) and value is not None and not isinstance(value, expected):
+            raise CheckError(f"option {name!r} takes {expected.__name__}, got {value!r} of type {type(value).__name__}")
+        self._values[name] = value
+
+    def set(self, **options: Any) -> Self:
+        """Set several options by name."""
+        for name, value in options.items():
+            setattr(self, name, value)
+        return self
+
+    def createOrSet(self, **options: Any) -> Self:
+        """Set options by name, also ones that do not exist yet."""
+        self._check_writable()
+        self._values.update(options)
+        return self
+
+    def deleteIfExists(self, name: str) -> Self:
+        """Forget an option."""
+        self._check_writable()
+        self._values.pop(name, None)
+        return self
+
+    def _check_writable(self) -> None:
+        if self._frozen:
+            raise AttributeError(FROZEN)
+
+    # --- freezing ------------------------------------------------------------------------------------------------
+
+    def _freeze(self) -> None:
+        object.__setattr__(self, "_frozen", True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        for name, value in self.__dict__.items():
+            object.__setattr__(made, name, copy.deepcopy(value, memo))
+        object.__setattr__(made, "_frozen", False)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+
+def positive(name: str, value: int) -> int:
+    """``value``, which must be a whole number above zero.
+
+    Raises:
+        InvalidOptionError: It is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOptionError(f"{name} must be a positive whole number, got {value!r}")
+    return value

@@ -1,0 +1,53 @@
+"""Options that PopTorch does not have: which machine is modelled and how the program is run on the host."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Self
+
+from abele.errors import InvalidOptionError
+from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+from abele.machine import System, systems
+
+DEFAULT_SYSTEM = "bow-2000"
+SYSTEM_VARIABLE = "ABELE_SYSTEM"
+
+
+class AbeleOptions(CheckedOptions):
+    """``opts.Abele``."""
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "system_choice": None,
+        "engine_mode": "native",
+        "num_threads": 0,
+        "allow_out_of_memory": False,
+    }
+
+    def system(self, system: System | str) -> Self:
+        """The machine to model: a preset's name, a file, or a :class:`abele.machine.System`.
+
+        The model uses one of its IPUs. Without this, the environment variable ``ABELE_SYSTEM`` decides, else Bow-2000.
+
+        Raises:
+            MachineError: No such system.
+        """
+        return self.set(system_choice=systems.resolve(system))
+
+    def mode(self, mode: str) -> Self:
+        """How programs run: ``native`` (host kernels, fast) or ``tiles`` (every vertex as placed)."""
+        if mode not in ("native", "tiles"):
+            raise InvalidOptionError(f"no engine mode {mode!r}", remedy="'native' or 'tiles'")
+        return self.set(engine_mode=mode)
+
+    def threads(self, count: int) -> Self:
+        """Host threads; one a core by default. Results do not depend on it."""
+        return self.set(num_threads=positive("threads", count))
+
+    def allowOutOfMemory(self, allowed: bool = True) -> Self:
+        """Report a program that does not fit on its tiles instead of refusing it."""
+        return self.set(allow_out_of_memory=bool(allowed))
+
+    def target(self) -> System:
+        """One IPU of the system that is modelled."""
+        chosen = self.system_choice or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM
+        return systems.resolve(chosen).with_ipus(1)

@@ -1,0 +1,217 @@
+"""``poptorch.Options``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+
+from abele.errors import InvalidOptionError
+from abele.frontends.poptorch.enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
+from abele.frontends.poptorch.errors import CheckError
+from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+from abele.frontends.poptorch.options.execution import AbeleOptions
+from abele.frontends.poptorch.options.precision import PrecisionOptions
+from abele.frontends.poptorch.options.training import TrainingOptions
+from abele.machine import System
+
+
+class Options(CheckedOptions):
+    """Everything about a model that is not in its code. Setters return the options, so that they chain.
+
+    Attributes:
+        Training: Gradient accumulation.
+        Precision: Arithmetic.
+        Abele: The machine that is modelled, and how programs run on the host.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "replication_factor": 1,
+        "input_group_size": 1,
+        "broadcast_buffers": True,
+        "device_iterations": 1,
+        "log_dir": ".",
+        "max_repeat_logs": 4,
+        "auto_round_num_ipus": False,
+        "output_mode": OutputMode.Default,
+        "output_return_period": 1,
+        "connection_type": ConnectionType.Always,
+        "sync_pattern": SyncPattern.Full,
+        "available_memory_proportion": {},
+        "show_compilation_progress_bar": True,
+        "log_cycle_count": False,
+        "relax_optimizer_checks": False,
+        "module_namescope_enabled": True,
+        "source_location_excludes": [],
+        "profile_dir": None,
+        "cache_dir": None,
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, group in _GROUPS.items():
+            object.__setattr__(self, name, group())
+
+    # --- batching ------------------------------------------------------------------------------------------------
+
+    def deviceIterations(self, device_iterations: int) -> Self:
+        """Weight updates (or inference batches) that the device makes in one call."""
+        return self.set(device_iterations=positive("deviceIterations", device_iterations))
+
+    def replicationFactor(self, replication_factor: int) -> Self:
+        """Data-parallel copies: one."""
+        if positive("replicationFactor", replication_factor) != 1:
+            raise InvalidOptionError(
+                "replicationFactor above 1 does not exist here yet",
+                remedy="use gradientAccumulation for the same batch",
+            )
+        return self.set(replication_factor=1)
+
+    def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType) -> Self:
+        """How replicas share inputs; with one replica, groups of one."""
+        if input_group_type == CommGroupType.All or input_group_size != 1:
+            raise InvalidOptionError(f"input_group_size {input_group_size} is larger than the one replica")
+        return self.set(input_group_size=1)
+
+    def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None) -> Self:
+        """Which micro-batches come back; ``EveryN`` needs a period."""
+        mode = OutputMode(output_mode)
+        if mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
+            raise CheckError("EveryN output mode requires a positive output_return_period")
+        return self.set(output_mode=mode, output_return_period=output_return_period or 1)
+
+    def defaultOutputMode(self) -> bool:
+        """Whether no output mode was chosen."""
+        return bool(self.output_mode == OutputMode.Default)
+
+    # --- numbers -------------------------------------------------------------------------------------------------
+
+    def randomSeed(self, random_seed: int) -> Self:
+        """Seed of dropout and of PyTorch's own generators."""
+        if not isinstance(random_seed, int):
+            raise CheckError(f"randomSeed takes an int, got {random_seed!r}")
+        torch.manual_seed(random_seed)
+        return self.createOrSet(random_seed=random_seed)
+
+    def enableStableNorm(self, enabled: bool) -> Self:
+        """Stored; norms always subtract the mean before squaring."""
+        return self.createOrSet(enable_stable_norm=bool(enabled))
+
+    def broadcastBuffers(self, broadcast_buffers: bool = True) -> Self:
+        """Stored; with one replica there is nothing to broadcast."""
+        return self.set(broadcast_buffers=bool(broadcast_buffers))
+
+    # --- device --------------------------------------------------------------------------------------------------
+
+    def system(self, system: System | str) -> Self:
+        """The machine to model; short for ``opts.Abele.system``."""
+        self._check_writable()
+        self.Abele.system(system)
+        return self
+
+    def useIpuModel(self, use_model: bool) -> Self:
+        """Accepted: the IPU is modelled in any case."""
+        return self.createOrSet(use_model=bool(use_model))
+
+    def useIpuId(self, ipu_id: int) -> Self:
+        """Stored; there is one device."""
+        return self.createOrSet(ipu_id=int(ipu_id))
+
+    def useOfflineIpuTarget(self, ipu_version: int = 2) -> Self:
+        """Compile only: models cannot be run, only compiled and reported."""
+        return self.createOrSet(ipu_version=int(ipu_version)).connectionType(ConnectionType.Never)
+
+    def connectionType(self, connection_type: ConnectionType) -> Self:
+        """When to attach; ``Never`` compiles only."""
+        return self.set(connection_type=ConnectionType(connection_type))
+
+    def syncPattern(self, sync_pattern: SyncPattern) -> Self:
+        """Stored; it matters with several IPUs."""
+        return self.set(sync_pattern=SyncPattern(sync_pattern))
+
+    def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Self:
+        """Stored; models use one IPU."""
+        return self.set(auto_round_num_ipus=bool(auto_round_num_ipus))
+
+    def setAvailableMemoryProportion(self, available_memory_proportion: Mapping[str, float]) -> Self:
+        """Share of a tile's memory that matrix products and convolutions may use, as ``{"IPU0": 0.6}``."""
+        for key, share in available_memory_proportion.items():
+            if not (key.startswith("IPU") and key[3:].isdigit()):
+                raise CheckError(
+                    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5} where the 0 in '
+                    f"IPU is the index of the IPU. Invalid key: {key}"
+                )
+            if not 0 < share <= 1:
+                raise InvalidOptionError(f"the memory proportion of {key} is {share}, it must lie in (0, 1]")
+        return self.set(available_memory_proportion=dict(available_memory_proportion))
+
+    # --- reporting -----------------------------------------------------------------------------------------------
+
+    def showCompilationProgressBar(self, show: bool = True) -> Self:
+        """Whether compiling shows a progress bar."""
+        return self.set(show_compilation_progress_bar=bool(show))
+
+    def logCycleCount(self, log_cycle_count: bool) -> Self:
+        """Whether ``cycleCount()`` may be asked."""
+        return self.set(log_cycle_count=bool(log_cycle_count))
+
+    def enableProfiling(self, profile_dir: str | None = None) -> Self:
+        """Where reports belong; ``model.report()`` is there in any case."""
+        return self.set(profile_dir=profile_dir or ".")
+
+    def enableExecutableCaching(self, path: str | None) -> Self:
+        """Stored; native code is always cached, by content."""
+        return self.set(cache_dir=path)
+
+    def modelName(self, name: str) -> Self:
+        """Name of the model in reports."""
+        return self.createOrSet(model_name=str(name))
+
+    def logDir(self, log_dir: str) -> Self:
+        """Stored."""
+        return self.set(log_dir=str(log_dir))
+
+    def maxRepeatLogs(self, max_lines: int | None) -> Self:
+        """Stored."""
+        return self.set(max_repeat_logs=max_lines)
+
+    def relaxOptimizerAttributesChecks(self, relax: bool = True) -> Self:
+        """Whether unknown attributes of optimisers pass without a warning."""
+        return self.set(relax_optimizer_checks=bool(relax))
+
+    def disableModuleNamescope(self) -> Self:
+        """Stored; names always carry their module."""
+        return self.set(module_namescope_enabled=False)
+
+    def sourceLocationExcludes(self, excludes: Iterable[str]) -> Self:
+        """Parts of file names that are not shown as the source of an operation."""
+        return self.set(source_location_excludes=list(excludes))
+
+    def appendToLocationExcludes(self, *excludes: str) -> Self:
+        """Add to :meth:`sourceLocationExcludes`."""
+        return self.set(source_location_excludes=[*self.source_location_excludes, *excludes])
+
+    # --- copies --------------------------------------------------------------------------------------------------
+
+    def clone(self) -> Self:
+        """A copy that can be changed."""
+        return copy.deepcopy(self)
+
+    def toDict(self) -> dict[str, Any]:
+        """All options, those of the groups among them."""
+        groups = (self.__dict__[name].toDict() for name in _GROUPS)
+        return {**super().toDict(), **{k: v for group in groups for k, v in group.items()}}
+
+    def _freeze(self) -> None:
+        super()._freeze()
+        for name in _GROUPS:
+            self.__dict__[name]._freeze()
+
+
+_GROUPS: dict[str, type[CheckedOptions]] = {
+    "Training": TrainingOptions,
+    "Precision": PrecisionOptions,
+    "Abele": AbeleOptions,
+}

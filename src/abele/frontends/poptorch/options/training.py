@@ -1,0 +1,48 @@
+"""Options of training: accumulation of gradients and how it is reduced."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from abele.errors import InvalidOptionError
+from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
+from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+
+
+class TrainingOptions(CheckedOptions):
+    """``opts.Training``."""
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "gradient_accumulation": 1,
+        "accumulation_and_replication_reduction_type": ReductionType.Mean,
+        "meanAccumulationAndReplicationReductionStrategy": MeanReductionStrategy.Post,
+        "auto_loss_scaling": False,
+        "convolution_dithering": False,
+    }
+
+    def gradientAccumulation(self, gradient_accumulation: int) -> Self:
+        """Micro-batches whose gradients make one update."""
+        return self.set(gradient_accumulation=positive("gradientAccumulation", gradient_accumulation))
+
+    def accumulationAndReplicationReductionType(self, reduction_type: ReductionType) -> Self:
+        """Whether an update uses the mean of accumulated gradients, or their sum."""
+        if reduction_type not in (ReductionType.Mean, ReductionType.Sum):
+            raise InvalidOptionError(
+                "accumulationAndReplicationReductionType must be set to poptorch.ReductionType.Mean or "
+                "poptorch.ReductionType.Sum"
+            )
+        return self.set(accumulation_and_replication_reduction_type=reduction_type)
+
+    def setMeanAccumulationAndReplicationReductionStrategy(self, strategy: MeanReductionStrategy) -> Self:
+        """When the mean is taken; the result is the same within rounding."""
+        return self.set(meanAccumulationAndReplicationReductionStrategy=strategy)
+
+    def setAutomaticLossScaling(self, enabled: bool) -> Self:
+        """Refused when enabled: losses are not scaled here."""
+        if enabled:
+            raise InvalidOptionError("automatic loss scaling does not exist here yet", remedy="train in float32")
+        return self.set(auto_loss_scaling=False)
+
+    def setConvolutionDithering(self, enabled: bool) -> Self:
+        """Stored; convolutions are always placed by their planner."""
+        return self.set(convolution_dithering=bool(enabled))

@@ -1,0 +1,41 @@
+"""The bar that shows how far compiling is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+Report = Callable[[str, float], None]
+
+STAGES = ("capture", "lower to libraries", "lower", "supersteps", "memory")
+"""Stages of compiling in order; those of the compiler keep its names."""
+
+
+@contextmanager
+def compilation_progress(shown: bool, title: str = "Graph compilation") -> Iterator[Report]:
+    """A function that moves the bar: called with a stage and the part of it that is done.
+
+    The bar goes to the standard error, and only where that is a terminal.
+    """
+    console = Console(stderr=True)
+    if not (shown and console.is_terminal):
+        yield lambda stage, fraction: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(title, total=len(STAGES))
+
+        def report(stage: str, fraction: float) -> None:
+            done = STAGES.index(stage) if stage in STAGES else bar.tasks[0].completed
+            bar.update(task, description=f"{title}: {stage}", completed=done + fraction)
+
+        yield report
+        bar.update(task, description=title, completed=len(STAGES))

@@ -1,0 +1,106 @@
+"""Weights that live on the device: the host's tensors follow when they are looked at."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+
+class WeightOwner(Protocol):
+    """Who holds the newest weights."""
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Copy them to the host if they changed since."""
+
+
+_OWNERS: dict[int, tuple[weakref.ref[torch.Tensor], weakref.ref[Any]]] = {}
+
+
+class _Followed:
+    """Mixin of tensors that ask their owner for the newest values before any use."""
+
+    plain: ClassVar[type[torch.Tensor]]
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Bring the tensors among the arguments up to date, then call ``function`` as if they were plain."""
+        for argument in _tensors((args, kwargs or {})):
+            owner = owner_of(argument)
+            if owner is not None:
+                owner.copyWeightsToHostIfNeeded()
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+
+class PoptorchParameter(_Followed, torch.nn.Parameter):
+    """A parameter whose newest values are on the device."""
+
+    plain = torch.nn.Parameter
+
+
+class PoptorchBuffer(_Followed, torch.Tensor):
+    """A buffer whose newest values are on the device."""
+
+    plain = torch.Tensor
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    if isinstance(tree, _Followed):
+        yield tree  # type: ignore[misc]
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from _tensors(item)
+    elif isinstance(tree, dict):
+        yield from _tensors(tuple(tree.values()))
+
+
+def owner_of(tensor: torch.Tensor) -> WeightOwner | None:
+    """Who holds the newest values of ``tensor``, if anyone does."""
+    entry = _OWNERS.get(id(tensor))
+    if entry is None or entry[0]() is not tensor:
+        return None
+    owner: WeightOwner | None = entry[1]()
+    return owner
+
+
+def follow(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
+    """Let ``tensors`` ask ``owner`` for their values from now on."""
+    for tensor in tensors:
+        _OWNERS[id(tensor)] = (weakref.ref(tensor), weakref.ref(owner))
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer  # type: ignore[assignment]
+
+
+def release(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
+    """Make ``tensors`` plain again where ``owner`` held them."""
+    for tensor in tensors:
+        if owner_of(tensor) is owner:
+            del _OWNERS[id(tensor)]
+            _make_plain(tensor)
+
+
+def _make_plain(tensor: torch.Tensor) -> None:
+    if isinstance(tensor, _Followed):
+        tensor.__class__ = type(tensor).plain  # type: ignore[assignment]
+
+
+@contextmanager
+def plain(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Bring ``tensors`` up to date and make them plain inside, for code that cannot handle subclasses."""
+    followed = [(t, type(t)) for t in tensors if isinstance(t, _Followed)]
+    for tensor, _ in followed:
+        owner = owner_of(tensor)
+        if owner is not None:
+            owner.copyWeightsToHostIfNeeded()
+        _make_plain(tensor)
+    try:
+        yield
+    finally:
+        for tensor, kind in followed:
+            tensor.__class__ = kind
