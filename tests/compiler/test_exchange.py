@@ -178,6 +178,13 @@ def test_copy__of_a_broadcast__sends_once_and_repeats_on_the_tile(graph: Graph) 
     assert found.scatter.bytes.sum() == 24
 
 
+def test_copy__onto_itself__goes_through_a_buffer(graph: Graph) -> None:
+    x = graph.variable(f32, (8,), "x").map(0)
+    found = copy_plan(graph, x.reverse(), x)
+    assert found.buffer_bytes.tolist() == [32, *[0] * 7]
+    assert found.scatter.bytes.sum() == 64
+
+
 def test_exchange_cycles__one_kilobyte__takes_a_phase_a_route_and_a_word_a_cycle(graph: Graph) -> None:
     x = graph.variable(f32, (256,), "x").map(0)
     cs = graph.compute_set()

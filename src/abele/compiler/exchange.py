@@ -112,7 +112,10 @@ def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: 
 
 
 def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
-    """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest."""
+    """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest.
+
+    Views that overlap go through a buffer, as all reads come before the first write.
+    """
     mine, theirs = layout.cut(*source.intervals()), layout.cut(*destination.intervals())
     ends = [np.cumsum(p.length) for p in (mine, theirs)]
     cuts = np.union1d(*ends)
@@ -141,8 +144,11 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
         )
         before, finishing = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
         moves = Moves.joined([moves, finishing])
-    none = Moves.joined([])
-    return ExchangePlan(before, None, none, moves, np.zeros(layout.num_tiles, dtype=np.int64))
+    buffers = np.zeros(layout.num_tiles, dtype=np.int64)
+    if source.overlaps(destination):
+        buffers = sum_by_tile(receiver, size, layout.num_tiles)
+        moves = Moves.joined([moves, Moves(receiver, size, granules(offset, size))])
+    return ExchangePlan(before, None, Moves.joined([]), moves, buffers)
 
 
 def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
