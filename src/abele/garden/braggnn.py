@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.garden.digits import options
-from abele.garden.networks import BraggNetwork
+from abele.garden.networks import BraggNetwork as Network
 from abele.garden.peaks import position_errors, simulate
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
@@ -64,17 +64,22 @@ def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
     return train, test
 
 
+def training_options(settings: DemoSettings) -> poptorch.Options:
+    """Options of training: so many weight updates a call."""
+    return options(settings).deviceIterations(DEVICE_ITERATIONS)
+
+
 def run(settings: DemoSettings, console: Console) -> DemoResult:
     """Simulate, train, validate, and report; progress goes to ``console``."""
     watch = Stopwatch()
-    opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
+    opts = training_options(settings)
     test_opts = options(settings).deviceIterations(NUM_TEST // BATCH)
     with watch.measure("data"):
         train_set, test_set = load_data(settings.seed)
         training_data = poptorch.DataLoader(opts, train_set, batch_size=BATCH, shuffle=True, drop_last=True)
         test_data = poptorch.DataLoader(test_opts, test_set, batch_size=BATCH)
 
-    model = BraggNetwork()
+    model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
     training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
     inference_model = poptorch.inferenceModel(model, test_opts)
@@ -137,7 +142,7 @@ def modelled_in_half(batch: int) -> Report:
         poptorch.Options().useOfflineIpuTarget().deviceIterations(DEVICE_ITERATIONS).showCompilationProgressBar(False)
     )
     opts.Abele.system(systems.gc200()).allowOutOfMemory()
-    model = BraggNetwork().half()
+    model = Network().half()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
     training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
     samples = batch * DEVICE_ITERATIONS

@@ -14,7 +14,7 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
-from abele.garden.networks import DigitsNetwork
+from abele.garden.networks import DigitsNetwork as Network
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
@@ -60,18 +60,24 @@ def options(settings: DemoSettings) -> poptorch.Options:
     return opts
 
 
+def training_options(settings: DemoSettings) -> poptorch.Options:
+    """Options of training: so many weight updates a call, each of so many micro-batches."""
+    opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
+    opts.Training.gradientAccumulation(GRADIENT_ACCUMULATION)
+    return opts
+
+
 def run(settings: DemoSettings, console: Console) -> DemoResult:
     """Train, validate, and report; progress goes to ``console``."""
     watch = Stopwatch()
-    opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
-    opts.Training.gradientAccumulation(GRADIENT_ACCUMULATION)
+    opts = training_options(settings)
     test_opts = options(settings).deviceIterations((1797 - NUM_TRAINING) // TEST_BATCH)
     with watch.measure("data"):
         train_set, test_set = load_data(settings.seed)
         training_data = poptorch.DataLoader(opts, train_set, batch_size=BATCH, shuffle=True, drop_last=True)
         test_data = poptorch.DataLoader(test_opts, test_set, batch_size=TEST_BATCH)
 
-    model = DigitsNetwork()
+    model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
     training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
     inference_model = poptorch.inferenceModel(model, test_opts)
