@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from abele.graph import Execute, Graph, Regions
 from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin import vertices
 from abele.poplibs.poplin.geometry import geometry
 from abele.poplibs.poplin.home import Home
 from abele.poplibs.poplin.operand import Operand
+from abele.poplibs.poplin.partials import Partials, finish, stages, sum_stage
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.slices import Grid
 
@@ -30,10 +29,14 @@ def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: 
     if not plan.needs_finish:
         _partial_products(graph, body, grid, x, w, out, where.regions)
         return
-    written = _partials(graph, grid, out)
+    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
+    partials = Partials.create(graph, plan.problem.partials, sizes, plan.depth)
+    written = partials.regions()
     graph.map_regions(written, grid.tiles)
     _partial_products(graph, body, grid, x, w, out, written)
-    _finish(graph, body, grid, written, where)
+    for step in stages(plan.depth)[:-1]:
+        partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
+    finish(graph, body, partials, plan.problem.output, where)
 
 
 def _partial_products(
@@ -59,25 +62,4 @@ def _partial_products(
         kernel_outer=work.kernel_outer,
         kernel_inner=work.kernel_inner,
     )
-    body.add(Execute(compute_set))
-
-
-def _partials(graph: Graph, grid: Grid, out: Operand) -> Regions:
-    """The blocks of all vertices, after each other in a new variable."""
-    sizes = out.local_extents(grid.all.size).prod(axis=1)
-    partials = graph.variable(grid.plan.problem.partials, int(sizes.sum()), name="partials")
-    begin = partials.variables[0].base + np.cumsum(sizes) - sizes
-    return Regions(np.arange(grid.num + 1, dtype=np.int64), begin, sizes, partials)
-
-
-def _finish(graph: Graph, body: Program, grid: Grid, written: Regions, where: Home) -> None:
-    """Sum the partials of every share of the output, or convert them where there is one of each."""
-    problem, depth = grid.plan.problem, grid.plan.depth
-    vertex = (where.block[:, None] * depth + np.arange(depth)).reshape(-1)
-    begin = written.begin[vertex] + np.repeat(where.low, depth)
-    ptr = np.arange(len(where.block) + 1, dtype=np.int64) * depth
-    rows = Regions(ptr, begin, np.repeat(where.length, depth), written.tensor)
-    make, name = (vertices.reduce_add, "reduce") if depth > 1 else (vertices.cast, "cast")
-    compute_set = graph.compute_set(name)
-    compute_set.vertices(make(problem.partials, problem.output), tile=where.tile, x=rows, out=where.regions)
     body.add(Execute(compute_set))

@@ -14,7 +14,7 @@ from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.slices import Grid
 from abele.poplibs.poputil.regions import split_evenly
 
-_PIECE_BYTES = 32
+PIECE_BYTES = 32
 """Shares of a block that the tiles sum are multiples of this, so that partials are sent in few pieces."""
 
 
@@ -44,7 +44,7 @@ def home(plan: Plan, out: Operand) -> Home:
     that do.
     """
     blocks = _blocks(plan, out)
-    grain = max(1, _PIECE_BYTES // plan.problem.partials.bytes)
+    grain = max(1, PIECE_BYTES // plan.problem.partials.bytes)
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
     first = np.searchsorted(block, np.arange(blocks.num))
     tile = (block * plan.depth + np.arange(len(block)) - first[block]).astype(np.int32)

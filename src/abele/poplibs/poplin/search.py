@@ -13,6 +13,7 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.numerics import f16, f32
 from abele.poplibs.poplin import cost
 from abele.poplibs.poplin.axis import Axis, Int64
+from abele.poplibs.poplin.partials import stages
 from abele.poplibs.poplin.plan import Method, Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.target import Target
@@ -20,6 +21,7 @@ from abele.poplibs.poplin.work import Work
 
 _MOST_CANDIDATES = 400_000
 """Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned."""
+_MOST_STAGES = 3
 
 
 @dataclass(frozen=True)
@@ -180,22 +182,48 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
 def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target) -> list[tuple[str, Int64]]:
     """Expected cycles of every candidate, term by term."""
     rate = target.exchange_bytes_per_cycle
-    block = slices.work.partial_elements
-    share = cost.ceil_div(block, slices.depth)
-    finish = np.where(
-        slices.depth > 1,
-        cost.reduce_add(share, slices.depth, problem.partials, problem.output),
-        cost.cast(block, problem.partials, problem.output) * (problem.partials != problem.output),
-    )
-    received = share * (slices.depth - 1) * problem.partials.bytes
+    summing = _summing(problem, slices, target)
+    convert = (slices.depth == 1) & (problem.partials != problem.output)
+    casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
     return [
-        ("sync and launch", target.superstep_cycles * (1 + (finish > 0))),
+        ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
         ("exchange of the input", _exchange(slices.in_bytes, slices.in_sharers, rate)),
         ("exchange of the weights", _exchange(slices.weight_bytes, slices.weight_sharers, rate)),
         ("partial products", compute),
-        ("exchange of partials", np.ceil(received / rate).astype(np.int64)),
-        ("sum of partials" if (slices.depth > 1).any() else "cast", finish),
+        ("exchange of partials", summing.exchange),
+        ("sum of partials", summing.compute),
+        ("conversion", casting),
     ]
+
+
+@dataclass(frozen=True)
+class _Summing:
+    """What summing partials is expected to take, for every candidate: int64[n] each."""
+
+    supersteps: Int64
+    exchange: Int64
+    compute: Int64
+
+
+def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
+    """Stage by stage: the tiles that hold the partials of a group share its block."""
+    block, kind = slices.work.partial_elements, problem.partials
+    depths, index = np.unique(slices.depth, return_inverse=True)
+    steps = np.ones((len(depths), _MOST_STAGES), dtype=np.int64)
+    for row, depth in enumerate(depths):
+        chosen = stages(int(depth))
+        steps[row, : len(chosen)] = chosen
+    supersteps, exchange, compute = np.zeros((3, len(block)), dtype=np.int64)
+    sharers = np.ones_like(block)
+    for stage in range(_MOST_STAGES):
+        step = steps[index, stage]
+        sharers = sharers * step
+        share, active = cost.ceil_div(block, sharers), step > 1
+        received = np.ceil(share * (step - 1) * kind.bytes / target.exchange_bytes_per_cycle).astype(np.int64)
+        supersteps += active
+        exchange += np.maximum(received, target.fragment_cycles * step) * active
+        compute += cost.reduce_add(share, step, kind, problem.output) * active
+    return _Summing(supersteps, exchange, compute)
 
 
 def _exchange(bytes_: Int64, sharers: Int64, rate: float) -> Int64:
