@@ -162,6 +162,7 @@ def test_compile__counted_slots__replace_assumed_ones(graph: Graph) -> None:
     found.record_counts(0, {0: np.arange(8)})
     assert found.report.cycles().compute == 7 * 6
     assert found.estimated == []
+    assert found.plan[0].data_dependent == ("Search",)
 
 
 def test_compile__recorded_executions__replace_assumed_trips(graph: Graph) -> None:

@@ -125,6 +125,7 @@ class Analysis:
         del writes
         self._set_exchange(superstep, plan_exchange(uses, self.layout, self.system.ipu.num_tiles))
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
+        superstep.data_dependent = superstep.compute.estimated
         superstep.num_vertices = sum(g.num for g in groups)
         superstep.num_edges = sum(len(u.edge.index) for u in uses)
         superstep.codelets = tuple(dict.fromkeys(g.codelet for g in groups))

@@ -93,6 +93,7 @@ class Superstep:
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
         codelets: Their codelets.
+        data_dependent: Names of those whose cost depends on data; a run can count it.
         buffer_bytes: Memory for data in motion, int32[tiles], or None when it needs none.
     """
 
@@ -110,6 +111,7 @@ class Superstep:
     num_vertices: int = 0
     num_edges: int = 0
     codelets: tuple[CodeletDef, ...] = ()
+    data_dependent: tuple[str, ...] = ()
     buffer_bytes: Int32 | None = None
 
     def set_exchange(self, plan: ExchangePlan, system: System) -> None:
@@ -122,7 +124,7 @@ class Superstep:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Codelets whose cost is assumed until a run counts it."""
+        """Those of ``data_dependent`` whose cost no run has counted yet."""
         return self.compute.estimated if self.compute is not None else ()
 
     def compute_by_tile(self, num_tiles: int) -> Int64:
