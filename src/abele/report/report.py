@@ -48,6 +48,11 @@ class Report:
         """Modelled cycles of one run of a program."""
         return run_cycles(self.steps, program)
 
+    @property
+    def total_cycles(self) -> int:
+        """Modelled cycles of one run of program 0."""
+        return int(self.cycles().total)
+
     def seconds(self, cycles: float) -> float:
         """Time of ``cycles`` on the modelled machine."""
         return cycles / float(self.target["clock_hz"])
