@@ -22,7 +22,7 @@ Gradients = Sequence[Value | None]
 class OpRule:
     """What the ops of one kind mean. Subclasses are registered with :func:`rule` and have no state."""
 
-    def evaluate(self, op: Op, *inputs: Array) -> Array | tuple[Array, ...]:
+    def evaluate(self, op: Op, *args: Any, **kwargs: Any) -> Any:
         """The outputs, from the inputs as NumPy arrays: the definition of the kind."""
         raise NotImplementedError
 

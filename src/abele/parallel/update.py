@@ -64,9 +64,9 @@ class GroupUpdate:
             return
         step = self._keep("step", 0, i32)
         corrections = self._keep("correction1", 0.0), self._keep("correction2", 0.0)
-        betas = {name: self._number(name) for name in ("beta1", "beta2")}
+        beta1, beta2 = self._number("beta1"), self._number("beta2")
         with self.graph.scope(self.name):
-            popnn.adam_bias_correction(self.graph, step, *corrections, prog, **betas)
+            popnn.adam_bias_correction(self.graph, step, *corrections, prog, beta1=beta1, beta2=beta2)
 
     @begin.register
     def _(self, optimiser: Sgd, prog: Sequence) -> None:

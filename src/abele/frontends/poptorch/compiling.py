@@ -163,7 +163,25 @@ def compile_model(
         executable = compile_program(
             graph, program.program, allow_out_of_memory=options.Abele.allow_out_of_memory, progress=progress
         )
+    executable.meta |= _described(model, captured, batching)
     return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start)
+
+
+def _described(model: torch.nn.Module, captured: CapturedModel, batching: Batching) -> dict[str, Any]:
+    """What the report says about the model."""
+    options = batching.options
+    batched = [v.shape[0] for v in captured.net.inputs if v.shape]
+    samples = {"samples_per_run": batched[0] * batching.micro_batches, "sample_name": "sample"} if batched else {}
+    return samples | {
+        "name": options.model_name if options.exists("model_name") else type(model).__name__,
+        "steps_per_run": options.device_iterations,
+        "step_name": "weight update" if batching.training else "batch",
+        "options": {
+            "device_iterations": options.device_iterations,
+            "gradient_accumulation": options.Training.gradient_accumulation,
+            "engine_mode": options.Abele.engine_mode,
+        },
+    }
 
 
 def _build(

@@ -51,8 +51,8 @@ class PoptorchBuffer(_Followed, torch.Tensor):
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
-    if isinstance(tree, _Followed):
-        yield tree  # type: ignore[misc]
+    if isinstance(tree, (PoptorchParameter, PoptorchBuffer)):
+        yield tree
     elif isinstance(tree, (tuple, list)):
         for item in tree:
             yield from _tensors(item)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,18 +49,19 @@ def convolution(
 def _windows(x: Array, params: ConvParams) -> Array:
     """Every element that each output element reads: [batch, in, *output_field, *kernel]."""
     around = [(0, 0), (0, 0), *zip(params.padding_lower, params.padding_upper, strict=True)]
-    index = [
+    taps = [
         stride * np.arange(extent)[:, None] + dilation * np.arange(kernel)
         for stride, extent, dilation, kernel in zip(
             params.stride, params.output_field, params.dilation, params.kernel, strict=True
         )
     ]
-    rank = len(index)
+    rank = len(taps)
     grids = [
         i.reshape([i.shape[0] if d == a else i.shape[1] if d == rank + a else 1 for d in range(2 * rank)])
-        for a, i in enumerate(index)
+        for a, i in enumerate(taps)
     ]
-    return np.pad(x, around)[(slice(None), slice(None), *grids)]
+    index: Any = (slice(None), slice(None), *grids)
+    return np.asarray(np.pad(x, around)[index])
 
 
 def _grouped(array: Array, groups: int, dim: int) -> Array:
@@ -83,7 +84,7 @@ class Convolution(OpRule):
         filters = _grouped(weight, params.groups, 0)
         result = np.einsum(f"bgi{field}{kernel},gni{kernel}->bgn{field}", windows, filters, optimize=True)
         result = result.reshape(params.output_shape)
-        return result + bias[0].reshape(-1, *[1] * len(params.field)) if bias else result
+        return np.asarray(result + bias[0].reshape(-1, *[1] * len(params.field)) if bias else result)
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One convolution, then the bias added in place."""
@@ -146,7 +147,7 @@ class ConvolutionGradWeight(OpRule):
         windows = _grouped(_windows(x, params), params.groups, 1)
         grads = _grouped(grad, params.groups, 1)
         result = np.einsum(f"bgi{field}{kernel},bgn{field}->gni{kernel}", windows, grads, optimize=True)
-        return result.reshape(op.output.shape)
+        return np.asarray(result.reshape(op.output.shape))
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One calculation of weight deltas."""

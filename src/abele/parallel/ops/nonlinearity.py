@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,10 +33,10 @@ def _gelu_inner(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    return OPS["erf"].meaning(x)
+    return np.asarray(OPS["erf"].meaning(x))
 
 
-_MEANING = {
+_MEANING: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "sigmoid": lambda x: 0.5 * (1 + np.tanh(0.5 * x)),
@@ -47,14 +47,14 @@ _MEANING = {
 
 def _gelu_slope(x: Array) -> Array:
     inner = _gelu_inner(x)
-    return 0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * _GELU_SCALE * (1 + 3 * _GELU_CUBIC * x**2)
+    return np.asarray(0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * _GELU_SCALE * (1 + 3 * _GELU_CUBIC * x**2))
 
 
 def _gelu_erf_slope(x: Array) -> Array:
-    return 0.5 * (1 + _erf(x * math.sqrt(0.5))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return np.asarray(0.5 * (1 + _erf(x * math.sqrt(0.5))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
 
 
-_SLOPE = {
+_SLOPE: dict[str, Callable[[Array], Array]] = {
     "relu": lambda y: np.where(y > 0, 1.0, 0.0),
     "tanh": lambda y: 1 - y * y,
     "sigmoid": lambda y: y * (1 - y),

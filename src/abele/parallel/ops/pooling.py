@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def pool(net: Network, value: Value, pooling: PoolParams) -> Value:
     """``value`` [batch, channels, *field] pooled over its field."""
-    shape = (*value.shape[:2], *pooling.out_field(value.shape[2:]))
-    return net.emit("pool", [value], shape, value.dtype, pooling=pooling)
+    return net.emit("pool", [value], pooling.out_shape, value.dtype, pooling=pooling)
 
 
 def _windows(x: Array, pooling: PoolParams, fill: float) -> Array:
@@ -54,12 +53,12 @@ class Pool(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn pooling."""
-        return popnn.pool(to.graph, op.attrs["pooling"], to[op.inputs[0]], to.prog)
+        return popnn.pool(to.graph, to[op.inputs[0]], op.attrs["pooling"], to.prog)
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op; that of a maximum needs the output too."""
+        """One gradient op; that of a maximum needs input and output."""
         pooling, (x,) = op.attrs["pooling"], op.inputs
-        saved = [x, op.output] if pooling.kind == "max" else [x]
+        saved = [x, op.output] if pooling.kind == "max" else []
         return [net.emit_like("pool_grad", [grad, *saved], x, pooling=pooling)]
 
 
@@ -86,6 +85,5 @@ class PoolGrad(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn pooling gradient."""
-        grad, x, *pooled = (to[v] for v in op.inputs)
-        best = pooled[0] if pooled else None
-        return popnn.pool_input_gradient(to.graph, op.attrs["pooling"], x, best, grad, to.prog)
+        grad, *saved = (to[v] for v in op.inputs)
+        return popnn.pool_input_gradient(to.graph, op.attrs["pooling"], grad, *saved, prog=to.prog)

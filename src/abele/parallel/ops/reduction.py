@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from abele.poplibs import popops
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
-_NUMPY = {"add": np.sum, "max": np.max, "min": np.min, "mul": np.prod}
+_NUMPY: dict[str, Callable[..., Any]] = {"add": np.sum, "max": np.max, "min": np.min, "mul": np.prod}
 
 
 def reduce(

@@ -157,7 +157,8 @@ class Slice(OpRule):
     def evaluate(self, op: Op, x: Array) -> Array:
         """NumPy's slice."""
         attrs = op.attrs
-        return x[(slice(None),) * attrs["dim"] + (slice(attrs["begin"], attrs["end"], attrs["step"]),)]
+        taken = slice(attrs["begin"], attrs["end"], attrs["step"])
+        return np.asarray(np.moveaxis(np.moveaxis(x, attrs["dim"], 0)[taken], 0, attrs["dim"]))
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """A view."""

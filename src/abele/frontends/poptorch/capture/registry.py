@@ -70,7 +70,7 @@ class Call:
 
     def common_type(self, first: int = 0, second: int = 1) -> ElementType:
         """The type to which PyTorch promotes two arguments of the call, given by position."""
-        pair = [torch_export.fake(a) if isinstance(a, torch.fx.Node) else a for a in self.node.args]
+        pair: list[Any] = [torch_export.fake(a) if isinstance(a, torch.fx.Node) else a for a in self.node.args]
         return element_type(torch.result_type(pair[first], pair[second]))
 
     def refuse(self, what: str, remedy: str | None = None) -> UnsupportedOpError:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.convolution import Extents, per_dim
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.ir import Const
 from abele.parallel import Value
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build
-from abele.poplibs.popnn.pool_params import PoolParams
+from abele.poplibs.popnn.pool_params import PoolKind, PoolParams
 
 
-def _pool(call: Call, function: str, x: Value, kernel: Extents, stride: Extents, padding: Extents) -> Value:
-    rank = call.result.dim() - 1 if x.ndim < 3 else x.ndim - 2
-    kernel = per_dim(kernel, rank)
+def _rank(call: Call) -> int:
+    """Field dimensions of the operator, by its name."""
+    return int(torch_export.op_name(call.node)[-2])
+
+
+def _pool(call: Call, function: PoolKind, x: Value, window: Extents, stride: Extents, padding: Extents) -> Value:
+    rank = _rank(call)
+    kernel = per_dim(window, rank)
     steps = per_dim(stride, rank) if stride not in ((), []) else kernel
     lower = per_dim(padding, rank)
     # Rounding the number of windows up shows as more results than fit: the rest is padding after the last element.
@@ -24,7 +30,23 @@ def _pool(call: Call, function: str, x: Value, kernel: Extents, stride: Extents,
         max(low, (n - 1) * s + k - extent - low)
         for n, s, k, extent, low in zip(call.shape[-rank:], steps, kernel, x.shape[-rank:], lower, strict=True)
     )
-    return build.pool(call.net, x, PoolParams(function, kernel, steps, lower, upper))
+    return _pooled(call, function, x, kernel, steps, lower, upper)
+
+
+def _pooled(
+    call: Call,
+    function: PoolKind,
+    x: Value,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+) -> Value:
+    """Pooling of [batch, channels, *field]; a missing batch dimension is one sample."""
+    samples = x if x.ndim == len(kernel) + 2 else build.reshape(call.net, x, (1, *x.shape))
+    batch, channels, *field = samples.shape
+    pooling = PoolParams(function, tuple(field), kernel, stride, lower, upper, channels, batch)
+    return build.reshape(call.net, build.pool(call.net, samples, pooling), call.shape)
 
 
 @aten("aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d")
@@ -61,15 +83,16 @@ def avg_pool(
     if ceil_mode:
         raise call.refuse("with ceil_mode and counted padding has no lowering")
     total = _pool(call, "sum", x, kernel, stride, padding)
-    divisor = divisor_override or math.prod(per_dim(kernel, x.ndim - 2))
+    divisor = divisor_override or math.prod(per_dim(kernel, _rank(call)))
     return build.map_(call.net, arg(0) * Const(1 / divisor), [total])
 
 
 @aten("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d")
 def adaptive_avg_pool(call: Call, x: Value, output_size: Sequence[int]) -> Value:
     """Averages over windows that tile the field evenly."""
-    field, size = x.shape[2:], per_dim(output_size, x.ndim - 2)
+    rank = _rank(call)
+    field, size = x.shape[-rank:], per_dim(output_size, rank)
     if any(n % k for n, k in zip(field, size, strict=True)):
         raise call.refuse(f"from {list(field)} to {list(size)} has no lowering", "choose a size that divides the field")
     window = tuple(n // k for n, k in zip(field, size, strict=True))
-    return build.pool(call.net, x, PoolParams("avg", window, window, (0,) * len(size), (0,) * len(size)))
+    return _pooled(call, "avg", x, window, window, (0,) * len(size), (0,) * len(size))
