@@ -82,7 +82,8 @@ def test_cast__wider_side__bounds_it() -> None:
     assert cost.cast(np.array([48]), f32, f16)[0] == cost.cast(np.array([48]), f16, f32)[0] == 6 * (4 + 26)
 
 
-def test_permute_slots__half__takes_half_the_slots_of_float() -> None:
-    side, one = np.array([16]), np.array([1])
-    half, full = (int(cost.permute_slots(side, one, side, t)[0]) for t in (f16, f32))
-    assert (half - 34) * 2 == full - 34
+def test_permute__half__takes_half_the_slots_of_float() -> None:
+    side, many = np.array([16]), np.array([60])
+    half, full = (int(cost.permute(side, many, side, t)[0]) for t in (f16, f32))
+    fixed = 11 + 6 * (24 + 10 * 10)
+    assert (half - fixed) * 2 == full - fixed == 6 * 10 * 64 * 4

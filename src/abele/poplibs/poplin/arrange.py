@@ -38,7 +38,7 @@ def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name:
     Returns:
         The target.
     """
-    start, size = _boxes(source, target, graph.system.ipu.num_tiles * cost.WORKERS)
+    start, size = _boxes(source, target, graph.system.ipu.num_tiles)
     written = target.regions(start, size)
     tile = _owners(graph, written)
     if tile is None:
@@ -63,11 +63,10 @@ def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name:
 def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
     """Cycles that arranging ``elements`` is expected to take: a superstep, their exchange and permutation."""
     share = -(-elements // machine.tiles)
-    boxes = -(-share // (_WIDEST * _WIDEST * cost.WORKERS))
-    side, one = np.array([_WIDEST, 1], dtype=np.int64)
-    slots = int(cost.permute_slots(side, one, side, dtype))
+    matrices = -(-share // (_WIDEST * _WIDEST))
+    side, middle = np.array([_WIDEST, matrices], dtype=np.int64)
     received = int(share * dtype.bytes / machine.exchange_bytes_per_cycle)
-    return machine.superstep_cycles + received + boxes * slots * cost.WORKERS
+    return machine.superstep_cycles + received + int(cost.permute(side, middle, side, dtype))
 
 
 def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
@@ -87,26 +86,33 @@ def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int
 
 
 def _chunks(source: Operand, target: Operand, wanted: int) -> dict[str, int]:
-    """Extent of a box along every dimension: a square where the order changes, and a run along one more dimension.
+    """Extent of a box along every dimension: a square where the order changes, and a run along what lies next to it.
 
-    Squares shrink, then runs grow, until there is about one box for each of the ``wanted`` workers.
+    Squares shrink, or runs grow, until there is about one box for each of the ``wanted`` tiles.
     """
     extents = source.extents
     turned = {source.innermost, target.innermost}
     whole = {d: gcd(*blocks) if (blocks := _blocks(d, source, target)) else n for d, n in extents.items()}
     side = _WIDEST
     while True:
-        chunks = {d: gcd(side, n) if _blocks(d, source, target) else min(side, n) for d, n in whole.items()}
-        chunks = {d: n if d in turned else 1 for d, n in chunks.items()}
+        chunks = {d: (_fitting(side, d, whole, source, target) if d in turned else 1) for d in extents}
         boxes = prod(-(-n // chunks[d]) for d, n in extents.items())
         if boxes * 4 > wanted or side == _NARROWEST:
             break
         side //= 2
-    run = max(whole, key=lambda d: 0 if d in turned else whole[d])
-    if run not in turned:
-        longest = max(1, min(whole[run], boxes // wanted))
-        chunks[run] = gcd(longest, whole[run]) if _blocks(run, source, target) else longest
+    longest = boxes // wanted
+    runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
+    for dim in runs[: _STRIDED_DIMS - len(turned)]:
+        chunks[dim] = _fitting(max(1, longest), dim, whole, source, target)
+        longest //= chunks[dim]
+        if chunks[dim] < whole[dim]:
+            break
     return chunks
+
+
+def _fitting(size: int, dim: str, whole: dict[str, int], source: Operand, target: Operand) -> int:
+    """At most ``size`` indices of a dimension: a divisor of its block where it is stored in blocks."""
+    return gcd(size, whole[dim]) if _blocks(dim, source, target) else min(size, whole[dim])
 
 
 def _blocks(dim: str, source: Operand, target: Operand) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from abele.codelet import Input, Output, SupervisorVertex, Vector, Vertex, codelet
+from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin import cost
 from abele.poplibs.poplin.axis import Int64
@@ -203,7 +203,7 @@ def permute(dtype: ElementType) -> Any:
     """The vertex that writes a box of up to four dimensions in another order."""
 
     @codelet
-    class PermuteBlocks(Vertex):
+    class PermuteBlocks(SupervisorVertex):
         """Walks ``out`` in order, picks elements of ``x`` by strides; ``shape`` is four extents, then the strides."""
 
         x: Input[Vector[dtype]]
@@ -224,11 +224,11 @@ def permute(dtype: ElementType) -> Any:
 
         @staticmethod
         def cycles(v, ipu):
-            return _permute_slots(v, dtype)
+            return _permute_cycles(v, dtype)
 
     return PermuteBlocks
 
 
-def _permute_slots(v: Any, dtype: ElementType) -> Int64:
-    """Issue slots of permutations in which rows become columns."""
-    return cost.permute_slots(v.rows, v.out // (v.rows * v.columns), v.columns, dtype)
+def _permute_cycles(v: Any, dtype: ElementType) -> Int64:
+    """Tile cycles of permutations in which rows become columns."""
+    return cost.permute(v.rows, v.out // (v.rows * v.columns), v.columns, dtype)
