@@ -49,7 +49,8 @@ class NonLocalBlock(nn.Module):
         g = self.g(x).flatten(2).transpose(1, 2)
         similarity = torch.softmax(torch.matmul(theta, phi), dim=2)
         attended = torch.matmul(similarity, g).transpose(1, 2).reshape(batch, -1, height, width)
-        return x + self.out(attended)
+        features: Tensor = x + self.out(attended)
+        return features
 
 
 class BraggNetwork(nn.Module):
@@ -74,4 +75,5 @@ class BraggNetwork(nn.Module):
         x = F.leaky_relu(self.conv3(x), 0.01).flatten(1)
         for layer in self.dense:
             x = F.leaky_relu(layer(x), 0.01)
-        return self.head(x)
+        centres: Tensor = self.head(x)
+        return centres

@@ -92,7 +92,8 @@ def pseudo_voigt(squared_distance: F64, mixing: F64) -> F64:
 def _scaled(counts: npt.NDArray[np.int64]) -> F32:
     low = counts.min(axis=(1, 2), keepdims=True)
     spread = np.maximum(counts.max(axis=(1, 2), keepdims=True) - low, 1)
-    return ((counts - low) / spread).astype(np.float32)
+    scaled: F32 = ((counts - low) / spread).astype(np.float32)
+    return scaled
 
 
 def position_errors(predicted: F32, actual: F32) -> F64:
