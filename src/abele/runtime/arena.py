@@ -12,6 +12,7 @@ import numpy.typing as npt
 from abele.graph import Tensor, Variable
 from abele.graph.intervals import Int64, expand
 from abele.numerics import to_device
+from abele.runtime.interval_set import IntervalSet
 
 ALIGNMENT = 64
 """Bytes that every variable starts at a multiple of: one cache line, one widest vector."""
@@ -54,6 +55,7 @@ class Arena:
         self._block = aligned_block(int(room.sum()) + ALIGNMENT)
         start = address_of(self._block)
         held = [v.id for v in variables if v.size]
+        self._held = held
         self._base = np.array([variables[i].base for i in held], dtype=np.int64)
         self._end = np.array([variables[i].base + variables[i].size for i in held], dtype=np.int64)
         self._width = np.array([variables[i].dtype.bytes for i in held], dtype=np.int64)
@@ -101,6 +103,15 @@ class Arena:
         high = np.minimum((begin + length)[source], self._end[owner])
         width = self._width[owner]
         return Pieces(self._start[owner] + (low - self._base[owner]) * width, (high - low) * width, source)
+
+    def variables_in(self, elements: IntervalSet) -> list[Variable]:
+        """The variables that have an element in the set."""
+        first = np.searchsorted(self._end, elements.begin, side="right")
+        last = np.searchsorted(self._base, elements.end, side="left")
+        change = np.zeros(len(self._held) + 1, dtype=np.int64)
+        np.add.at(change, first, 1)
+        np.add.at(change, last, -1)
+        return [self._variables[self._held[i]] for i in np.flatnonzero(np.cumsum(change[:-1]))]
 
     def pieces_of(self, tensor: Tensor) -> Pieces:
         """Host memory of a view, in the view's flattened order."""

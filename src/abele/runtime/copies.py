@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.graph.intervals import Int64
 from abele.runtime.arena import Pieces, address_of, aligned_block
-from abele.runtime.interval_set import EMPTY, IntervalSet
+from abele.runtime.interval_set import EMPTY, IntervalSet, sorted_cuts
 from abele.runtime.leaf import Argument, Leaf, Phase
 from abele.runtime.primitives import primitives
 
@@ -63,7 +63,7 @@ def contiguous(address: int, size: int) -> Pieces:
 def paired(source: Pieces, destination: Pieces) -> Runs:
     """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
     ends, into = np.cumsum(source.bytes), np.cumsum(destination.bytes)
-    cuts = np.union1d(ends, into)
+    cuts = sorted_cuts(ends, into)
     begin = np.concatenate([np.zeros(1, np.int64), cuts])[:-1]
     i = np.searchsorted(ends, begin, side="right")
     j = np.searchsorted(into, begin, side="right")

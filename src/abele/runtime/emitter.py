@@ -9,7 +9,7 @@ from enum import Enum
 from abele.graph import Stream
 from abele.runtime.bytecode import Assembler, Op
 from abele.runtime.interval_set import EMPTY, IntervalSet
-from abele.runtime.leaf import Leaf, Phase, Scratch, StreamUse
+from abele.runtime.leaf import Fixed, Leaf, Phase, StreamUse
 
 _SOLO_WORK_BYTES = 4096
 
@@ -35,7 +35,7 @@ class Emitter:
 
     def __init__(self) -> None:
         self.assembler = Assembler()
-        self.arguments: list[tuple[int, int | Scratch]] = []
+        self.arguments: list[tuple[int, Fixed]] = []
         self.streams: dict[Stream, int] = {}
         self.leaves: dict[Leaf, int] = {}
         self._stream_numbers: dict[Stream, int] = {}

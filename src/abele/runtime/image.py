@@ -10,9 +10,12 @@ from abele.compiler import Executable
 from abele.graph import Execute, PrintTensor, Variable
 from abele.runtime.arena import Arena
 from abele.runtime.callbacks import Callbacks
+from abele.runtime.effects import EffectsOf
+from abele.runtime.fusion import Storage
 from abele.runtime.interpreted import InterpretedSupersteps
 from abele.runtime.lower import Lowering
-from abele.runtime.machine import Machine
+from abele.runtime.machine import Machine, WorkingMemory
+from abele.runtime.native import Native
 from abele.runtime.supersteps import PlacedGroup, Supersteps
 
 if TYPE_CHECKING:
@@ -72,15 +75,25 @@ def build_image(
     arena, callbacks = Arena(graph.variables), Callbacks()
     placed = Supersteps(arena, _compiled)
     supersteps = InterpretedSupersteps(placed, callbacks, graph.system.ipu.num_workers) if debug else placed
-    fuser = None
-    lowering = Lowering(arena, supersteps, fuser, lambda step: callbacks.add(lambda: print_tensor(step)), programs)
+    effects, memory = EffectsOf(), WorkingMemory()
+    storage = Storage(programs, effects, arena, keep)
+    native = Native(arena, effects, storage, memory) if mode == "native" else None
+    lowering = Lowering(arena, supersteps, native, _printer(callbacks, print_tensor), effects, programs)
     entries = [lowering.program(p) for p in programs]
     lowering.functions()
-    machine = Machine(lowering.emitter, callbacks, num_threads, 0)
+    machine = Machine(lowering.emitter, callbacks, num_threads, memory)
     text = "\n".join(f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in lowering.emitter.leaves)
-    image = Image(arena, machine, entries, callbacks, placed.placed, frozenset(), text)
+    if native is not None:
+        text += "\n" + native.listing
+    fused = storage.fused if native is not None else frozenset()
+    image = Image(arena, machine, entries, callbacks, placed.placed, fused, text)
     image.load()
     return image
+
+
+def _printer(callbacks: Callbacks, print_tensor: Callable[[PrintTensor], None]) -> Callable[[PrintTensor], int]:
+    """Gives each step that prints the number of a callback of its own."""
+    return lambda step: callbacks.add(lambda: print_tensor(step))
 
 
 def _compiled(definition: CodeletDef) -> CompiledCodelet:

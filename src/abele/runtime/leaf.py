@@ -24,8 +24,22 @@ class StreamUse:
     stream: Stream
 
 
-Argument = int | StreamUse | Scratch
-"""One pointer that a leaf is given: an address, the place of a stream's elements, or the thread's scratch memory."""
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Stands for a place in the memory that fused kernels pass values through.
+
+    Attributes:
+        offset: Bytes from its start.
+    """
+
+    offset: int
+
+
+Fixed = int | Scratch | Workspace
+"""A pointer that stays the same while programs run: an address, or memory that comes with the threads."""
+
+Argument = Fixed | StreamUse
+"""One pointer that a leaf is given."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +31,7 @@ from abele.runtime.bytecode import Op
 from abele.runtime.copies import contiguous, copy_leaf, copy_phases, paired
 from abele.runtime.effects import EffectsOf
 from abele.runtime.emitter import Emitter
+from abele.runtime.fusion import flattened
 from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Phase, StreamUse
 from abele.runtime.stops import Loop, step_scopes
@@ -51,11 +52,13 @@ class Fused:
         steps: The steps that it replaces.
         uses: Stream copies among them.
         phases: The kernels' leaves in order.
+        listing: The plan as text.
     """
 
     steps: tuple[Program, ...]
     uses: tuple[StreamUse, ...]
     phases: tuple[Phase, ...]
+    listing: str
 
 
 class Fuser(Protocol):
@@ -63,6 +66,10 @@ class Fuser(Protocol):
 
     def parts(self, steps: Sequence[Program]) -> Iterable[Program | Fused]:
         """The steps in order, some of them replaced."""
+
+
+Printer = Callable[[PrintTensor], int]
+"""Gives the number of a callback that prints a tensor."""
 
 
 class Lowering:
@@ -73,18 +80,25 @@ class Lowering:
         supersteps: Emits compute sets.
         fuser: Replaces library calls by host kernels; None runs the body of each.
         printer: Gives the number of a callback that prints a tensor.
+        effects: What steps touch.
         programs: All programs that will be lowered.
     """
 
     def __init__(
-        self, arena: Arena, supersteps: Supersteps, fuser: Fuser | None, printer: Printer, programs: Sequence[Program]
+        self,
+        arena: Arena,
+        supersteps: Supersteps,
+        fuser: Fuser | None,
+        printer: Printer,
+        effects: EffectsOf,
+        programs: Sequence[Program],
     ) -> None:
         self.emitter = Emitter()
         self._arena = arena
         self._supersteps = supersteps
         self._fuser = fuser
         self._printer = printer
-        self._effects = EffectsOf()
+        self._effects = effects
         self._scopes: dict[Program, IntervalSet] = {}
         self._copies: dict[Copy, tuple[Phase, ...]] = {}
         self._functions: dict[Function, tuple[int, int]] = {}
@@ -122,7 +136,7 @@ class Lowering:
             case Copy():
                 self._copy(step)
             case LibraryCall():
-                self._library_call(step)
+                self._parts((step,))
             case Repeat() | RepeatWhile():
                 self._loop(step)
             case If():
@@ -139,16 +153,17 @@ class Lowering:
     # --- straight code -----------------------------------------------------------------------------------------------
 
     def _sequence(self, steps: Steps) -> None:
-        flat = tuple(_flattened(steps))
-        for part in flat if self._fuser is None else self._fuser.parts(flat):
-            self._fused(part) if isinstance(part, Fused) else self._step(part)
+        self._parts(tuple(flattened(steps)))
 
-    def _library_call(self, call: LibraryCall) -> None:
-        if self._fuser is not None:
-            for part in self._fuser.parts((call,)):
-                self._fused(part) if isinstance(part, Fused) else self._sequence(call.body)
-        else:
-            self._sequence(call.body)
+    def _parts(self, steps: Sequence[Program]) -> None:
+        for part in steps if self._fuser is None else self._fuser.parts(steps):
+            match part:
+                case Fused():
+                    self._fused(part)
+                case LibraryCall():
+                    self._sequence(part.body)
+                case _:
+                    self._step(part)
 
     def _fused(self, fused: Fused) -> None:
         for use in fused.uses:
@@ -246,20 +261,5 @@ class Lowering:
         self.emitter.expect_writes(self._effects(function.body).written)
 
 
-class Printer(Protocol):
-    """Gives the number of a callback that prints a tensor."""
-
-    def __call__(self, step: PrintTensor) -> int:
-        """The number for this step."""
-
-
 def _elements(tensor: Tensor) -> IntervalSet:
     return IntervalSet.of(*tensor.intervals())
-
-
-def _flattened(steps: Steps) -> Iterable[Program]:
-    for step in steps:
-        if isinstance(step, Steps):
-            yield from _flattened(step)
-        else:
-            yield step

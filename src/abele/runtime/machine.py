@@ -14,13 +14,31 @@ from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Shared, StreamWord, Verdict
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.emitter import Emitter
-from abele.runtime.leaf import Scratch
+from abele.runtime.leaf import Scratch, Workspace
 from abele.runtime.primitives import host_waits, primitives
 from abele.runtime.streams import Connection
 from abele.runtime.threads import Workers
 
 _LINE_WORDS = 8
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+@dataclass(slots=True)
+class WorkingMemory:
+    """Memory that leaves use beside the variables.
+
+    Attributes:
+        shared_bytes: For all threads together.
+        thread_bytes: For each thread.
+    """
+
+    shared_bytes: int = 0
+    thread_bytes: int = 0
+
+    def cover(self, shared_bytes: int, thread_bytes: int) -> None:
+        """Grow to at least this much."""
+        self.shared_bytes = max(self.shared_bytes, shared_bytes)
+        self.thread_bytes = max(self.thread_bytes, thread_bytes)
 
 
 @dataclass
@@ -47,10 +65,10 @@ class Machine:
         emitter: The finished code with its argument lists and streams.
         callbacks: Python functions that the code may call.
         num_threads: Host threads.
-        scratch_bytes: Scratch memory of each thread.
+        memory: How much working memory the leaves need.
     """
 
-    def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, scratch_bytes: int) -> None:
+    def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, memory: WorkingMemory) -> None:
         self.code = emitter.assembler.finish()
         self._emitter = emitter
         self._callbacks = callbacks
@@ -58,7 +76,8 @@ class Machine:
         self._run = _RUN(primitives().run)
         self._shared = _words(Shared.ARRIVED + _LINE_WORDS * num_threads)
         self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
-        self._scratch = [aligned_block(scratch_bytes) for _ in range(num_threads)]
+        self._workspace = aligned_block(memory.shared_bytes)
+        self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
         self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
         self.streams = {
             stream: Connected(number, register, callbacks.add(_unconnected))
@@ -83,9 +102,15 @@ class Machine:
 
     def _thread_registers(self, emitter: Emitter, thread: int) -> Int64:
         registers = _words(emitter.assembler.num_registers + 1)
-        scratch = address_of(self._scratch[thread])
+        scratch, workspace = address_of(self._scratch[thread]), address_of(self._workspace)
         for register, value in emitter.arguments:
-            registers[register] = scratch if isinstance(value, Scratch) else value
+            match value:
+                case Scratch():
+                    registers[register] = scratch
+                case Workspace():
+                    registers[register] = workspace + value.offset
+                case address:
+                    registers[register] = address
         return registers
 
     def connect(self, connection: Connection) -> None:

@@ -1,0 +1,164 @@
+"""Fusion: which steps host kernels carry out together, and which variables need storage of their own then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from abele.graph import (
+    Call,
+    Copy,
+    Execute,
+    Function,
+    If,
+    LibraryCall,
+    PrintTensor,
+    Program,
+    RepeatWhile,
+    Stream,
+    Tensor,
+    Variable,
+    WriteUndef,
+)
+from abele.graph import Sequence as Steps
+from abele.runtime.arena import Arena
+from abele.runtime.effects import EffectsOf
+
+Run = tuple[Program, ...]
+"""Steps that follow each other and that host kernels can carry out: library calls, and copies between them."""
+
+_OUTSIDE: Run = ()
+
+
+def flattened(steps: Steps) -> Iterator[Program]:
+    """The steps of a sequence with those of sequences inside it, but for declarations that do nothing."""
+    for step in steps:
+        if isinstance(step, Steps):
+            yield from flattened(step)
+        elif not isinstance(step, WriteUndef):
+            yield step
+
+
+def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
+    """Steps in order, those that belong to a run taken together."""
+    for fits, group in groupby(steps, is_fusible):
+        members = tuple(group)
+        if fits and any(isinstance(s, LibraryCall) for s in members):
+            yield members
+        else:
+            yield from members
+
+
+def is_fusible(step: Program) -> bool:
+    """Whether a host kernel can stand for a step: every operand is one strided block of one variable."""
+    match step:
+        case LibraryCall():
+            return step.kernel is not None and all(map(_is_bindable, (*step.inputs, *step.outputs)))
+        case Copy():
+            sides = step.source, step.destination
+            tensors = [t for t in sides if isinstance(t, Tensor)]
+            return all(map(_is_bindable, tensors)) and not (len(tensors) == 2 and tensors[0].overlaps(tensors[1]))
+        case _:
+            return False
+
+
+def _is_bindable(tensor: Tensor) -> bool:
+    strided = tensor.strided()
+    return strided is not None and strided.variable.dtype == tensor.dtype and tensor.size > 0
+
+
+def operands(step: Program) -> tuple[tuple[Tensor | Stream, ...], tuple[Tensor | Stream, ...]]:
+    """What a fusible step reads and writes."""
+    if isinstance(step, LibraryCall):
+        return step.inputs, step.outputs
+    assert isinstance(step, Copy)
+    return (step.source,), (step.destination,)
+
+
+class Storage:
+    """Which variables must be stored as the graph says, and which exist only inside one run.
+
+    A variable needs no storage when a single run touches it, writes it before it reads it, and reads whatever it wrote
+    last: a value that nobody reads is a result. Constants, initial contents and what the host keeps are stored.
+
+    Args:
+        programs: All programs of the engine.
+        effects: What steps touch.
+        arena: Tells the variables of a set of elements.
+        keep: Variables that the host wants to read.
+    """
+
+    def __init__(self, programs: Iterable[Program], effects: EffectsOf, arena: Arena, keep: set[Variable]) -> None:
+        self._effects = effects
+        self._arena = arena
+        self._stored = set(keep)
+        self._user: dict[Variable, Run] = {}
+        self._functions: set[Function] = set()
+        for program in programs:
+            self._visit(program)
+
+    def is_stored(self, variable: Variable) -> bool:
+        """Whether a variable has storage of its own, valid before and after each run."""
+        return (
+            variable in self._stored
+            or variable.is_constant
+            or variable.initial is not None
+            or self._user.get(variable, _OUTSIDE) is _OUTSIDE
+        )
+
+    @property
+    def fused(self) -> frozenset[Variable]:
+        """The variables without storage."""
+        return frozenset(v for v in self._user if not self.is_stored(v))
+
+    def _visit(self, step: Program) -> None:
+        match step:
+            case Steps():
+                self._visit_parts(tuple(flattened(step)))
+            case LibraryCall():
+                self._visit_parts((step,))
+            case Call():
+                if step.function not in self._functions:
+                    self._functions.add(step.function)
+                    self._visit(step.function.body)
+            case Execute() | Copy() | PrintTensor():
+                self._touch_outside(step)
+            case If() | RepeatWhile():
+                self._use(step.predicate.variables, _OUTSIDE)
+                self._visit_all(step.children())
+            case _:
+                self._visit_all(step.children())
+
+    def _visit_all(self, steps: Iterable[Program]) -> None:
+        for step in steps:
+            self._visit(step)
+
+    def _visit_parts(self, steps: Sequence[Program]) -> None:
+        for part in split_runs(steps):
+            if isinstance(part, tuple):
+                self._visit_run(part)
+            elif isinstance(part, LibraryCall):
+                self._visit(part.body)
+            else:
+                self._visit(part)
+
+    def _touch_outside(self, step: Program) -> None:
+        self._use(self._arena.variables_in(self._effects(step).touched), _OUTSIDE)
+
+    def _use(self, variables: Iterable[Variable], run: Run) -> None:
+        for variable in variables:
+            if self._user.setdefault(variable, run) is not run:
+                self._user[variable] = _OUTSIDE
+
+    def _visit_run(self, run: Run) -> None:
+        self._stored.update(self._arena.variables_in(self._effects.sequence(run).exposed))
+        read_later: set[Variable] = set()
+        for step in reversed(run):
+            inputs, outputs = (_variables_of(side) for side in operands(step))
+            self._stored.update(v for v in outputs if v not in read_later)
+            read_later.update(inputs)
+            self._use((*inputs, *outputs), run)
+
+
+def _variables_of(side: Iterable[Tensor | Stream]) -> list[Variable]:
+    return [v for t in side if isinstance(t, Tensor) for v in t.variables]
