@@ -22,7 +22,7 @@ def target() -> Target:
     """What schedules depend on in this machine."""
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
-    return Target(cpu.vector_bytes // 4, 24 if wide else 12)
+    return Target(cpu.vector_bytes // 4, 32 if wide else 16)
 
 
 def build_nest(nest: LoopNest) -> tuple[Native, int, Schedule]:

@@ -6,37 +6,53 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import combinations, permutations
 
 from abele.kernels.ir import Apply
 from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
 from abele.kernels.schedule import Schedule
 
-MAX_ACCUMULATORS = 24
-"""Vector registers of a tile's accumulators, of the 32 that AVX-512 and AArch64 have."""
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
-L1_BYTES, L2_BYTES = 1 << 15, 1 << 19
+CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5))
+"""Bytes that fit into a cache beside other things, and what a line from it costs; more come from memory at 4."""
+FINALISTS = 12
+"""Tiles of which the memory traffic is looked at, too."""
+LINE_COST = 0.3
+"""Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
 
 
+Tile = tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True)
 class Target:
-    """What the choice depends on in the CPU: lanes of an f32 vector, and registers for accumulators."""
+    """What the choice depends on in the CPU: lanes of an f32 vector, and the number of vector registers."""
 
     lanes: int
-    accumulators: int = MAX_ACCUMULATORS
+    registers: int = 32
+
+    @property
+    def accumulators(self) -> int:
+        """Registers that accumulators may take."""
+        return self.registers * 3 // 4
 
 
 @lru_cache(maxsize=4096)
 def choose(nest: LoopNest, target: Target) -> Schedule:
     """The cheapest schedule of ``nest`` that the model finds."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
-    options = [_best_tile(nest, lane, target) for lane in lanes]
-    _, lane, width, tile = min(options, key=lambda o: o[0])
-    return _ordered(nest, lane, width, tile)
+    drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
+    points = math.prod(nest.extents.values())
+    found = []
+    for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
+        schedule, lines = _ordered(nest, lane, width, tile)
+        found.append((cost * points + LINE_COST * lines, len(found), schedule))
+    return min(found)[2]
 
 
 def _lane_candidates(nest: LoopNest) -> list[str]:
@@ -50,18 +66,18 @@ def _can_be_lane(nest: LoopNest, dim: str) -> bool:
     return all(out.access.stride(dim) for out in nest.outs)
 
 
-def _best_tile(nest: LoopNest, lane: str, target: Target) -> tuple[float, str, int, tuple[tuple[str, int], ...]]:
+def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str, int, Tile]]:
+    """The best tiles with ``lane`` in the lanes: cost a point, lane dim, lanes, tile."""
     extents = nest.extents
     width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
     if nest.lane:
         width = extents[lane]
-    model = _Model(nest, lane, width)
+    model = _Model(nest, lane, width, target)
     tiles = _tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width)
-    cost, tile = min(((model.cost(dict(t)), t) for t in tiles), key=lambda c: c[0])
-    return cost, lane, width, tile
+    return nsmallest(FINALISTS, ((model.cost(dict(t)), lane, width, t) for t in tiles), key=lambda d: d[0])
 
 
-def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[tuple[tuple[str, int], ...]]:
+def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[Tile]:
     """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
     guarded = {d for g in nest.guards() for d in g.position.names}
     sizes = {
@@ -90,7 +106,7 @@ def _factors(extent: int, limit: int) -> list[int]:
     return [f for f in FACTORS if f <= min(extent, limit)]
 
 
-def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[tuple[tuple[str, int], ...]]:
+def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[Tile]:
     """A few points of the fastest dim at once, so that loops cost little and long operations overlap."""
     if any(out.combine != "set" or out.guards for out in nest.outs):
         return [()]
@@ -107,8 +123,10 @@ def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[tuple[tuple[str,
 class _Model:
     """Cost of one point of a nest, in vector operations, under a lane dim."""
 
-    def __init__(self, nest: LoopNest, lane: str, width: int) -> None:
+    def __init__(self, nest: LoopNest, lane: str, width: int, target: Target) -> None:
         self.nest, self.lane, self.width = nest, lane, width
+        self.vector = max(1, width // target.lanes)
+        self.registers = target.registers
         self.extents = nest.extents
         inner = [a.value for a in nest.accumulates]
         self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
@@ -118,6 +136,8 @@ class _Model:
         self.outer = sum(self._load_cost(f.access) for f in outside)
         self.outer += sum(self._load_cost(o.access) for o in nest.outs)
         self.reduced = math.prod(n for _, n in nest.reduced)
+        self.parallel = dict(nest.parallel)
+        self.folds = lane in dict(nest.reduced)
 
     def _load_cost(self, access: Access) -> float:
         stride = access.stride(self.lane) if self.lane else 0
@@ -127,30 +147,40 @@ class _Model:
 
     def cost(self, tile: dict[str, int]) -> float:
         """Cost a point with ``tile``."""
+        waste = self._waste(tile)
+        if not self.nest.accumulates:
+            return (self.outer + self.work) / self.width * waste
         size = math.prod(tile.values())
+        counts = [(cost, math.prod(tile.get(d, 1) for d in dims)) for dims, cost in self.loads]
         work = float(size * self.work)
-        loads = sum(cost * math.prod(tile.get(d, 1) for d in dims) for dims, cost in self.loads)
-        vectors = sum(math.prod(tile.get(d, 1) for d in dims) for dims, cost in self.loads if cost >= 1)
-        parallel = math.prod(n for d, n in tile.items() if d in dict(self.nest.parallel))
-        spill = max(0.0, size + min(vectors, 8) - 28) * 2
-        latency = max(0, 8 - size) * 0.25 if self.nest.accumulates else 0.0
-        step = (max(work, loads) + 0.15 * (work + loads) + spill + latency) / (size * self.width)
-        fold = 5.0 / self.width if self.lane in dict(self.nest.reduced) else 0.0
-        once = (self.outer / self.width + fold * self.width + 2.0 / parallel) / self.reduced
+        loads = sum(cost * count for cost, count in counts)
+        held = max((count for _, count in counts if count < size), default=0)
+        spilled = max(0, (size + held + 2) * self.vector - self.registers)
+        latency = max(0, 8 - size) * 0.25
+        step = (max(work, loads) + 0.15 * (work + loads) + 4.0 * spilled + latency) / (size * self.width)
+        stored = math.prod(n for d, n in tile.items() if d in self.parallel)
+        once = (self.outer / self.width + (5.0 if self.folds else 0.0) + 2.0 / stored) / self.reduced
+        return (step + once) * waste
+
+    def _waste(self, tile: dict[str, int]) -> float:
+        """Points of whole tiles for every point that exists."""
         waste = 1.0
         for dim in {*tile, *([self.lane] if self.lane else [])}:
-            step_size = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
-            waste *= math.ceil(self.extents[dim] / step_size) * step_size / self.extents[dim]
-        return (step + once) * waste if self.nest.accumulates else (self.outer + self.work) / self.width * waste
+            step = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
+            waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
+        return waste
 
 
-def _ordered(nest: LoopNest, lane: str, width: int, tile: tuple[tuple[str, int], ...]) -> Schedule:
+def _ordered(nest: LoopNest, lane: str, width: int, tile: Tile) -> tuple[Schedule, float]:
+    """The schedule with its loops in the best order, and the cache lines that they read again."""
     reduced = sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True)
     free = [d for d, _ in nest.parallel if d not in nest.unit]
     draft = Schedule((*nest.unit, *free), len(nest.unit), tuple(reduced), lane, width, tile)
     order = _parallel_order(nest, draft, free)
     schedule = Schedule((*nest.unit, *order), len(nest.unit), tuple(reduced), lane, width, tile)
-    return schedule if nest.unit else _with_units(nest, schedule)
+    units = math.prod(nest.extents[d] for d in nest.unit)
+    lines = _traffic(nest, schedule, order) * units / 64
+    return (schedule if nest.unit else _with_units(nest, schedule)), lines
 
 
 def _parallel_order(nest: LoopNest, schedule: Schedule, free: Sequence[str]) -> tuple[str, ...]:
@@ -176,7 +206,7 @@ def _traffic(nest: LoopNest, schedule: Schedule, order: Sequence[str]) -> float:
     for level, dim in enumerate(order):
         steps = -(-extents[dim] // schedule.step(dim))
         touched = [inside(names, level) * size for names, size in fetches]
-        weight = 0.0 if sum(touched) <= L1_BYTES else 1.0 if sum(touched) <= L2_BYTES else 4.0
+        weight = next((w for limit, w in CACHES if sum(touched) <= limit), 4.0)
         for (names, _), size in zip(fetches, touched, strict=True):
             if dim not in names:
                 total += rounds * (steps - 1) * size * weight
