@@ -9,6 +9,7 @@ from poplin_support import Array, run_body, system
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor, concat
 from abele.kernels.reference import evaluate
+from abele.machine import systems
 from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
 
@@ -108,6 +109,21 @@ def test_matmul__output_type__is_converted_once() -> None:
     out = poplin.matmul(graph, a, b, prog, output_type=f32)
     assert out.dtype == f32
     check(graph, prog, a, b, out)
+
+
+@pytest.mark.parametrize(("m", "n"), [(8, 256), (256, 8)])
+@pytest.mark.parametrize("like", [False, True])
+def test_matmul__little_memory__runs_in_serial_parts(m: int, n: int, like: bool) -> None:
+    small = {"num_tiles": 4, "tile": {"total_bytes": 12_000, "plain_bytes": 4096, "executable_bytes": 4096}}
+    graph, prog = Graph(systems.get("bow").evolve(ipu=small)), Sequence()
+    a, b = variable(graph, (m, 48), f32), variable(graph, (48, n), f32)
+    wanted = variable(graph, (m, n), f32) if like else None
+    out = poplin.matmul(graph, a, b, prog, like=wanted, available_memory_proportion=0.5)
+    check(graph, prog, a, b, out)
+    schedule = next(iter(prog)).attributes["plan"]  # type: ignore[attr-defined]
+    assert len(schedule.plans) > 1
+    assert f"{len(schedule.plans)} plans one after the other, over parts of {'co' if n > m else 'b'}" in str(schedule)
+    assert all(plan.temporary_bytes <= 0.5 * 12_000 for plan in schedule.plans)
 
 
 def test_matmul__plan__is_attached_to_the_call() -> None:

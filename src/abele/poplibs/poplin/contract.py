@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from abele.poplibs.poplin.layouts import Layouts, grains, input_order, layouts, 
 from abele.poplibs.poplin.operand import Operand, allocate
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
-from abele.poplibs.poplin.search import find_plan
+from abele.poplibs.poplin.schedule import Schedule, make_schedule
 from abele.poplibs.poplin.target import target_of
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
@@ -72,10 +73,11 @@ class Call:
         return layouts(self.problem, self.x.operand(), self.w.operand(), fixed)
 
     @cached_property
-    def plan(self) -> Plan:
-        """The plan, on one IPU of the graph's system."""
+    def schedule(self) -> Schedule:
+        """The plans, on one IPU of the graph's system."""
         machine = target_of(self.graph.system)
-        return find_plan(self.problem, grains(self.problem, self.layouts), machine, self.available_memory_proportion)
+        chosen = grains(self.problem, self.layouts)
+        return make_schedule(self.problem, chosen, machine, self.available_memory_proportion)
 
     @property
     def cycles(self) -> int:
@@ -83,12 +85,12 @@ class Call:
         machine = target_of(self.graph.system)
         turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
         sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
-        return self.plan.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+        return self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
 
     def append(self, prog: Program) -> Tensor:
         """Append the library call to ``prog`` and return its output."""
         with self.graph.scope(self.name):
-            made, where, result = self._outputs()
+            made, homes, result = self._outputs()
         with self.graph.library_call(
             prog,
             self.function,
@@ -98,22 +100,24 @@ class Call:
             flops=2 * self.problem.macs,
             debug_name=self.name,
         ) as body:
-            self._build(body, made, where, result)
+            self._build(body, made, homes, result)
         call = prog.steps[-1]
         assert isinstance(call, LibraryCall)
-        call.attributes["plan"] = self.plan
+        call.attributes["plan"] = self.schedule
         return result
 
-    def _build(self, body: Program, made: Tensor, where: Home, result: Tensor) -> None:
+    def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
-        out = self._output(made)
-        build(self.graph, body, self.plan, self._input(body), self._weights(body), out, where)
+        operands = self._input(body), self._weights(body), self._output(made)
+        for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
+            x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
+            build(self.graph, body, plan, x, w, out, where)
         if made is result:
             return
         if self.is_direct:
             body.add(Copy(made, result))
         else:
-            arrange(self.graph, body, out, self._output(result), "output")
+            arrange(self.graph, body, operands[2], self._output(result), "output")
 
     @property
     def _arranges(self) -> tuple[bool, bool]:
@@ -125,19 +129,27 @@ class Call:
     def _output(self, tensor: Tensor) -> Operand:
         return self._binding(tensor).operand()
 
-    def _outputs(self) -> tuple[Tensor, Home, Tensor]:
-        """What the plan writes, where it leaves it, and the result: the same, or a tensor to fill from it."""
-        graph, like, plan = self.graph, self.like, self.plan
-        if like is not None and self.is_direct and plan.needs_finish:
+    def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
+        """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
+        graph, like = self.graph, self.like
+        if like is not None and self.is_direct and self.schedule.needs_finish:
             result = clone(graph, like, "out", self.problem.output)
-            return result, home_on(plan, self._output(result), graph.interval_map()), result
+            tiles = graph.interval_map()
+            return result, [home_on(plan, out, tiles) for plan, out in self._parts(result)], result
         if like is not None and self.is_direct:
             made = same_storage(graph, like, self.problem.output)
         else:
             made = new_output(graph, self.problem, self.layouts, self.out_roles)
-        where = home(plan, self._output(made))
-        graph.map_regions(where.regions, where.tile)
-        return made, where, made if like is None else clone(graph, like, "out", self.problem.output)
+        homes = [home(plan, out) for plan, out in self._parts(made)]
+        for where in homes:
+            graph.map_regions(where.regions, where.tile)
+        return made, homes, made if like is None else clone(graph, like, "out", self.problem.output)
+
+    def _parts(self, made: Tensor) -> Iterator[tuple[Plan, Operand]]:
+        """Every plan and the part of the output that it makes."""
+        out = self._output(made)
+        for plan, begin, size in self.schedule.parts():
+            yield plan, out.slice(self.schedule.dim, begin, size)
 
     def _input(self, body: Program) -> Operand:
         """The input in the order that vertices read, written anew where it comes in another."""

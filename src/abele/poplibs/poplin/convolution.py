@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from abele.errors import TensorError, UnsupportedOpError
 from abele.graph import Graph, Tensor
@@ -175,7 +175,7 @@ def _roles(params: ConvParams, first: str, second: str, field: str) -> tuple[str
     return (first, second, *(f"{field}{d}" for d in range(len(params.field))))
 
 
-def _check(name: str, params: ConvParams, given: dict[str, tuple[Tensor, Sequence[int]]]) -> None:
+def _check(name: str, params: ConvParams, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
     if len(params.field) > FIELD_DIMS:
         raise UnsupportedOpError(
             f"{name}: {len(params.field)} field dimensions, at most {FIELD_DIMS} are supported",

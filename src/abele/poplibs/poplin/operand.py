@@ -89,6 +89,12 @@ class Operand:
             return False
         return all(len(self.levels(dim)) <= (2 if dim in BLOCKED_DIMS else 1) for dim in self.dims)
 
+    def slice(self, dim: str, begin: int, size: int) -> Operand:
+        """The operand of some indices along ``dim``; all of it where it lacks that dimension."""
+        if dim not in self.dims or size == self.extents[dim]:
+            return self
+        return operand(self.tensor.slice(begin, begin + size, self.dims.index(dim)), self.dims)
+
     def regions(self, start: Box, size: Box) -> Regions:
         """One region for each box of named dimensions, elements in storage order.
 

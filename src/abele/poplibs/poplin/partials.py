@@ -49,7 +49,7 @@ class Partials:
     @property
     def depth(self) -> int:
         """Partials of every block."""
-        return self.begin.shape[1]
+        return int(self.begin.shape[1])
 
     @staticmethod
     def create(graph: Graph, dtype: ElementType, size: Int64, depth: int) -> Partials:

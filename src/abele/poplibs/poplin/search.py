@@ -47,7 +47,12 @@ class _Slices:
 
 @lru_cache(maxsize=4096)
 def find_plan(
-    problem: Contraction, grains: tuple[int, ...], target: Target, available_memory_proportion: float = 0.6
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: Target,
+    available_memory_proportion: float = 0.6,
+    *,
+    strict: bool = False,
 ) -> Plan:
     """The split of ``problem`` that is expected to take the fewest cycles.
 
@@ -57,10 +62,11 @@ def find_plan(
         target: The machine.
         available_memory_proportion: Share of a tile's memory for slices and partials. Where nothing fits, the share is
             doubled until something does (as poplibs does), up to all of it; 0 asks for the least memory.
+        strict: Do not double it.
 
     Raises:
         InvalidOptionError: The proportion is not between 0 and 1.
-        OutOfMemoryError: No split fits a tile; the error says what the smallest needs.
+        OutOfMemoryError: No split fits; the error says what the smallest needs.
     """
     if not 0 <= available_memory_proportion <= 1:
         raise InvalidOptionError(
@@ -70,7 +76,7 @@ def find_plan(
     parts = _candidates(problem, grains, target.tiles)
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
-    available = _bound(problem, temporary, available_memory_proportion, target)
+    available = _bound(problem, int(temporary.min()), available_memory_proportion, target, strict=strict)
     keep = temporary <= available
     methods = list(_methods(problem, target))
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
@@ -238,13 +244,15 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
     share = cost.ceil_div(block, slices.depth)
     finished = share * problem.output.bytes
     reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
-    return np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing)
+    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing))
 
 
-def _bound(problem: Contraction, temporary: Int64, proportion: float, target: Target) -> int:
-    """The memory that plans may use: the proportion asked for, doubled until one fits."""
-    least = int(temporary.min())
-    if least > target.tile_bytes:
+def _bound(problem: Contraction, least: int, proportion: float, target: Target, *, strict: bool) -> int:
+    """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
+    available = int(target.tile_bytes * proportion) or least
+    while available < min(least, target.tile_bytes) and not strict:
+        available = min(2 * available, target.tile_bytes)
+    if least > min(available, target.tile_bytes):
         raise OutOfMemoryError(
             f"no split of the contraction over {target.tiles:,} tiles fits: "
             f"the smallest needs {least:,} B on a tile, {target.name} has {target.tile_bytes:,} B",
@@ -252,9 +260,4 @@ def _bound(problem: Contraction, temporary: Int64, proportion: float, target: Ta
             because=f"it is {problem}",
             remedy="a smaller batch · f16 instead of f32 · partials in f16 · more tiles",
         )
-    available = int(target.tile_bytes * proportion)
-    if available == 0:
-        return least
-    while available < least:
-        available = min(2 * available, target.tile_bytes)
     return available

@@ -1,0 +1,89 @@
+"""Schedules: plans that run one after the other where one plan for all of a contraction needs too much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from abele.errors import OutOfMemoryError
+from abele.poplibs.poplin.plan import Plan, cuts_of
+from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poplin.search import find_plan
+from abele.poplibs.poplin.target import Target
+
+_MOST_PARTS = 64
+_SERIAL_DIMS = ("co", "b")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A contraction as a series of plans, each for some of the out-channels or of the batch.
+
+    Attributes:
+        dim: The dimension that is cut.
+        plans: One for each part, in order.
+    """
+
+    dim: str
+    plans: tuple[Plan, ...]
+
+    @property
+    def cycles(self) -> int:
+        """Expected cycles of all plans."""
+        return sum(plan.cycles for plan in self.plans)
+
+    @property
+    def needs_finish(self) -> bool:
+        """Whether every plan sums or converts partials after the vertices."""
+        return all(plan.needs_finish for plan in self.plans)
+
+    def parts(self) -> Iterator[tuple[Plan, int, int]]:
+        """Every plan, with the first index and the number of indices of its part."""
+        at = 0
+        for plan in self.plans:
+            size = plan.problem.extents[self.dim]
+            yield plan, at, size
+            at += size
+
+    def __str__(self) -> str:
+        if len(self.plans) == 1:
+            return str(self.plans[0])
+        head = (
+            f"{len(self.plans)} plans one after the other, over parts of {self.dim}: {self.cycles:,} cycles; the first:"
+        )
+        return f"{head}\n{self.plans[0]}"
+
+
+def make_schedule(
+    problem: Contraction, grains: tuple[int, ...], target: Target, available_memory_proportion: float
+) -> Schedule:
+    """The schedule with the fewest serial parts that keeps to the memory allowed.
+
+    Where none does, one plan with as much memory as it needs. For the arguments and errors see
+    :func:`~abele.poplibs.poplin.search.find_plan`.
+    """
+    parts = 1
+    while parts <= _MOST_PARTS:
+        found = [_in_parts(problem, grains, target, available_memory_proportion, d, parts) for d in _SERIAL_DIMS]
+        fitting = [schedule for schedule in found if schedule is not None]
+        if fitting:
+            return min(fitting, key=lambda schedule: schedule.cycles)
+        parts *= 2
+    return Schedule("co", (find_plan(problem, grains, target, available_memory_proportion),))
+
+
+def _in_parts(
+    problem: Contraction, grains: tuple[int, ...], target: Target, proportion: float, dim: str, parts: int
+) -> Schedule | None:
+    """The schedule of so many parts along a dimension, or None where it does not fit."""
+    extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
+    if parts > -(-extent // grain):
+        return None
+    cuts = [int(n) for n in cuts_of(extent, parts, grain)]
+    sizes = [end - begin for begin, end in pairwise(cuts)]
+    problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
+    try:
+        return Schedule(dim, tuple(find_plan(p, grains, target, proportion, strict=True) for p in problems))
+    except OutOfMemoryError:
+        return None
