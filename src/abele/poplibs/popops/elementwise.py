@@ -16,7 +16,7 @@ from abele.poplibs.popops.fused import Fused
 from abele.poplibs.popops.source import Access, Layout, Port, element_codelet
 from abele.poplibs.poputil.broadcast import broadcast_dims
 from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse
-from abele.poplibs.poputil.order import StorageOrder, storage_order
+from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
@@ -165,11 +165,11 @@ class _Placement:
 
     def _layout(self) -> Layout:
         overwritten = {
-            i for i, t in enumerate(self.inputs) for o in self.outputs if i in self.fused.used and t.is_same_view(o)
+            i for i, t in enumerate(self.inputs) for o in self.outputs if i in self.fused.used and is_same_view(t, o)
         }
         ports: list[Port | None] = []
         for i, tensor in enumerate(self.inputs):
-            first = next((j for j in range(i) if ports[j] is not None and self.inputs[j].is_same_view(tensor)), i)
+            first = next((j for j in range(i) if ports[j] is not None and is_same_view(self.inputs[j], tensor)), i)
             if i not in self.fused.used:
                 ports.append(None)
             elif first != i:
@@ -185,7 +185,7 @@ class _Placement:
     def _output_port(self, number: int, ports: Sequence[Port | None]) -> Port:
         tensor = self.outputs[number]
         for operand, port in zip(self.inputs, ports, strict=True):
-            if port is not None and operand.is_same_view(tensor):
+            if port is not None and is_same_view(operand, tensor):
                 return port
         return Port(f"y{number}", tensor.dtype, "Output", "full")
 

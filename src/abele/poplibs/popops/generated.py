@@ -12,7 +12,22 @@ from typing import Any
 from abele import codelet as language
 from abele.numerics import ElementType, types
 
-FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "cos", "sqrt", "rsqrt", "floor", "ceil", "rint", "random_u32")
+FUNCTIONS = (
+    "exp",
+    "log",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "sin",
+    "cos",
+    "pow",
+    "sqrt",
+    "rsqrt",
+    "floor",
+    "ceil",
+    "rint",
+    "random_u32",
+)
 """Functions of the vertex language that generated codelets may call."""
 
 _BUILT: dict[str, type] = {}

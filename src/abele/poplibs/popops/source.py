@@ -116,9 +116,9 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "pow": "**", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _INFIX |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_CALLS = {n: n for n in ("exp", "log", "tanh", "erf", "sin", "cos", "sqrt", "rsqrt", "floor", "ceil")}
+_CALLS = {n: n for n in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow", "sqrt", "rsqrt", "floor", "ceil")}
 _CALLS |= {"round": "rint", "max": "max", "min": "min", "abs": "abs"}
 
 
@@ -206,7 +206,6 @@ def _operation(op: str, values: Sequence[str], type_: ElementType) -> str:
         return f"{_CALLS[op]}({', '.join(values)})"
     x = values[0]
     unary = {"neg": f"-{x}", "square": f"{x} * {x}", "inv": f"1.0 / {x}", "relu": f"max({x}, {_literal(0, type_)})"}
-    unary["sigmoid"] = f"0.5 * tanh(0.5 * {x}) + 0.5"
     unary["not"] = f"not {x}" if type_ == numerics.bool_ else f"~{x}"
     return unary[op]
 

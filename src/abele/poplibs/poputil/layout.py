@@ -87,8 +87,15 @@ def order_of_best(graph: Graph, tensors: Sequence[Tensor]) -> StorageOrder | Non
     return None if best is None else storage_order(best)
 
 
+def storage_mapping(tensor: Tensor) -> TileMapping:
+    """Tile of every element of ``tensor`` in storage order, in which neighbours mostly share a tile."""
+    return storage_order(tensor).apply(tensor).mapping
+
+
 def _best_mapped(graph: Graph, tensors: Sequence[Tensor]) -> Tensor | None:
-    return min(tensors, key=lambda t: _fullest(graph, t.mapping), default=None)
+    if len(tensors) < 2:
+        return tensors[0] if tensors else None
+    return min(tensors, key=lambda t: _fullest(graph, storage_mapping(t)))
 
 
 def _fullest(graph: Graph, mapping: TileMapping) -> int:

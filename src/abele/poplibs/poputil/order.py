@@ -70,6 +70,16 @@ def storage_order(tensor: Tensor) -> StorageOrder:
     return StorageOrder(tensor.shape, tuple(p[1] for p in parts), tuple(p[0] for p in parts), tuple(order))
 
 
+def is_same_view(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors show the same elements in the same order, without listing these where it can be avoided."""
+    if one is other:
+        return True
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    a, b = one.strided(), other.strided()
+    return one.is_same_view(other) if a is None or b is None else a == b
+
+
 def row_major_order(shape: tuple[int, ...]) -> StorageOrder:
     """The storage order of a contiguous view of ``shape``."""
     dims = tuple(range(len(shape)))

@@ -1,0 +1,139 @@
+"""Softmax, log-softmax, losses and arg-max against PyTorch in 64 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from poplibs_kit import TILES, Bench, assert_close
+
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.numerics import f32
+from abele.poplibs import popnn
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+RNG = np.random.default_rng(4)
+
+
+def _leaf(array: np.ndarray) -> object:
+    return torch.tensor(array, requires_grad=True)
+
+
+@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("shape", [(5, 10), (2, 3, 81), (7,), (3, 1)])
+def test_softmax_family__any_rank__is_pytorch(num_tiles: int, dtype: str, shape: tuple[int, ...]) -> None:
+    bench = Bench(num_tiles)
+    x = bench.tensor(RNG.standard_normal(shape) * 4, dtype)
+    g = bench.tensor(RNG.standard_normal(shape), dtype)
+    outs = []
+    for forward, backward in (
+        (popnn.softmax, popnn.softmax_input_gradient),
+        (popnn.log_softmax, popnn.log_softmax_input_gradient),
+    ):
+        y = forward(bench.graph, x, bench.prog)
+        outs += [y, backward(bench.graph, y, g, bench.prog)]
+    got, exact = bench.run_both(*outs), bench.kernels(*outs)
+    for i, function in enumerate((F.softmax, F.log_softmax)):
+        leaf = _leaf(bench.values(x))
+        value = function(leaf, -1)
+        value.backward(torch.tensor(bench.values(g)))
+        wanted = [value.detach().numpy(), leaf.grad.numpy()]
+        for one, fine, want in zip(got[2 * i :], exact[2 * i :], wanted, strict=False):
+            assert_close(one, want, x.dtype, factor=4)
+            np.testing.assert_allclose(fine, want, rtol=1e-9, atol=1e-9)
+
+
+def test_softmax__huge_elements__stay_finite() -> None:
+    bench = Bench(4)
+    x = bench.tensor([[1e4, 1e4 - 1, -1e4], [-1e4, -1e4, -1e4]], "f32")
+    y = popnn.softmax(bench.graph, x, bench.prog)
+    assert_close(bench.run_both(y)[0], F.softmax(torch.tensor(bench.values(x)), -1), f32)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("label_type", ["i32", "u32"])
+def test_classification_losses__value_and_gradient__are_pytorchs(reduction: str, label_type: str) -> None:
+    bench = Bench(16)
+    logits = bench.tensor(RNG.standard_normal((6, 10)) * 3, "f32", "activations")
+    labels = bench.tensor([3, 0, 9, 9, 1, 5], label_type)
+    upstream = bench.tensor(0.7, "f32", 1)
+    log_p = popnn.log_softmax(bench.graph, logits, bench.prog)
+    nll = popnn.nll_loss(bench.graph, log_p, labels, bench.prog, reduction=reduction)
+    nll_gradient = popnn.nll_loss_gradient(
+        bench.graph, log_p, labels, bench.prog, gradient=upstream, reduction=reduction
+    )
+    entropy, saved = popnn.cross_entropy_loss(bench.graph, logits, labels, bench.prog, reduction=reduction)
+    gradient = popnn.cross_entropy_loss_gradient(bench.graph, saved, labels, bench.prog, reduction=reduction)
+    outs = (nll, nll_gradient, entropy, gradient)
+    leaf, target = _leaf(bench.values(logits)), torch.tensor(bench.data[labels].astype(np.int64))
+    log_leaf = _leaf(F.log_softmax(leaf, -1).detach().numpy())
+    F.nll_loss(log_leaf, target, reduction=reduction).mul(bench.values(upstream)).backward()
+    loss = F.cross_entropy(leaf, target, reduction=reduction)
+    loss.backward()
+    wanted = [loss.detach(), log_leaf.grad, loss.detach(), leaf.grad]
+    for got, fine, want in zip(bench.run_both(*outs), bench.kernels(*outs), wanted, strict=True):
+        assert_close(got, want.numpy(), f32, factor=2)
+        np.testing.assert_allclose(fine, want.numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_nll_loss__label_outside_the_classes__contributes_nothing() -> None:
+    bench = Bench(4)
+    log_p = bench.tensor(np.log(np.full((2, 4), 0.25)), "f32")
+    labels = bench.tensor([1, 0xFFFFFFFF], "u32")
+    loss = popnn.nll_loss(bench.graph, log_p, labels, bench.prog, reduction="sum")
+    gradient = popnn.nll_loss_gradient(bench.graph, log_p, labels, bench.prog, reduction="sum")
+    got, got_gradient = bench.run_both(loss, gradient)
+    assert_close(got, np.log(4), f32)
+    assert not got_gradient[1].any()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_mse_loss__value_and_gradient__are_pytorchs(reduction: str, dtype: str) -> None:
+    bench = Bench(16)
+    prediction, target = (bench.tensor(RNG.standard_normal((20, 2)), dtype) for _ in range(2))
+    loss = popnn.mse_loss(bench.graph, prediction, target, bench.prog, reduction=reduction)
+    gradient = popnn.mse_loss_gradient(bench.graph, prediction, target, bench.prog, reduction=reduction)
+    leaf = _leaf(bench.values(prediction))
+    wanted = F.mse_loss(leaf, torch.tensor(bench.values(target)), reduction=reduction)
+    wanted.backward()
+    got, got_gradient = bench.run_both(loss, gradient)
+    assert loss.dtype == f32
+    assert_close(got, wanted.detach(), prediction.dtype)
+    assert_close(got_gradient, leaf.grad, prediction.dtype)
+
+
+@pytest.mark.parametrize("num_tiles", TILES)
+def test_arg_max__ties__the_first_wins(num_tiles: int) -> None:
+    bench = Bench(num_tiles)
+    values = RNG.integers(0, 5, (9, 12)).astype(np.float32)
+    x = bench.tensor(values)
+    highest = popnn.arg_max(bench.graph, x, bench.prog)
+    lowest = popnn.arg_min(bench.graph, x, bench.prog)
+    got, got_lowest = bench.run_both(highest, lowest)
+    np.testing.assert_array_equal(got, values.argmax(-1))
+    np.testing.assert_array_equal(got_lowest, values.argmin(-1))
+
+
+def test_losses__wrong_operands__are_named() -> None:
+    bench = Bench(4)
+    values, labels = bench.tensor(np.zeros((3, 4)), "f32"), bench.tensor([0, 1], "i32")
+    with pytest.raises(TensorError, match=r"got \[3, 4\] and \[2\]"):
+        popnn.nll_loss(bench.graph, values, labels, bench.prog)
+    floats = bench.tensor(np.zeros(3), "f32")
+    with pytest.raises(TypeMismatchError, match="integer labels, got f32 and f32"):
+        popnn.nll_loss(bench.graph, values, floats, bench.prog)
+    with pytest.raises(TensorError, match=r"the prediction has shape \[3, 4\], the target \[3\]"):
+        popnn.mse_loss(bench.graph, values, floats, bench.prog)
+    three = bench.tensor([0, 1, 2], "i32")
+    with pytest.raises(InvalidOptionError, match="no loss reduction 'average'"):
+        popnn.nll_loss(bench.graph, values, three, bench.prog, reduction="average")  # type: ignore[arg-type]
+
+
+def test_softmax__integers_or_a_scalar__are_refused() -> None:
+    bench = Bench(4)
+    with pytest.raises(TypeMismatchError, match="softmax takes floating-point elements, got i32"):
+        popnn.softmax(bench.graph, bench.tensor([1, 2], "i32"), bench.prog)
+    with pytest.raises(TensorError, match="at least one dimension"):
+        popnn.softmax(bench.graph, bench.tensor(1.0, "f32", 0), bench.prog)
