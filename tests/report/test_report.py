@@ -57,12 +57,12 @@ def test_memory__unknown_category_or_shape__is_refused() -> None:
 
 
 SUMMARY = """\
-target        bow-2000:1: 1 IPU of type Bow, 8 tiles at 1.85 GHz
+target        bow-2000:1 (Bow-2000): 1 Bow IPU, 8 tiles at 1.85 GHz
 graph         3 variables · 2 compute sets
 one step      700 cycles = 378 ns
 spent on      compute 63% · exchange 8.6% · sync 14% · host streams 14%
 tile balance  50% (mean tile / slowest tile while computing)
-throughput    84,571,429 images/s on Bow-2000
+throughput    84,571,429 images/s on 1 Bow IPU
 memory        fits; fullest tile 7 holds 174 B of 1,000 B (17%)
 which holds   stacks 100 B · variables 70 B · gaps 4 B
 

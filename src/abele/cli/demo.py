@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.output import console, print_json
+from abele.machine import System
 from abele.report.text import count_text, percent_text, seconds_text
 
 if TYPE_CHECKING:
@@ -70,11 +71,12 @@ def _run(
     if json:
         print_json(result.to_json())
     else:
-        show(result, out)
-        out.print(f"\nreport written to {report}: abele report {report}" if report else "", style="dim")
+        show(result, settings.system, out)
+        if report is not None:
+            out.print(f"\nreport written: abele report {report}", style="dim")
 
 
-def show(result: DemoResult, out: Console) -> None:
+def show(result: DemoResult, system: System, out: Console) -> None:
     """Print what a demo found."""
     from abele.report.render import render
 
@@ -82,7 +84,7 @@ def show(result: DemoResult, out: Console) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for label, text in _headlines(result):
+    for label, text in _headlines(result, system):
         grid.add_row(label, Text(text))
     out.print(grid)
     out.print(render(result.report))
@@ -90,7 +92,7 @@ def show(result: DemoResult, out: Console) -> None:
         out.print(_comparisons(result))
 
 
-def _headlines(result: DemoResult) -> list[tuple[str, str]]:
+def _headlines(result: DemoResult, system: System) -> list[tuple[str, str]]:
     figures, seconds = result.figures, result.seconds
     lines = []
     if "held_out_accuracy" in figures:
@@ -102,8 +104,12 @@ def _headlines(result: DemoResult) -> list[tuple[str, str]]:
     parts = " · ".join(f"{part} {seconds_text(value)}" for part, value in seconds.items())
     lines.append(("real time", f"{seconds_text(sum(seconds.values()))} on this host ({parts})"))
     lines.append(("weights", f"SHA-256 {str(figures['weights_sha256'])[:16]}…"))
-    lines.append(("note", result.note))
-    return lines
+    return [*lines, ("machine", _machine(system)), ("note", result.note)]
+
+
+def _machine(system: System) -> str:
+    text = f"{system.title}: {system.num_ipus} x {system.ipu.num_tiles:,} tiles"
+    return text if system.num_ipus == 1 else f"{text}; the program uses one of the IPUs, figures are for that one"
 
 
 def _comparisons(result: DemoResult) -> Table:

@@ -51,7 +51,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "spent on", " · ".join(f"{category_text(k)} {percent_text(v)}" for k, v in per_step.shares().items())
     yield "tile balance", f"{percent_text(report.tile_balance)} (mean tile / slowest tile while computing)"
     if (rate := report.samples_per_second) is not None:
-        yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {target['title']}"
+        yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {_ipus(target)}"
     yield "memory", _fullest(report)
     yield "which holds", _categories(report)
     yield from _runs(report)
@@ -59,11 +59,13 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
 
 def _target(report: Report) -> str:
     target = report.target
-    ipus = "1 IPU" if target["num_ipus"] == 1 else f"{target['num_ipus']} IPUs"
-    return (
-        f"{target['name']}: {ipus} of type {target['ipu']}, {target['num_tiles']:,} tiles at "
-        f"{target['clock_hz'] / 1e9:g} GHz"
-    )
+    tiles = f"{target['num_tiles']:,} tiles at {target['clock_hz'] / 1e9:g} GHz"
+    return f"{target['name']} ({target['title']}): {_ipus(target)}, {tiles}"
+
+
+def _ipus(target: dict[str, object]) -> str:
+    count = target["num_ipus"]
+    return f"{count} {target['ipu']} IPU{'' if count == 1 else 's'}"
 
 
 def _fullest(report: Report) -> str:
