@@ -23,6 +23,7 @@ from abele.graph import (
     RepeatWhileTrue,
     Sequence,
     WriteUndef,
+    concat,
 )
 from abele.runtime import Engine
 
@@ -47,7 +48,6 @@ class Rotor:
 
     def turn(self, name: str) -> Copy:
         ring = self.rings[name]
-        from abele.graph import concat
 
         return Copy(concat([ring[1:], ring[:1]]), ring)
 

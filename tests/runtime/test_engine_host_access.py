@@ -62,7 +62,7 @@ def test_engine__initial_values_and_constants__are_there_before_the_first_run(gr
 
 
 def test_engine__unknown_name__names_the_nearest(graph):
-    with pytest.raises(EngineError, match="no variable is called 'weight'\n.*did you mean 'weights'"):
+    with pytest.raises(EngineError, match=r"no variable is called 'weight'\n.*did you mean 'weights'"):
         _engine(graph)["weight"]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
+
 from abele.graph import (
     Call,
     ComputeSet,
@@ -20,6 +22,7 @@ from abele.graph import (
     RepeatWhile,
     Sequence,
     Stream,
+    Strided,
     Tensor,
 )
 from abele.runtime.interval_set import EMPTY, IntervalSet
@@ -94,20 +97,20 @@ class EffectsOf:
             case Execute():
                 return self.compute_set(step.compute_set)
             case Copy():
-                written = _shown(step.destination)
-                return Effects(_shown(step.source), written, written)
+                written = elements_of(step.destination)
+                return Effects(elements_of(step.source), written, written)
             case LibraryCall():
-                written = IntervalSet.union(map(_shown, step.outputs))
-                return Effects(IntervalSet.union(map(_shown, step.inputs)), written, written)
+                written = IntervalSet.union(map(elements_of, step.outputs))
+                return Effects(IntervalSet.union(map(elements_of, step.inputs)), written, written)
             case PrintTensor():
-                return Effects(_shown(step.tensor))
+                return Effects(elements_of(step.tensor))
             case Repeat():
                 return self(step.body) if step.count else NOTHING
             case RepeatWhile():
-                tested = self(step.condition).then(Effects(_shown(step.predicate)))
+                tested = self(step.condition).then(Effects(elements_of(step.predicate)))
                 return tested.then(self(step.body).perhaps())
             case If():
-                return Effects(_shown(step.predicate)).then(self(step.then).either(self(step.otherwise)))
+                return Effects(elements_of(step.predicate)).then(self(step.then).either(self(step.otherwise)))
             case Call():
                 return self(step.function.body)
             case Sequence():
@@ -116,8 +119,28 @@ class EffectsOf:
                 return NOTHING
 
 
-def _shown(tensor: Tensor | Stream) -> IntervalSet:
-    return IntervalSet.of(*tensor.intervals()) if isinstance(tensor, Tensor) else EMPTY
+def elements_of(tensor: Tensor | Stream) -> IntervalSet:
+    """The elements that a view shows; none for a stream."""
+    if not isinstance(tensor, Tensor):
+        return EMPTY
+    strided = tensor.strided()
+    interval = _dense_interval(strided) if strided is not None else None
+    if interval is None:
+        return IntervalSet.of(*tensor.intervals())
+    begin, size = interval
+    return IntervalSet.of(np.array([begin]), np.array([size]))
+
+
+def _dense_interval(strided: Strided) -> tuple[int, int] | None:
+    """First address and size of the one interval that a permuted or reversed view fills, without listing elements."""
+    factors = [f for dim in strided.factors for f in dim if f[0] != 1]
+    size = 1
+    for extent, stride in sorted(factors, key=lambda f: abs(f[1])):
+        if abs(stride) != size:
+            return None
+        size *= extent
+    lowest = sum(min(0, (extent - 1) * stride) for extent, stride in factors)
+    return strided.variable.base + strided.offset + lowest, size
 
 
 def edge_elements(edge: Edge) -> IntervalSet:

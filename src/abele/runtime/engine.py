@@ -17,7 +17,7 @@ from abele.numerics import to_host
 from abele.report import Report
 from abele.runtime.bytecode import Verdict, listing
 from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor
-from abele.runtime.image import Image, build_image
+from abele.runtime.image import Image, ImageOptions, build_image
 from abele.runtime.names import CppNames
 from abele.runtime.prints import tensor_text
 from abele.runtime.streams import Connection
@@ -67,10 +67,10 @@ class Engine(CppNames):
         self.threads = threads or available_cores()
         self.debug = debug
         self.print_stream: IO[str] = sys.stdout
-        self._keep = {v for handle in keep for v in find_tensor(self.graph, handle).variables}
+        self._keep = frozenset(v for handle in keep for v in find_tensor(self.graph, handle).variables)
+        self._progress = progress or _silent
         self._connections: dict[Stream, Connection] = {}
         self._image: Image | None = None
-        self._stopped = False
         self._runs: list[dict[str, Any]] = []
         self._streams = [_streams_of(p) for p in self.executable.programs]
         self._prepared()
@@ -207,11 +207,14 @@ class Engine(CppNames):
 
     def _prepared(self) -> Image:
         if self._image is None:
-            self._image = build_image(self.executable, self.mode, self.threads, self.debug, self._keep, self._print)
+            self._image = build_image(self.executable, self._image_options(), self._print, self._progress)
             for stream, connection in self._connections.items():
                 if stream in self._image.machine.streams:
                     self._image.machine.connect(connection)
         return self._image
+
+    def _image_options(self) -> ImageOptions:
+        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep)
 
     def _print(self, step: PrintTensor) -> None:
         print(tensor_text(step.title, self._prepared().arena.read(step.tensor)), file=self.print_stream)
@@ -264,6 +267,10 @@ def _fused_away(variable: Variable) -> AbeleError:
         at=variable.debug.location,
         remedy=f"Engine(…, keep=[{variable.name!r}]), or mode='tiles'",
     )
+
+
+def _silent(stage: str, fraction: float) -> None:
+    """Progress that nobody watches."""
 
 
 def _check_options(mode: str, threads: int | None) -> None:

@@ -88,7 +88,7 @@ class Storage:
         keep: Variables that the host wants to read.
     """
 
-    def __init__(self, programs: Iterable[Program], effects: EffectsOf, arena: Arena, keep: set[Variable]) -> None:
+    def __init__(self, programs: Iterable[Program], effects: EffectsOf, arena: Arena, keep: Iterable[Variable]) -> None:
         self._effects = effects
         self._arena = arena
         self._stored = set(keep)

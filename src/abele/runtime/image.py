@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from abele.runtime.callbacks import Callbacks
 from abele.runtime.effects import EffectsOf
 from abele.runtime.fusion import Storage
 from abele.runtime.interpreted import InterpretedSupersteps
+from abele.runtime.leaf import Leaf
 from abele.runtime.lower import Lowering
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
@@ -62,33 +63,55 @@ class Image:
                 executable.record_counts(number, counted)
 
 
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """How an image is built.
+
+    Attributes:
+        native: Let host kernels carry out library calls.
+        num_threads: Host threads.
+        debug: Run vertices as plain Python.
+        keep: Variables that the host wants to read although only fused kernels touch them.
+    """
+
+    native: bool
+    num_threads: int
+    debug: bool
+    keep: frozenset[Variable]
+
+
 def build_image(
     executable: Executable,
-    mode: str,
-    num_threads: int,
-    debug: bool,
-    keep: set[Variable],
+    options: ImageOptions,
     print_tensor: Callable[[PrintTensor], None],
+    progress: Callable[[str, float], None],
 ) -> Image:
     """Lower the programs of an executable, lay out its variables and load their initial contents."""
-    graph, programs = executable.graph, executable.programs
-    arena, callbacks = Arena(graph.variables), Callbacks()
+    programs = executable.programs
+    arena, callbacks, memory, effects = Arena(executable.graph.variables), Callbacks(), WorkingMemory(), EffectsOf()
     placed = Supersteps(arena, _compiled)
-    supersteps = InterpretedSupersteps(placed, callbacks, graph.system.ipu.num_workers) if debug else placed
-    effects, memory = EffectsOf(), WorkingMemory()
-    storage = Storage(programs, effects, arena, keep)
-    native = Native(arena, effects, storage, memory) if mode == "native" else None
+    workers = executable.system.ipu.num_workers
+    supersteps = InterpretedSupersteps(placed, callbacks, workers) if options.debug else placed
+    storage = Storage(programs, effects, arena, options.keep) if options.native else None
+    native = Native(arena, effects, storage, memory) if storage is not None else None
     lowering = Lowering(arena, supersteps, native, _printer(callbacks, print_tensor), effects, programs)
-    entries = [lowering.program(p) for p in programs]
+    entries = []
+    for number, program in enumerate(programs):
+        progress("code", number / len(programs))
+        entries.append(lowering.program(program))
     lowering.functions()
-    machine = Machine(lowering.emitter, callbacks, num_threads, memory)
-    text = "\n".join(f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in lowering.emitter.leaves)
-    if native is not None:
-        text += "\n" + native.listing
-    fused = storage.fused if native is not None else frozenset()
+    machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
+    fused = storage.fused if storage is not None else frozenset()
+    text = _listing(lowering.emitter.leaves, native)
     image = Image(arena, machine, entries, callbacks, placed.placed, fused, text)
     image.load()
+    progress("code", 1.0)
     return image
+
+
+def _listing(leaves: Iterable[Leaf], native: Native | None) -> str:
+    lines = [f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in leaves]
+    return "\n".join([*lines, native.listing] if native is not None else lines)
 
 
 def _printer(callbacks: Callbacks, print_tensor: Callable[[PrintTensor], None]) -> Callable[[PrintTensor], int]:

@@ -29,7 +29,7 @@ from abele.graph import Sequence as Steps
 from abele.runtime.arena import Arena
 from abele.runtime.bytecode import Op
 from abele.runtime.copies import contiguous, copy_leaf, copy_phases, paired
-from abele.runtime.effects import EffectsOf
+from abele.runtime.effects import EffectsOf, elements_of
 from abele.runtime.emitter import Emitter
 from abele.runtime.fusion import flattened
 from abele.runtime.interval_set import IntervalSet
@@ -181,7 +181,7 @@ class Lowering:
                 use = StreamUse(source)
                 runs = paired(contiguous(0, source.bytes), self._arena.pieces_of(destination))
                 self.emitter.fetch(use)
-                self.emitter.phase((copy_leaf(f"from {source.name}", runs, _elements(destination), source=use),))
+                self.emitter.phase((copy_leaf(f"from {source.name}", runs, elements_of(destination), source=use),))
             case Tensor() as source, Stream() as destination:
                 use = StreamUse(destination)
                 runs = paired(self._arena.pieces_of(source), contiguous(0, destination.bytes))
@@ -192,7 +192,7 @@ class Lowering:
     def _copy_on_device(self, copy: Copy, source: Tensor, destination: Tensor) -> None:
         if copy not in self._copies:
             pieces = self._arena.pieces_of(source), self._arena.pieces_of(destination)
-            self._copies[copy] = copy_phases(copy.debug.full_name, *pieces, _elements(destination))
+            self._copies[copy] = copy_phases(copy.debug.full_name, *pieces, elements_of(destination))
         self.emitter.phases(self._copies[copy])
 
     # --- control -----------------------------------------------------------------------------------------------------
@@ -259,7 +259,3 @@ class Lowering:
         self.emitter.fence()
         assembler.emit_jsr(label, register)
         self.emitter.expect_writes(self._effects(function.body).written)
-
-
-def _elements(tensor: Tensor) -> IntervalSet:
-    return IntervalSet.of(*tensor.intervals())

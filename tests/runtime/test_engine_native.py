@@ -1,0 +1,139 @@
+"""Native execution against tiles: the same values, whatever is fused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.errors import EngineError
+from abele.graph import Copy, Graph, If, Repeat, Sequence, Tensor, concat
+from abele.kernels.ir import HostKernel, load, nest, store
+from abele.numerics import f32
+from abele.runtime import Engine
+from support.engines import run_both, run_once
+
+N = 6
+
+
+def turned(graph: Graph, prog: Sequence, source: Tensor, destination: Tensor) -> None:
+    """A library call that writes the transpose of ``source``; its body is a copy."""
+    body_kernel = nest({"i": N, "j": N}, store(1, ("i", "j"), load(0, "j", "i")))
+    kernel = HostKernel(((N, N), (N, N)), (f32, f32), 1, 1, (body_kernel,))
+    with graph.library_call(prog, "turn", inputs=(source,), outputs=(destination,), kernel=kernel) as body:
+        body.add(Copy(source.T, destination))
+
+
+def _graph(num: int = 5) -> tuple[Graph, list[Tensor]]:
+    graph = Graph("bow-2000")
+    return graph, [graph.variable("f32", (N, N), f"v{i}").map(i) for i in range(num)]
+
+
+def _values(num: int = 5) -> dict[str, np.ndarray]:
+    return {f"v{i}": (np.arange(N * N, dtype=np.float32) + 100 * i).reshape(N, N) for i in range(num)}
+
+
+steps = st.tuples(st.sampled_from(["turn", "copy", "half", "swap"]), st.integers(0, 4), st.integers(0, 4))
+plain = st.lists(steps, max_size=6)
+
+
+def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
+    prog = Sequence()
+    for kind, a, b in items:
+        if kind == "turn" and a != b:
+            turned(graph, prog, variables[a], variables[b])
+        elif kind == "copy" and a != b:
+            prog.add(Copy(variables[a][::-1], variables[b]))
+        elif kind == "half" and a != b:
+            prog.add(Copy(variables[a][: N // 2], variables[b][N // 2 :]))
+        elif kind == "swap":
+            prog.add(Copy(concat([variables[a][3:], variables[a][:3]]), variables[a]))
+    return prog
+
+
+@given(before=plain, body=plain, after=plain, rounds=st.integers(0, 3))
+def test_native__any_run_of_calls_and_copies__agrees_with_tiles(before, body, after, rounds):
+    graph, variables = _graph()
+    program = Sequence(
+        _program(graph, variables, before),
+        Repeat(rounds, _program(graph, variables, body)),
+        _program(graph, variables, after),
+    )
+    tiles, native = run_both(graph, program, _values(), runs=2)
+    kept = run_both(graph, program, _values(), keep=[v.name for v in variables], runs=2)[1]
+    for variable in variables:
+        np.testing.assert_array_equal(kept[variable], tiles[variable])
+        try:
+            values = native[variable]
+        except EngineError:
+            continue
+        np.testing.assert_array_equal(values, tiles[variable])
+
+
+def test_native__value_between_calls__can_be_read_only_when_kept():
+    graph, (a, b, c, *_) = _graph()
+    prog = Sequence()
+    turned(graph, prog, a, b)
+    turned(graph, prog, b, c)
+    engine = run_once(graph, prog, {"v0": _values()["v0"]})
+    np.testing.assert_array_equal(engine["v2"], _values()["v0"])
+    with pytest.raises(EngineError) as caught:
+        engine["v1"]
+    assert "only lives inside fused kernels" in str(caught.value)
+    assert "keep=['v1']" in str(caught.value)
+    kept = run_once(graph, prog, {"v0": _values()["v0"]}, keep=[b])
+    np.testing.assert_array_equal(kept[b], _values()["v0"].T)
+
+
+def test_native__value_that_a_tile_step_reads__is_stored():
+    graph, (a, b, c, d, _) = _graph()
+    flag = graph.variable("bool", 1, "flag", initial=[True]).map(0)
+    prog = Sequence()
+    turned(graph, prog, a, b)
+    turned(graph, prog, b, c)
+    engine = run_once(graph, Sequence(prog, If(flag, Copy(b, d))), {"v0": _values()["v0"]})
+    np.testing.assert_array_equal(engine["v1"], _values()["v0"].T)
+    np.testing.assert_array_equal(engine["v3"], _values()["v0"].T)
+
+
+def test_native__streams_beside_kernels__are_read_and_written_in_place():
+    graph, (a, b, *_) = _graph()
+    source, sink = graph.host_stream_in("in", "f32", N * N), graph.host_stream_out("out", "f32", N * N)
+    prog = Sequence(Copy(source, a.flatten()))
+    turned(graph, prog, a, b)
+    prog.add(Copy(b.flatten(), sink))
+    values = np.arange(3 * N * N, dtype=np.float32).reshape(3, N, N)
+    for data in (values, list(values)):
+        received = np.zeros((3, N, N), np.float32)
+        with Engine(graph, Repeat(3, prog), threads=2) as engine:
+            engine.connect(source, data)
+            engine.connect(sink, received)
+            engine.run()
+        np.testing.assert_array_equal(received, values.transpose(0, 2, 1))
+    collected = []
+    with Engine(graph, Repeat(3, prog), threads=2) as engine:
+        engine.connect(source, values)
+        engine.connect(sink, lambda items: collected.append(items.reshape(N, N)))
+        engine.run()
+    np.testing.assert_array_equal(collected, values.transpose(0, 2, 1))
+
+
+def test_native__any_number_of_threads__gives_the_same_bits():
+    size = 96
+    product = nest(
+        {"i": size, "j": size, "k": size}, store(2, ("i", "j"), load(0, "i", "k") * load(1, "k", "j"), "add")
+    )
+    kernel = HostKernel(((size, size),) * 3, (f32,) * 3, 2, 1, (product,))
+    results = []
+    for threads in (1, 2, 3):
+        graph = Graph("bow-2000")
+        x, y, z = (graph.variable("f32", (size, size), name).map_linear() for name in "xyz")
+        prog = Sequence()
+        with graph.library_call(prog, "product", inputs=(x, y), outputs=(z,), kernel=kernel):
+            pass
+        rng = np.random.default_rng(1)
+        inputs = {name: rng.standard_normal((size, size)).astype(np.float32) for name in "xy"}
+        results.append(run_once(graph, prog, inputs, threads=threads)["z"])
+        np.testing.assert_allclose(results[-1], inputs["x"] @ inputs["y"], rtol=1e-4, atol=1e-4)
+    assert all((r == results[0]).all() for r in results)
