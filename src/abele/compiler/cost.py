@@ -52,11 +52,13 @@ class Rows:
 
 
 class GroupView:
-    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry a vertex."""
+    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry a vertex.
+
+    ``num`` is the number of vertices, unless a field has that name.
+    """
 
     def __init__(self, group: VertexGroup) -> None:
         self._group = group
-        self.num = group.num
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -67,6 +69,8 @@ class GroupView:
         if name in group.state:
             data = group.state[name]
             return data.values if data.row_begin is None else np.diff(data.row_begin)
+        if name == "num":
+            return group.num
         fields = ", ".join(f.name for f in group.codelet.fields)
         raise AttributeError(f"{group.codelet.name} has no field {name!r}; its fields are {fields}")
 
