@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poplin_support import convolutions, reference_conv, run_body, system
 
 from abele.errors import TensorError, TypeMismatchError, UnsupportedOpError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor
@@ -14,6 +13,7 @@ from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
 from abele.poplibs.poputil.layout import create_activations
+from poplibs.poplin.support import convolutions, reference_conv, run_body, system
 
 TOLERANCE = {f32: 1e-5, f16: 4e-3}
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poplin_support import Array, run_body, system
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor, concat
@@ -12,6 +11,7 @@ from abele.kernels.reference import evaluate
 from abele.machine import systems
 from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
+from poplibs.poplin.support import Array, run_body, system
 
 TOLERANCE = {f32: 1e-5, f16: 4e-3}
 KINDS = st.sampled_from([(f32, f32), (f16, f32), (f16, f16)])

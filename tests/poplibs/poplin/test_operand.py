@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from poplin_support import system
 
 from abele.graph import Graph
 from abele.graph.intervals import expand
 from abele.numerics import f32
 from abele.poplibs.poplin.operand import Operand, allocate, blocked, operand
+from poplibs.poplin.support import system
 
 
 def made(order: list[str], blocks: dict[str, int], extents: dict[str, int]) -> Operand:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given
-from poplin_support import convolutions, reference_conv
 
 from abele.errors import TensorError
 from abele.poplibs.poplin.params import ConvParams
+from poplibs.poplin.support import convolutions, reference_conv
 
 
 @given(convolutions(max_rank=3))

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from poplin_support import system
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.numerics import f16, f32
@@ -16,6 +15,7 @@ from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.search import find_plan
 from abele.poplibs.poplin.slices import Grid
 from abele.poplibs.poplin.target import Target, target_of
+from poplibs.poplin.support import system
 
 BOW = target_of(system(1472))
 
