@@ -132,7 +132,8 @@ class _Model:
         self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
         fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
         self.loads = [(free_dims(f), self._load_cost(f.access)) for f in sorted(fetches, key=str)]
-        outside = {e for o in nest.outs for e in o.value.walk() if isinstance(e, Fetch)}
+        values = (*nest.locals, *(o.value for o in nest.outs))
+        outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
         self.outer = sum(self._load_cost(f.access) for f in outside)
         self.outer += sum(self._load_cost(o.access) for o in nest.outs)
         self.reduced = math.prod(n for _, n in nest.reduced)

@@ -17,10 +17,10 @@ from abele.kernels.code_ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code_points import Point, Points, Typed
 from abele.kernels.intern import intern
 from abele.kernels.ir import Apply, Expr, compute_type
-from abele.kernels.loops import Accumulate, Bound, LoopNest, Out
+from abele.kernels.loops import Accumulate, Bound, Fetch, Local, LoopNest, Out
 from abele.kernels.ops import identity
 from abele.kernels.schedule import Schedule
-from abele.numerics import ElementType, bool_
+from abele.numerics import ElementType, bool_, f32
 
 Value = Any
 Body = Callable[[], None]
@@ -47,7 +47,7 @@ class _NestCode:
             self.entry.load(self.entry.gep(args, [ll.Constant(I64, n)], source_etype=args.type), typ=args.type)
             for n in range(nest.num_arrays)
         ]
-        self.points = Points(self.builder, arrays, schedule.lane, schedule.lanes)
+        self.points = Points(self.builder, arrays, schedule.lane, schedule.lanes, self.nest.locals)
         self.extents = nest.extents
         self.size: dict[str, int] = {}
         self.parallel = tuple(d for d, _ in nest.parallel)
@@ -195,8 +195,11 @@ class _NestCode:
         at = Point((), self.schedule.lanes)
 
         def visit(expression: Expr, wanted: ElementType) -> None:
-            arrays = {f.access.array for f in expression.walk() if hasattr(f, "access")}
-            if self.points.dims_of(expression) == frozenset() and not arrays & written:
+            if isinstance(expression, Local):
+                return
+            arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
+            known = not any(isinstance(part, Local) for part in expression.walk())
+            if known and self.points.dims_of(expression) == frozenset() and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
                 return
             for arg in expression.args:
@@ -206,6 +209,8 @@ class _NestCode:
         for item in self.nest.outs:
             if item.value.args:
                 visit(item.value, compute_type(item.access.type))
+        for value in self.nest.locals:
+            visit(value, f32)
 
     def _points(self, dims: Sequence[str]) -> list[Point]:
         """Every point (or vector) of the tile along ``dims``."""

@@ -80,6 +80,7 @@ def flatten(
         )
         for r in task.reductions
     )
+    values = tuple(writer.expression(value) for value in task.locals)
     outs = tuple(writer.out(p) for p in task.puts)
     parallel, reduced = task.parallel, task.reduced
     if blocked is not None:
@@ -88,9 +89,9 @@ def flatten(
         parallel = tuple(d for d in parallel if d[0] != blocked.dim) + (parts if in_parallel else ())
         reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
         parallel = ((BLOCK, blocked.blocks), *parallel)
-        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE)
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE, values)
     else:
-        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays))
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)
     return nest, writer.arrays
 
 

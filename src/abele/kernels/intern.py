@@ -13,7 +13,8 @@ def intern(nest: LoopNest) -> LoopNest:
     known: dict[Expr, Expr] = {}
     accumulates = tuple(replace(a, value=_shared(a.value, known)) for a in nest.accumulates)
     outs = tuple(replace(o, value=_shared(o.value, known)) for o in nest.outs)
-    return replace(nest, accumulates=accumulates, outs=outs)
+    values = tuple(_shared(value, known) for value in nest.locals)
+    return replace(nest, accumulates=accumulates, outs=outs, locals=values)
 
 
 def _shared(expression: Expr, known: dict[Expr, Expr]) -> Expr:

@@ -66,6 +66,16 @@ class Acc(Expr):
 
 
 @dataclass(frozen=True)
+class Local(Expr):
+    """Value ``number`` of a nest's locals, at the same point."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"local{self.number}"
+
+
+@dataclass(frozen=True)
 class Hash(Expr):
     """A u32 from the counter hash of the two u32 at ``seed``, ``modifier`` and ``index``."""
 
@@ -116,6 +126,7 @@ class LoopNest:
         accumulates: The accumulators.
         outs: Evaluated once a point of the parallel dims, in order.
         num_arrays: Number of pointer arguments.
+        locals: Values that outputs, and later locals, use: evaluated once a point of the parallel dims.
         unit: Dims, in order, whose points are the function's units; empty: the schedule chooses.
         lane: Dim that lies in the vector lanes; empty: the schedule chooses.
     """
@@ -127,6 +138,7 @@ class LoopNest:
     num_arrays: int
     unit: tuple[str, ...] = ()
     lane: str = ""
+    locals: tuple[Expr, ...] = ()
 
     @property
     def extents(self) -> dict[str, int]:
@@ -135,8 +147,8 @@ class LoopNest:
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression, arguments first."""
-        for item in (*self.accumulates, *self.outs):
-            yield from item.value.walk()
+        for value in (*(a.value for a in self.accumulates), *self.locals, *(o.value for o in self.outs)):
+            yield from value.walk()
 
     def fetches(self) -> list[Fetch]:
         """Every distinct load."""
@@ -144,8 +156,8 @@ class LoopNest:
 
     def guards(self) -> Iterator[Bound]:
         """Every guard of accumulators and outputs."""
-        for item in (*self.accumulates, *self.outs):
-            yield from item.guards
+        for guards in (*(a.guards for a in self.accumulates), *(o.guards for o in self.outs)):
+            yield from guards
 
     def __str__(self) -> str:
         def dims(pairs: tuple[tuple[str, int], ...]) -> str:
@@ -155,6 +167,7 @@ class LoopNest:
         if self.accumulates:
             lines.append(f"  over {dims(self.reduced)}")
         lines += [f"    acc{n} = {a}" for n, a in enumerate(self.accumulates)]
+        lines += [f"  local{n} = {value}" for n, value in enumerate(self.locals)]
         lines += [f"  {out}" for out in self.outs]
         return "\n".join(lines)
 

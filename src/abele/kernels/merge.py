@@ -84,6 +84,7 @@ def _join(nest: LoopNest, outer: str, inner: str) -> LoopNest:
         reduced=dims(nest.reduced),
         accumulates=tuple(_changed(a, rewrite(a.value, change)) for a in nest.accumulates),
         outs=tuple(replace(o, access=access(o.access), value=rewrite(o.value, change)) for o in nest.outs),
+        locals=tuple(rewrite(value, change) for value in nest.locals),
     )
 
 

@@ -9,6 +9,7 @@ from abele.kernels.binding import Buffer, Call
 from abele.kernels.build import build_nest, build_side_by_side, build_sweep, target
 from abele.kernels.code_driver import Pointer, Step
 from abele.kernels.flat import Layout, flatten, row_major
+from abele.kernels.fuse import fuse
 from abele.kernels.memory import Lifetime, place
 from abele.kernels.merge import merge_dims
 from abele.kernels.native import Argument, Leaf, NativePlan
@@ -34,6 +35,7 @@ def plan_native(buffers: Sequence[Buffer], calls: Sequence[Call]) -> NativePlan:
         TypeMismatchError: A buffer holds another type than the kernel wants.
     """
     program = refine(buffers, calls)
+    fuse(program)
     return _Planner(program).plan()
 
 

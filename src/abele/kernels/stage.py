@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from abele.kernels.sample import SampleDim, accesses
-from abele.kernels.task import Program, Put, Task, plain
+from abele.kernels.task import Program, Put, Ref, Task, plain
 
 STATIONARY_LIMIT_BYTES = 1 << 18
 """A task that reads or writes more than this apart from the samples is kept out of sweeps: every block would pass
@@ -75,13 +75,21 @@ def _kind(program: Program, sample: SampleDim | None, number: int) -> str:
     for access in accesses(task):
         if access.space in sample.spaces and plain(access.index[sample.spaces[access.space]]) != dim:
             return ""
-    stationary = {a.space for a in accesses(task) if a.space not in sample.spaces}
-    if sum(_bytes(program, s) for s in stationary) > STATIONARY_LIMIT_BYTES:
+    if _stationary_bytes(program, sample, task, dim) > STATIONARY_LIMIT_BYTES:
         return ""
     if dim in dict(task.parallel):
         written = all(p.space in sample.spaces for p in task.puts)
         return "S" if written else ""
     return "R" if all(_can_split(p) for p in task.puts) else ""
+
+
+def _stationary_bytes(program: Program, sample: SampleDim, task: Task, dim: str) -> int:
+    """Bytes that the task passes over in every block: what it reads without samples, and reduces them into."""
+    values = [r.value for r in task.reductions] or [*task.locals, *(p.value for p in task.puts)]
+    spaces = {e.space for v in values for e in v.walk() if isinstance(e, Ref) and e.space not in sample.spaces}
+    parts = math.prod(n for _, n in task.parallel) * sum(r.type.bytes for r in task.reductions)
+    reduces = dim in dict(task.reduced)
+    return sum(_bytes(program, s) for s in spaces) + (parts if reduces else 0)
 
 
 def _can_split(put: Put) -> bool:

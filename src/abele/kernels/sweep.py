@@ -16,7 +16,7 @@ from abele.kernels.loops import Acc
 from abele.kernels.ops import identity
 from abele.kernels.sample import SampleDim
 from abele.kernels.stage import Stage
-from abele.kernels.task import Program, Put, Reduction, Ref, Task, rewrite
+from abele.kernels.task import Program, Put, Reduction, Ref, Task
 
 MAX_CHUNKS = 8
 """Parts in which values are reduced over the samples; also the threads that a sweep can feed."""
@@ -84,9 +84,9 @@ def _in_parts(program: Program, sweep: Sweep, task: Task) -> tuple[Task, Task]:
             sweep.starts.append(_start(task, part.number, reduction))
         puts.append(Put(part.number, (affine(0), *index), value))
         reductions.append(Reduction(reduction.combine, Ref(part.number, (affine(CHUNK), *index)), reduction.type))
-    inside = replace(task, puts=tuple(puts))
+    inside = replace(task, puts=tuple(puts), locals=())
     reduced = ((CHUNK, sweep.chunks),) if sweep.chunks > 1 else ()
-    combined = Task(f"{task.name}.combine", task.parallel, reduced, tuple(reductions), task.puts)
+    combined = Task(f"{task.name}.combine", task.parallel, reduced, tuple(reductions), task.puts, task.locals)
     return inside, combined if reduced else _without_chunk(combined)
 
 
@@ -102,8 +102,7 @@ def _without_chunk(task: Task) -> Task:
         assert isinstance(ref, Ref)
         return replace(ref, index=tuple(a.substitute(zero) for a in ref.index))
 
-    puts = tuple(replace(p, value=rewrite(p.value, change)) for p in task.puts)
-    return replace(task, reductions=(), puts=puts)
+    return replace(task.rewritten(change), reductions=())
 
 
 def _start(task: Task, part: int, reduction: Reduction) -> Task:
@@ -155,10 +154,7 @@ def _redirected(task: Task, copies: dict[int, int]) -> Task:
     def change(part: Expr) -> Expr | None:
         return replace(part, space=copies[part.space]) if isinstance(part, Ref) and part.space in copies else None
 
-    reductions = tuple(replace(r, value=rewrite(r.value, change)) for r in task.reductions)
-    return replace(
-        task, reductions=reductions, puts=tuple(replace(p, value=rewrite(p.value, change)) for p in task.puts)
-    )
+    return task.rewritten(change)
 
 
 def block_layout(shape: Sequence[int], place: int, lanes: int, blocks_apart: bool) -> Layout:

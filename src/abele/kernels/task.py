@@ -95,13 +95,14 @@ class Put:
 
 @dataclass(frozen=True)
 class Task:
-    """Accumulators over reduced dims, then outputs, for every point of the parallel dims."""
+    """Accumulators over reduced dims, then local values, then outputs, for every point of the parallel dims."""
 
     name: str
     parallel: Dims
     reduced: Dims
     reductions: tuple[Reduction, ...]
     puts: tuple[Put, ...]
+    locals: tuple[Expr, ...] = ()
 
     @property
     def extents(self) -> dict[str, int]:
@@ -115,8 +116,17 @@ class Task:
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression, arguments first."""
-        for item in (*self.reductions, *self.puts):
-            yield from item.value.walk()
+        for value in (*(r.value for r in self.reductions), *self.locals, *(p.value for p in self.puts)):
+            yield from value.walk()
+
+    def rewritten(self, change: Callable[[Expr], Expr | None]) -> Task:
+        """The task with :func:`rewrite` applied to all its expressions."""
+        return replace(
+            self,
+            reductions=tuple(replace(r, value=rewrite(r.value, change)) for r in self.reductions),
+            puts=tuple(replace(p, value=rewrite(p.value, change)) for p in self.puts),
+            locals=tuple(rewrite(value, change) for value in self.locals),
+        )
 
     def refs(self) -> list[Ref]:
         """Every distinct load."""
@@ -136,6 +146,7 @@ class Task:
         over = ", ".join(f"{d}<{n}" for d, n in self.reduced)
         lines = [f"{self.name}: for {loops}" + (f" over {over}" if over else "")]
         lines += [f"    acc{n} = {r}" for n, r in enumerate(self.reductions)]
+        lines += [f"    local{n} = {value}" for n, value in enumerate(self.locals)]
         return "\n".join(lines + [f"    {p}" for p in self.puts])
 
 
