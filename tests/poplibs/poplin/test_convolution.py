@@ -97,6 +97,8 @@ def test_convolution__three_field_dimensions__is_pytorchs(params: ConvParams) ->
         ConvParams(2, 8, 8, (4,), (1,), stride=(3,), groups=8),
         ConvParams(32, 32, 16, (3, 3), (3, 3), padding_lower=1, padding_upper=1),
         ConvParams(2, 48, 20, (5,), (1,)),
+        ConvParams(2, 32, 48, (5, 7), (1, 1)),
+        ConvParams(2, 8, 16, (4, 6), (1, 1), groups=2),
         ConvParams(1, 2, 2, (2,), (3,), padding_lower=(4,), padding_upper=(4,)),
     ],
     ids=str,

@@ -46,3 +46,8 @@ class Binding:
             at["g"] * (extent // self.groups) + at[role[2:]] if role.startswith("g*") else at[role]
             for extent, role in zip(self.tensor.shape, self.roles, strict=True)
         )
+
+
+def field_roles(name: str, rank: int) -> tuple[str, ...]:
+    """Roles of ``rank`` field dimensions: the inputs ``i``, the kernel ``k`` or the outputs ``o``."""
+    return tuple(f"{name}{d}" for d in range(rank))

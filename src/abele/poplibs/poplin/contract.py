@@ -28,6 +28,25 @@ MEMORY_PROPORTION = 0.6
 
 
 @dataclass(frozen=True)
+class Meaning:
+    """What a call computes on the tensors that the user gave, where it works on other views of them.
+
+    Attributes:
+        problem: The contraction as the user sees it.
+        x: The input.
+        w: The weights.
+        out_roles: The roles of the output's dimensions.
+        shape: Shape of the output.
+    """
+
+    problem: Contraction
+    x: Binding
+    w: Binding
+    out_roles: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Call:
     """A contraction that is to become a library call.
 
@@ -41,6 +60,7 @@ class Call:
         out_roles: The roles of the output's dimensions.
         available_memory_proportion: Share of a tile's memory for slices and partials.
         like: A tensor whose storage order and tile mapping the output takes, or None.
+        meaning: What the user sees, where that differs from the contraction that is planned.
     """
 
     graph: Graph
@@ -52,6 +72,7 @@ class Call:
     out_roles: tuple[str, ...]
     available_memory_proportion: float = MEMORY_PROPORTION
     like: Tensor | None = None
+    meaning: Meaning | None = None
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -91,12 +112,15 @@ class Call:
         """Append the library call to ``prog`` and return its output."""
         with self.graph.scope(self.name):
             made, homes, result = self._outputs()
+        meaning = self.meaning or Meaning(self.problem, self.x, self.w, self.out_roles, result.shape)
+        returned = result.reshape(meaning.shape)
+        out = Binding(returned, meaning.out_roles, meaning.problem.groups)
         with self.graph.library_call(
             prog,
             self.function,
-            inputs=(self.x.tensor, self.w.tensor),
-            outputs=(result,),
-            kernel=contraction_kernel(self.problem, (self.x, self.w, self._binding(result))),
+            inputs=(meaning.x.tensor, meaning.w.tensor),
+            outputs=(returned,),
+            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out)),
             flops=2 * self.problem.macs,
             debug_name=self.name,
         ) as body:
@@ -104,7 +128,7 @@ class Call:
         call = prog.steps[-1]
         assert isinstance(call, LibraryCall)
         call.attributes["plan"] = self.schedule
-        return result
+        return returned
 
     def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
@@ -123,11 +147,8 @@ class Call:
     def _arranges(self) -> tuple[bool, bool]:
         return self.layouts.arrange_input, self.layouts.arrange_weights
 
-    def _binding(self, tensor: Tensor) -> Binding:
-        return Binding(tensor, self.out_roles, self.problem.groups)
-
     def _output(self, tensor: Tensor) -> Operand:
-        return self._binding(tensor).operand()
+        return Binding(tensor, self.out_roles, self.problem.groups).operand()
 
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""

@@ -9,11 +9,12 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
-from abele.poplibs.poplin.binding import Binding
+from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
-from abele.poplibs.poplin.options import Types, resolve_types
+from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.vertices import FIELD_DIMS
+from abele.poplibs.poplin.weight_gradient import WeightGradient
 
 
 def convolution(
@@ -52,10 +53,11 @@ def convolution(
     """
     _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
     types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, partials_type)
+    rank = len(params.field)
     problem = problems.forward(params, types.dtype, types.partials, types.output)
-    left = Binding(x, _roles(params, "b", "g*ci", "i"), params.groups)
-    right = Binding(weights, _roles(params, "g*co", "ci", "k"), params.groups)
-    roles = _roles(params, "b", "g*co", "o")
+    left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
+    right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
+    roles = ("b", "g*co", *field_roles("o", rank))
     return Call(graph, "poplin.convolution", name, problem, left, right, roles, available_memory_proportion).append(
         prog
     )
@@ -94,10 +96,11 @@ def convolution_backward_data(
     """
     _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
     types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, partials_type)
+    rank = len(params.field)
     problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
-    left = Binding(z_deltas, _roles(params, "b", "g*ci", "i"), params.groups)
-    right = Binding(weights, _roles(params, "g*ci", "co", "k"), params.groups)
-    roles = _roles(params, "b", "g*co", "o")
+    left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
+    right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
+    roles = ("b", "g*co", *field_roles("o", rank))
     return Call(
         graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
     ).append(prog)
@@ -141,38 +144,8 @@ def calculate_weight_deltas(
     _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
     dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
     types = resolve_types(name, dtypes, output_type, partials_type)
-    calls = [
-        _weight_gradient(graph, z_deltas, activations, params, types, swapped, available_memory_proportion, like, name)
-        for swapped in (False, True)
-    ]
-    return min(calls, key=lambda call: call.cycles).append(prog)
-
-
-def _weight_gradient(
-    graph: Graph,
-    z_deltas: Tensor,
-    activations: Tensor,
-    params: ConvParams,
-    types: Types,
-    swapped: bool,
-    proportion: float,
-    like: Tensor | None,
-    name: str,
-) -> Call:
-    """The call for a weight gradient: the activations slide over the gradients, or, swapped, the other way round."""
-    problem = problems.weight_gradient(params, types.dtype, types.partials, types.output, swapped=swapped)
-    out_dim, in_dim = ("b", "co") if swapped else ("co", "b")
-    field = ("i", "k") if swapped else ("k", "i")
-    deltas = Binding(z_deltas, _roles(params, "ci", f"g*{out_dim}", field[0]), params.groups)
-    inputs = Binding(activations, _roles(params, "ci", f"g*{in_dim}", field[1]), params.groups)
-    x, w = (deltas, inputs) if swapped else (inputs, deltas)
-    roles = _roles(params, f"g*{out_dim}", in_dim, "o")
-    return Call(graph, "poplin.calculate_weight_deltas", name, problem, x, w, roles, proportion, like)
-
-
-def _roles(params: ConvParams, first: str, second: str, field: str) -> tuple[str, ...]:
-    """Roles of two channel or sample dimensions and of the field dimensions after them."""
-    return (first, second, *(f"{field}{d}" for d in range(len(params.field))))
+    gradient = WeightGradient(graph, name, params, types, z_deltas, activations, available_memory_proportion, like)
+    return gradient.cheapest().append(prog)
 
 
 def _check(name: str, params: ConvParams, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
