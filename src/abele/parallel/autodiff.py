@@ -26,7 +26,7 @@ def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) 
     if loss is None:
         raise TensorError("the network has no loss to differentiate")
     sources = list(wanted)
-    reached = net.depending(sources)
+    reached = net.differentiable(sources)
     pending: dict[Value, list[Value]] = {loss: [build.full(net, scale, loss.shape, loss.dtype)]}
     for op in reversed(net.needed([loss])):
         if op.output in pending and reached.intersection(op.inputs):
@@ -35,7 +35,7 @@ def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) 
 
 
 def _differentiate_op(net: Network, op: Op, reached: set[Value], pending: dict[Value, list[Value]]) -> None:
-    wanted = [v in reached and v.dtype.is_float for v in op.inputs]
+    wanted = [v in reached for v in op.inputs]
     if not any(wanted):
         return
     with net.at(op.debug.renamed(f"{op.debug.name}/grad")):

@@ -180,7 +180,10 @@ class Network:
     def scalar(self, value: Value) -> float | int | bool | None:
         """The number that ``value`` is at every element, if it is a constant with one; else None."""
         contents = self.constants.get(value)
-        return contents.item() if contents is not None and contents.size == 1 else None
+        if contents is None or not contents.size or not (contents == contents.flat[0]).all():
+            return None
+        number: float | int | bool = contents.flat[0].item()
+        return number
 
     def made_by(self) -> dict[Value, Op]:
         """The op that makes each value."""
@@ -196,12 +199,12 @@ class Network:
                 kept.append(op)
         return kept[::-1]
 
-    def depending(self, sources: Iterable[Value]) -> set[Value]:
-        """``sources`` and every value computed from one of them."""
+    def differentiable(self, sources: Iterable[Value]) -> set[Value]:
+        """``sources`` and every floating-point value computed from one of them along a path that is not detached."""
         reached = set(sources)
         for op in self.ops:
-            if reached.intersection(op.inputs):
-                reached.update(op.outputs)
+            if op.kind != "detach" and reached.intersection(op.inputs):
+                reached.update(v for v in op.outputs if v.dtype.is_float)
         return reached
 
     def __str__(self) -> str:

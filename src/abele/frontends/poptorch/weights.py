@@ -74,7 +74,7 @@ def follow(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
     for tensor in tensors:
         _OWNERS[id(tensor)] = (weakref.ref(tensor), weakref.ref(owner))
         is_parameter = isinstance(tensor, torch.nn.Parameter)
-        tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer  # type: ignore[assignment]
+        tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer
 
 
 def release(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:

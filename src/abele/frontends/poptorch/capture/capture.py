@@ -17,6 +17,8 @@ from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.parallel import Network, Value
 
+_ANY_LOSS = LOSSES | {IDENTITY_LOSS}
+
 assert _handlers, "importing the package registers the handlers"
 
 
@@ -73,7 +75,9 @@ def capture(
         UnsupportedOpError: An operator without lowering; names the module and the user's line.
         TypeMismatchError: A tensor of a type that the device lacks.
     """
-    exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training)
+    exported = torch_export.export(
+        model, tuple(args), dict(kwargs or {}), training=training, losses=_ANY_LOSS if training else ()
+    )
     reader = _Reader(exported, own_tensors(model))
     reader.read()
     if training:
@@ -146,7 +150,7 @@ class _Reader:
         if all(s in self.known for s in sources) and not torch_export.is_random(node) and name != IDENTITY_LOSS:
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
             return
-        if name in LOSSES or name == IDENTITY_LOSS:
+        if name in _ANY_LOSS:
             self.losses.append(node)
         self.values[node] = convert(self.net, node, *torch_export.map_args(self._value, node))
 

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 import torch.fx
 
-from abele.errors import UnsupportedOpError, nearest
+from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugInfo
-from abele.numerics import ElementType
+from abele.kernels.ir import Const, Expr
+from abele.numerics import ElementType, bool_, i32
 from abele.parallel import Network, Value
+from abele.parallel.derivative import arg, substitute
 from abele.parallel.ops import build
 
 Handler = Callable[..., Any]
@@ -62,11 +64,35 @@ class Call:
         """Shape of the result."""
         return tuple(self.result.shape)
 
-    def operand(self, value: Value | float, dtype: ElementType) -> Value:
-        """``value`` as an operand of type ``dtype``; numbers become constants."""
-        if isinstance(value, Value):
-            return build.cast(self.net, value, dtype)
-        return self.net.constant(value, dtype)
+    def operand(self, value: Value, dtype: ElementType) -> Value:
+        """``value`` as an operand of type ``dtype``."""
+        return build.cast(self.net, value, dtype)
+
+    def map(
+        self,
+        expression: Expr,
+        *operands: Value | float,
+        common: ElementType | None = None,
+        dtype: ElementType | None = None,
+    ) -> Value:
+        """An expression of every element.
+
+        Args:
+            expression: Over ``derivative.arg(i)`` for operand i.
+            *operands: Values and numbers; numbers become part of the expression.
+            common: Type that the operands are converted to; by default that of the result. Bools stay.
+            dtype: Type of the result; by default that of the call.
+        """
+        common = common or self.dtype
+        values: list[Value] = []
+        places: list[Expr] = []
+        for operand in operands:
+            if isinstance(operand, Value):
+                places.append(arg(len(values)))
+                values.append(operand if operand.dtype == bool_ else self.operand(operand, common))
+            else:
+                places.append(_number(operand, common))
+        return build.map_(self.net, substitute(expression, places.__getitem__), values, dtype or self.dtype)
 
     def common_type(self, first: int = 0, second: int = 1) -> ElementType:
         """The type to which PyTorch promotes two arguments of the call, given by position."""
@@ -78,6 +104,13 @@ class Call:
         return unsupported(torch_export.op_name(self.node), torch_export.origin(self.node), what, remedy)
 
 
+def _number(value: float, dtype: ElementType) -> Const:
+    """A number beside operands of ``dtype``."""
+    if dtype.is_float:
+        return Const(float(value))
+    return Const(bool(value), bool_) if dtype == bool_ else Const(int(value), i32)
+
+
 def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Append what a call means; returns its value or values.
 
@@ -86,8 +119,7 @@ def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict
     """
     name, origin = torch_export.op_name(node), torch_export.origin(node)
     if name not in HANDLERS:
-        close = nearest(name, HANDLERS)
-        raise unsupported(name, origin, "has no lowering", f"{close} has one" if close else None)
+        raise unsupported(name, origin, "has no lowering", "express it with operators that have one")
     with net.at(origin):
         return HANDLERS[name](Call(net, node), *args, **kwargs)
 

@@ -5,9 +5,10 @@ Everything else sees :class:`Exported`, which is ours.
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 import torch.fx
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.errors import Error
 from abele.graph.debug import DebugInfo
@@ -68,7 +70,14 @@ class Exported:
     structure: pytree.TreeSpec
 
 
-def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool) -> Exported:
+def export(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    training: bool,
+    losses: Collection[str] = (),
+) -> Exported:
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
 
     Args:
@@ -76,15 +85,25 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         args: Positional arguments; tensors give shapes and types only.
         kwargs: Keyword arguments.
         training: Whether gradients will be taken.
+        losses: Operators that are kept even if nothing uses their result.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
     with _quiet(), torch.set_grad_enabled(training):
         try:
-            program = torch.export.export(model, args, kwargs, strict=False).run_decompositions({})
+            program = torch.export.export(model, args, kwargs, strict=False)
+            dead = [n for n in program.graph.nodes if not n.users and op_name(n) in losses]
+            if dead:
+                with _returning_losses(model, losses):
+                    program = torch.export.export(model, args, kwargs, strict=False)
+            program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
+    return _read(program, with_losses=bool(dead))
+
+
+def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:
     signature = program.graph_signature
     nodes = list(program.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
@@ -102,7 +121,55 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         )
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
     ]
-    return Exported(entries, [n for n in nodes if n.op == "call_function"], results, program.call_spec.out_spec)
+    structure = program.call_spec.out_spec
+    assert structure is not None
+    if with_losses:
+        structure, extra = structure.children()
+        results = results[: len(results) - extra.num_leaves]
+    return Exported(entries, [n for n in nodes if n.op == "call_function"], results, structure)
+
+
+@contextmanager
+def _returning_losses(model: torch.nn.Module, losses: Collection[str]) -> Iterator[None]:
+    """``model`` with a ``forward`` that also returns every loss it computes, so that none is dropped as unused."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        with _LossObserver(losses) as observer:
+            result = forward(*args, **kwargs)
+        return result, observer.seen
+
+    model.forward = observed
+    try:
+        yield
+    finally:
+        del model.forward
+        if model.forward != forward:
+            model.forward = forward
+
+
+class _LossObserver(TorchFunctionMode):
+    """Keeps the results of functions that are losses."""
+
+    def __init__(self, losses: Collection[str]) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+        self._names = {name.rsplit(".", 1)[-1] for name in losses} | {"cross_entropy", "binary_cross_entropy"}
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call, and keep the result if the function is a loss."""
+        result = function(*args, **(kwargs or {}))
+        if _function_name(function) in self._names:
+            self.seen.append(result)
+        return result
+
+
+def _function_name(function: Any) -> str:
+    packet = getattr(function, "overloadpacket", None)
+    return str(packet).rsplit(".", 1)[-1] if packet is not None else str(getattr(function, "__name__", ""))
 
 
 @contextmanager

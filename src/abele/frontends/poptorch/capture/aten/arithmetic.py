@@ -8,7 +8,7 @@ import torch
 
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.frontends.poptorch.capture.types import element_type
-from abele.kernels.ir import Expr, apply, select
+from abele.kernels.ir import Const, Expr, apply, select
 from abele.numerics import bool_
 from abele.parallel import Value
 from abele.parallel.derivative import arg, simplify
@@ -19,34 +19,28 @@ Operand = Value | float
 x, y, z = arg(0), arg(1), arg(2)
 
 
-def binary(call: Call, expression: Expr, a: Operand, b: Operand) -> Value:
-    """``expression`` of two operands promoted to the type of the result."""
-    operands = [call.operand(a, call.dtype), call.operand(b, call.dtype)]
-    return build.map_(call.net, expression, operands, call.dtype)
-
-
 @aten("aten.add", "aten.add_")
 def add(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
     """a + alpha · b."""
-    return binary(call, x + (y if alpha == 1 else y * alpha), a, b)
+    return call.map(x + (y if alpha == 1 else y * alpha), a, b)
 
 
 @aten("aten.sub", "aten.sub_")
 def sub(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
     """a − alpha · b."""
-    return binary(call, x - (y if alpha == 1 else y * alpha), a, b)
+    return call.map(x - (y if alpha == 1 else y * alpha), a, b)
 
 
 @aten("aten.rsub")
 def rsub(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
     """b − alpha · a."""
-    return binary(call, y - (x if alpha == 1 else x * alpha), a, b)
+    return call.map(y - (x if alpha == 1 else x * alpha), a, b)
 
 
 @aten("aten.mul", "aten.mul_")
 def mul(call: Call, a: Operand, b: Operand) -> Value:
     """a · b."""
-    return binary(call, x * y, a, b)
+    return call.map(x * y, a, b)
 
 
 @aten("aten.div", "aten.div_")
@@ -60,74 +54,68 @@ def div(call: Call, a: Operand, b: Operand, rounding_mode: str | None = None) ->
     elif rounding_mode == "trunc":
         quotient = select(quotient < 0.0, apply("ceil", quotient), apply("floor", quotient))
     if isinstance(b, (int, float)) and rounding_mode is None:
-        return binary(call, x * y, a, 1 / b)
-    return binary(call, quotient, a, b)
+        return call.map(x * y, a, 1 / b)
+    return call.map(quotient, a, b)
 
 
 @aten("aten.pow")
 def power(call: Call, a: Operand, b: Operand) -> Value:
     """a to the power of b."""
     if isinstance(b, (int, float)) and isinstance(a, Value):
-        from abele.kernels.ir import Const
-
-        return build.map_(call.net, simplify(apply("pow", x, Const(float(b)))), [call.operand(a, call.dtype)])
-    return binary(call, apply("pow", x, y), a, b)
+        return call.map(simplify(apply("pow", x, Const(float(b)))), a)
+    return call.map(apply("pow", x, y), a, b)
 
 
 @aten("aten.maximum")
 def maximum(call: Call, a: Value, b: Value) -> Value:
     """The larger of both."""
-    return binary(call, apply("max", x, y), a, b)
+    return call.map(apply("max", x, y), a, b)
 
 
 @aten("aten.minimum")
 def minimum(call: Call, a: Value, b: Value) -> Value:
     """The smaller of both."""
-    return binary(call, apply("min", x, y), a, b)
+    return call.map(apply("min", x, y), a, b)
 
 
 def _compare(name: str, op: str) -> None:
     @aten(name)
     def compare(call: Call, a: Operand, b: Operand) -> Value:
-        common = call.common_type()
-        operands = [call.operand(a, common), call.operand(b, common)]
-        return build.map_(call.net, apply(op, x, y), operands, bool_)
+        return call.map(apply(op, x, y), a, b, common=call.common_type(), dtype=bool_)
 
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _compare(f"aten.{_name}", _name)
 
 
-@aten("aten.logical_and", "aten.bitwise_and")
+@aten("aten.logical_and", "aten.bitwise_and", "aten.__and__")
 def logical_and(call: Call, a: Operand, b: Operand) -> Value:
     """Both."""
-    return binary(call, apply("and", x, y), a, b)
+    return call.map(apply("and", x, y), a, b)
 
 
-@aten("aten.logical_or", "aten.bitwise_or")
+@aten("aten.logical_or", "aten.bitwise_or", "aten.__or__")
 def logical_or(call: Call, a: Operand, b: Operand) -> Value:
     """Either."""
-    return binary(call, apply("or", x, y), a, b)
+    return call.map(apply("or", x, y), a, b)
 
 
 @aten("aten.logical_not", "aten.bitwise_not")
 def logical_not(call: Call, a: Value) -> Value:
     """Not."""
-    return build.map_(call.net, apply("not", x), [call.operand(a, call.dtype)])
+    return call.map(apply("not", x), a)
 
 
 @aten("aten.where")
 def where(call: Call, condition: Value, a: Operand, b: Operand) -> Value:
     """a where the condition holds, else b."""
-    operands = [condition, call.operand(a, call.dtype), call.operand(b, call.dtype)]
-    return build.map_(call.net, select(x, y, z), operands, call.dtype)
+    return call.map(select(x, y, z), condition, a, b)
 
 
 @aten("aten.masked_fill", "aten.masked_fill_")
 def masked_fill(call: Call, value: Value, mask: Value, fill: Operand) -> Value:
     """The value, replaced where the mask holds."""
-    operands = [mask, call.operand(fill, call.dtype), value]
-    return build.map_(call.net, select(x, y, z), operands, call.dtype)
+    return call.map(select(x, y, z), mask, fill, value)
 
 
 @aten("aten.clamp", "aten.clamp_", "aten.hardtanh", "aten.hardtanh_")
@@ -142,7 +130,7 @@ def clamp(call: Call, value: Value, low: float | None = None, high: float | None
         expression = select(x < number(low), number(low), expression)
     if high is not None:
         expression = select(x > number(high), number(high), expression)
-    return build.map_(call.net, expression, [call.operand(value, call.dtype)])
+    return call.map(expression, value)
 
 
 @aten("aten._to_copy", "aten.to")

@@ -26,15 +26,10 @@ _EXPRESSIONS |= {
 }
 
 
-def unary(call: Call, value: Value, expression: Expr) -> Value:
-    """``expression`` of one operand in the type of the result."""
-    return build.map_(call.net, expression, [call.operand(value, call.dtype)], call.dtype)
-
-
 def _register(name: str, expression: Expr) -> None:
     @aten(name)
     def function(call: Call, value: Value) -> Value:
-        return unary(call, value, expression)
+        return call.map(expression, value)
 
 
 for _name, _expression in _EXPRESSIONS.items():
@@ -60,14 +55,14 @@ def gelu(call: Call, value: Value, approximate: str = "none") -> Value:
 @aten("aten.leaky_relu", "aten.leaky_relu_")
 def leaky_relu(call: Call, value: Value, negative_slope: float = 0.01) -> Value:
     """x, or slope · x where it is negative."""
-    return unary(call, value, select(x > 0.0, x, x * float(negative_slope)))
+    return call.map(select(x > 0.0, x, x * float(negative_slope)), value)
 
 
 @aten("aten.elu")
 def elu(call: Call, value: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
     """scale · (x, or alpha · (exp(input_scale · x) − 1) where it is negative)."""
     below = (apply("exp", x * float(input_scale)) - 1.0) * float(alpha * scale)
-    return unary(call, value, select(x > 0.0, x * float(scale), below))
+    return call.map(select(x > 0.0, x * float(scale), below), value)
 
 
 @aten("aten.softplus")
@@ -76,13 +71,13 @@ def softplus(call: Call, value: Value, beta: float = 1.0, threshold: float = 20.
     scaled = x * float(beta)
     # The maximum with zero taken out keeps the exponential in range.
     smooth = apply("log", 1.0 + apply("exp", -apply("abs", scaled))) + apply("relu", scaled)
-    return unary(call, value, select(scaled > float(threshold), x, smooth * (1 / beta)))
+    return call.map(select(scaled > float(threshold), x, smooth * (1 / beta)), value)
 
 
 @aten("aten.log_sigmoid")
 def log_sigmoid(call: Call, value: Value) -> Value:
     """log(1 / (1 + exp(−x)))."""
-    return unary(call, value, -(apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", -x)))
+    return call.map(-(apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", -x)), value)
 
 
 @aten("aten.softmax", "aten._softmax")

@@ -52,8 +52,7 @@ def identity_loss(call: Call, value: Value, reduction: int) -> Value:
 
 
 def _pairwise(call: Call, expression: Expr, a: Value, b: Value, reduction: int) -> Value:
-    operands = [call.operand(a, call.dtype), call.operand(b, call.dtype)]
-    return reduced(call.net, build.map_(call.net, expression, operands), reduction)
+    return reduced(call.net, call.map(expression, a, b), reduction)
 
 
 @aten("aten.mse_loss")

@@ -48,6 +48,12 @@ def expand(call: Call, value: Value, *args: object, **kwargs: object) -> Value:
     return build.expand(call.net, value, call.shape)
 
 
+@aten("aten.copy", "aten.copy_")
+def copy(call: Call, value: Value, source: Value, non_blocking: bool = False) -> Value:
+    """The source in the shape and type of the value."""
+    return build.expand(call.net, call.operand(source, call.dtype), call.shape)
+
+
 @aten("aten.broadcast_tensors")
 def broadcast_tensors(call: Call, values: Sequence[Value]) -> tuple[Value, ...]:
     """Every value repeated to one shape."""

@@ -1,0 +1,11 @@
+"""What the tests of the PopTorch front end share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
