@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from abele.graph import Copy, Graph, If, Program, Repeat, RepeatWhileTrue, Sequence, concat
+from abele.kernels.ir import HostKernel, load, nest, store
+from abele.numerics import f32
 from abele.runtime import Engine
 from abele.runtime.effects import EffectsOf
 from abele.runtime.stops import step_scopes
@@ -115,3 +117,35 @@ def test_step__of_a_program_with_a_loop_and_an_epilogue__is_a_round_of_the_loop(
     weights, runs = rings.ring("weights"), rings.ring("runs")
     loop = Repeat(10, If(weights[0], turn(weights)))
     assert loop in _steps(Sequence(loop, turn(runs)))
+
+
+def test_run__interrupted_among_fused_kernels__leaves_state_as_of_a_whole_step():
+    size = 192
+    graph = Graph("bow-2000")
+    first, second, x, y = (
+        graph.variable("f32", (size, size), n, initial=0.0).map_linear() for n in ("a", "b", "x", "y")
+    )
+    product = nest(
+        {"i": size, "j": size, "k": size}, store(2, ("i", "j"), load(0, "i", "k") * load(1, "k", "j"), "add")
+    )
+    count = nest({"i": size, "j": size}, store(1, ("i", "j"), load(0, "i", "j") + 1.0))
+    multiply = HostKernel(((size, size),) * 3, (f32,) * 3, 2, 1, (product,))
+    raise_by_one = HostKernel(((size, size),) * 2, (f32,) * 2, 1, 1, (count,))
+    step = Sequence()
+    for inputs, output, kernel in (
+        ((x, x), y, multiply),
+        ((first,), first, raise_by_one),
+        ((y, y), x, multiply),
+        ((second,), second, raise_by_one),
+        ((x, y), y, multiply),
+    ):
+        with graph.library_call(step, "call", inputs=inputs, outputs=(output,), kernel=kernel):
+            pass
+    with Engine(graph, Repeat(ENDLESS, step), mode="native", threads=2) as engine:
+        for delay in (0.05, 0.06, 0.07, 0.08, 0.09):
+            timer = _interrupt(delay)
+            with pytest.raises(KeyboardInterrupt):
+                engine.run()
+            timer.join()
+            assert (engine["a"] == engine["b"]).all()
+        assert engine["a"][0, 0] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
@@ -17,6 +18,8 @@ from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Argument, Leaf, Scratch, StreamUse, Workspace
 from abele.runtime.lower import Fused
 from abele.runtime.machine import WorkingMemory
+
+_NUMBER = re.compile(r"#(\d+) ")
 
 
 class Native:
@@ -66,8 +69,9 @@ class Native:
 
     def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:
         """Elements that a leaf may write: the outputs of the calls that it carries out, in whole or in part."""
-        steps = [_step_of(name, run) for name in leaf.calls]
-        return IntervalSet.union(self._effects(s).written for s in (run if None in steps else steps) if s is not None)
+        found = [_NUMBER.findall(name) for name in leaf.calls]
+        steps = [run[int(n)] for numbers in found for n in numbers] if all(found) else run
+        return IntervalSet.union(self._effects(step).written for step in steps)
 
     def _argument(self, argument: KernelArgument, binder: _Binder) -> Argument:
         match argument.kind:
@@ -102,8 +106,8 @@ class _Binder:
         return [o for o in self.owners if isinstance(o, StreamUse)]
 
     def call(self, number: int, step: Program) -> KernelCall:
-        """A step as a kernel bound to buffers; its name begins with its number."""
-        name = f"{number} {step.debug.full_name}"
+        """A step as a kernel bound to buffers; its name tells its number, by which leaves are found to carry it out."""
+        name = f"#{number} {step.debug.full_name.replace('#', '')}"
         inputs, outputs = operands(step)
         other = next(t for t in (*inputs, *outputs) if isinstance(t, Tensor))
         bindings = tuple(self._binding(side, other) for side in (*inputs, *outputs))
@@ -137,9 +141,3 @@ def _kernel(step: Program, tensor: Tensor) -> HostKernel:
         return step.kernel
     assert isinstance(step, Copy)
     return copy_kernel(tensor.shape, tensor.dtype)
-
-
-def _step_of(name: str, run: Run) -> Program | None:
-    """The step that a call's name begins with the number of."""
-    number = name.split(" ", 1)[0]
-    return run[int(number)] if number.isdigit() else None
