@@ -1,0 +1,160 @@
+"""Reading calls: casts, functions of the language, and plain Python helpers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from abele.codelet.expressions import Expressions
+from abele.codelet.functions import Function
+from abele.codelet.rules import cast, common_type, fold, is_weak
+from abele.codelet.scope import FieldRef, Method, Self
+from abele.codelet.tree import Binary, Const, Expr, Helper, HelperCall, Math, Unary
+from abele.errors import nearest
+from abele.numerics import ElementType, bool_, f32, i64, u32
+
+_KEEP_INTEGERS = ("floor", "ceil", "rint")
+"""Functions that leave an integer as it is."""
+
+ReadHelper = Callable[[FunctionType, list[Any], ast.Call], Helper]
+
+
+class Calls(Expressions):
+    """Reads the expressions of one function, calls included.
+
+    Attributes:
+        read_helper: Reads a helper function for given arguments: values, fields or ``self``.
+    """
+
+    read_helper: ReadHelper
+
+    def call(self, node: ast.Call) -> Any:
+        """What a call stands for."""
+        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.origin.problem(node, "keyword or starred arguments", "give all arguments by position")
+        called = self.resolve(node.func)
+        if isinstance(called, ElementType):
+            return self._cast(node, called)
+        if isinstance(called, Function):
+            return self._function(node, called)
+        if isinstance(called, Method):
+            return self._helper(node, called.function, [Self()])
+        if isinstance(called, FunctionType):
+            return self._helper(node, called, [])
+        raise self.origin.problem(
+            node, "this cannot be called", "call types, functions of the language or plain functions"
+        )
+
+    def _cast(self, node: ast.Call, wanted: ElementType) -> Expr:
+        (arg,) = self._values(node, 1, str(wanted))
+        if wanted == bool_ and arg.type != bool_:
+            return self.condition(node.args[0])
+        return cast(arg, wanted)
+
+    def _values(self, node: ast.Call, count: int, name: str) -> list[Expr]:
+        if len(node.args) != count:
+            raise self.origin.problem(node, f"{name} takes {count} arguments, got {len(node.args)}")
+        return [self.value(a) for a in node.args]
+
+    def _function(self, node: ast.Call, function: Function) -> Expr:
+        match function.name:
+            case "len":
+                return self._len(node)
+            case "min" | "max" as name:
+                return self._extreme(node, name)
+            case "abs":
+                return self._abs(node)
+            case "float" | "int" | "bool" as name:
+                return self._cast(node, {"float": f32, "int": i64, "bool": bool_}[name])
+            case "random_u32":
+                return self._random(node)
+            case "range":
+                raise self.origin.problem(node, "range outside a for loop", "for i in range(…):")
+        return self._math(node, function)
+
+    def _math(self, node: ast.Call, function: Function) -> Expr:
+        args = self._values(node, function.arity, function.name)
+        if function.name in _KEEP_INTEGERS and not args[0].type.is_float:
+            return args[0]
+        type_ = args[0].type
+        for arg in args[1:]:
+            type_ = common_type(Const(type=type_, value=0, weak=False), arg)
+        if all(is_weak(a) for a in args) or not type_.is_float:
+            type_ = next((a.type for a in args if a.type.is_float and not is_weak(a)), f32)
+        converted = tuple(cast(a, type_) for a in args)
+        if all(isinstance(a, Const) for a in converted):
+            number = float(function(*(a.value for a in converted if isinstance(a, Const))))
+            weak = all(is_weak(a) for a in args)
+            return Const(type=type_, value=fold(number, type_), weak=weak, line=node.lineno)
+        return Math(type=type_, function=function.name, args=converted, line=node.lineno)
+
+    def _len(self, node: ast.Call) -> Expr:
+        owner = self.resolve(node.args[0]) if len(node.args) == 1 else None
+        if not isinstance(owner, FieldRef):
+            raise self.origin.problem(
+                node, "len of something that is no vector field", "len(self.x), len(self.rows[i])"
+            )
+        return self.length(owner, node)
+
+    def _extreme(self, node: ast.Call, name: str) -> Expr:
+        if len(node.args) < 2:
+            raise self.origin.problem(node, f"{name} of fewer than two values", f"{name}(a, b)")
+        result, *rest = (self.value(a) for a in node.args)
+        for value in rest:
+            if isinstance(result, Const) and isinstance(value, Const) and result.weak and value.weak:
+                result = min(result, value, key=_number) if name == "min" else max(result, value, key=_number)
+                continue
+            type_ = common_type(result, value)
+            pair = {"left": cast(result, type_), "right": cast(value, type_)}
+            result = Binary(type=type_, op=name, line=node.lineno, **pair)
+        return result
+
+    def _abs(self, node: ast.Call) -> Expr:
+        (arg,) = self._values(node, 1, "abs")
+        if isinstance(arg, Const):
+            return Const(type=arg.type, value=abs(arg.value), weak=arg.weak, line=node.lineno)
+        return arg if arg.type.kind in ("uint", "bool") else Unary(type=arg.type, op="abs", arg=arg, line=node.lineno)
+
+    def _random(self, node: ast.Call) -> Expr:
+        args = self._values(node, 4, "random_u32")
+        for arg, source in zip(args, node.args, strict=True):
+            if arg.type.is_float:
+                raise self.origin.problem(source, f"random_u32 of a {arg.type}", "it takes integers")
+        return Math(type=u32, function="random_u32", args=tuple(cast(a, u32) for a in args), line=node.lineno)
+
+    def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Expr:
+        arguments = first + [self._argument(a) for a in node.args]
+        count = function.__code__.co_argcount
+        if len(arguments) != count:
+            wants = ", ".join(function.__code__.co_varnames[:count])
+            raise self.origin.problem(node, f"{function.__name__} takes ({wants}), got {len(node.args)} arguments")
+        helper = self.read_helper(function, arguments, node)
+        values = tuple(_strong(a) for a in arguments if isinstance(a, Expr))
+        rows = tuple(a.row for a in arguments if isinstance(a, FieldRef) and a.row is not None)
+        if rows:
+            raise self.origin.problem(
+                node,
+                "a row is passed to a function",
+                f"pass the vector of rows and the row number, {function.__name__}(rows, i)",
+            )
+        return HelperCall(type=helper.result or i64, helper=helper, args=values, line=node.lineno)
+
+    def _argument(self, node: ast.expr) -> Any:
+        found = self.resolve(node)
+        return found if isinstance(found, FieldRef | Self) else self.value(node)
+
+    def unknown_function(self, name: str) -> str | None:
+        """The function of the language that ``name`` was probably meant to be."""
+        return nearest(name, ["exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "sqrt", "rsqrt", "fma", "len"])
+
+
+def _strong(value: Expr) -> Expr:
+    """A number without a type of its own gets the default one."""
+    return cast(value, value.type) if is_weak(value) else value
+
+
+def _number(value: Expr) -> float:
+    assert isinstance(value, Const)
+    return value.value

@@ -1,0 +1,328 @@
+"""LLVM code of statements: the body of a codelet, for one vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.codelet.memory import Memory, value_type
+from abele.codelet.reductions import IDENTITY, LANES
+from abele.codelet.tree import (
+    Assign,
+    DebugOnly,
+    Evaluate,
+    For,
+    Helper,
+    HelperCall,
+    If,
+    Leave,
+    Return,
+    Stmt,
+    Store,
+    While,
+)
+from abele.codelet.values import FLOAT_BINARY, Values
+from abele.llvm.emit import F32, I64, POINTER, Value, constant
+from abele.numerics import ElementType
+
+
+@dataclass
+class Charges:
+    """Issue slots by place, for code that counts; see ``costs``.
+
+    Attributes:
+        before: Slots of the straight-line code that starts at a statement.
+        iteration: Slots of one more iteration of a loop, without its body.
+    """
+
+    before: dict[Stmt, int] = field(default_factory=dict)
+    iteration: dict[Stmt, int] = field(default_factory=dict)
+
+
+class LoopIds:
+    """Loop metadata, which refers to itself and which llvmlite therefore cannot express.
+
+    Attributes:
+        text: Definitions, to be added to the text of the module.
+    """
+
+    _FIRST = 1_000_000
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._next = self._FIRST
+
+    def vectorised(self, width: int) -> _Reference:
+        """Metadata of a loop of ``width`` iterations that becomes one vector operation, not unrolled before."""
+        number = self._next
+        self._next += 1
+        options = (
+            '!{!"llvm.loop.unroll.disable"}',
+            f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
+            '!{!"llvm.loop.interleave.count", i32 1}',
+            '!{!"llvm.loop.vectorize.enable", i1 true}',
+        )
+        self.text += f"!{number} = distinct !{{!{number}, {', '.join(options)}}}\n"
+        return _Reference(number)
+
+
+@dataclass(frozen=True)
+class _Reference:
+    number: int
+
+    def get_reference(self) -> str:
+        """How an instruction refers to it."""
+        return f"!{self.number}"
+
+
+@dataclass
+class _Loop:
+    again: Any
+    after: Any
+
+
+class Code(Values):
+    """Emits the body of a codelet at the builder's place.
+
+    Args:
+        builder: Where code goes.
+        memory: Fields of the vertex at hand.
+        charges: Slots to count, or None.
+        counter: Stack slot that slots are added to.
+        loop_ids: Loop metadata of the module.
+    """
+
+    def __init__(
+        self,
+        builder: ll.IRBuilder,
+        memory: Memory,
+        loop_ids: LoopIds,
+        charges: Charges | None = None,
+        counter: Value | None = None,
+    ) -> None:
+        self.builder = builder
+        self.memory = memory
+        self.loop_ids = loop_ids
+        self.charges = charges
+        self.counter = counter
+        self.variables: dict[str, Value] = {}
+        self.returned: Value | None = None
+        self._types: dict[str, ElementType] = {}
+        self._loops: list[_Loop] = []
+        self._end: Any = None
+        self._result: Value | None = None
+
+    def body(self, function: Helper, arguments: dict[str, Value]) -> None:
+        """The code of a function; control goes on after it."""
+        saved = self.variables, self._types, self._loops, self._end, self._result
+        self._types = function.types
+        self.variables = {n: self.slot(value_type(t), n) for n, t in function.types.items()}
+        for name, value in arguments.items():
+            self.builder.store(value, self.variables[name])
+        self._loops, self._end = [], self.builder.append_basic_block("end")
+        self._result = None if function.result is None else self.slot(value_type(function.result), "result")
+        result = self._result
+        self.block(function.body)
+        self._branch(self._end)
+        self.builder.position_at_end(self._end)
+        self.variables, self._types, self._loops, self._end, self._result = saved
+        self.returned = result
+
+    def slot(self, type_: Any, name: str) -> Value:
+        """Stack memory, reserved at the start of the function."""
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(type_, name=name)
+        place.type = POINTER  # lanes are addressed one by one and all at once
+        return place
+
+    def call_helper(self, call: HelperCall) -> Value:
+        """The result of a helper, whose code is put in place."""
+        values = [self.value(a) for a in call.args]
+        self.body(call.helper, dict(zip(call.helper.parameters, values, strict=True)))
+        return None if self.returned is None else self.builder.load(self.returned, typ=value_type(call.type))
+
+    def block(self, body: list[Stmt]) -> None:
+        """Code of statements one after the other."""
+        for statement in body:
+            if self.charges is not None:
+                self.charge(self.charges.before.get(statement, 0))
+            self.statement(statement)
+
+    def charge(self, slots: int) -> None:
+        """Count ``slots`` issue slots."""
+        if slots and self.counter is not None:
+            before = self.builder.load(self.counter, typ=I64)
+            self.builder.store(self.builder.add(before, constant(I64, slots)), self.counter)
+
+    def statement(self, statement: Stmt) -> None:
+        """Code of one statement."""
+        match statement:
+            case Assign():
+                self.builder.store(self.value(statement.value), self.variables[statement.name])
+            case Store():
+                self._store(statement)
+            case Evaluate():
+                self.value(statement.value)
+            case If():
+                self._if(statement)
+            case While():
+                self._while(statement)
+            case For():
+                self._for(statement)
+            case Leave():
+                loop = self._loops[-1]
+                self._branch(loop.after if statement.how == "break" else loop.again)
+            case Return():
+                if statement.value is not None and self._result is not None:
+                    self.builder.store(self.value(statement.value), self._result)
+                self._branch(self._end)
+            case DebugOnly():
+                pass
+
+    def _store(self, statement: Store) -> None:
+        value = self.value(statement.value)
+        self.memory.store(statement.field, [self.value(i) for i in statement.index], value)
+
+    def _branch(self, target: Any) -> None:
+        if not self.builder.block.is_terminated:
+            self.builder.branch(target)
+
+    def _new(self, *names: str) -> list[Any]:
+        return [self.builder.append_basic_block(n) for n in names]
+
+    def _if(self, statement: If) -> None:
+        then, otherwise, after = self._new("then", "else", "after")
+        self.builder.cbranch(self.value(statement.condition), then, otherwise)
+        for block, body in ((then, statement.then), (otherwise, statement.otherwise)):
+            self.builder.position_at_end(block)
+            self.block(body)
+            self._branch(after)
+        self.builder.position_at_end(after)
+
+    def _while(self, statement: While) -> None:
+        test, body, after = self._new("test", "body", "after")
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        self.builder.cbranch(self.value(statement.condition), body, after)
+        self.builder.position_at_end(body)
+        self._iteration(statement, statement.body, _Loop(test, after))
+        self._branch(test)
+        self.builder.position_at_end(after)
+
+    def _iteration(self, statement: Stmt, body: list[Stmt], loop: _Loop) -> None:
+        if self.charges is not None:
+            self.charge(self.charges.iteration.get(statement, 0))
+        self._loops.append(loop)
+        self.block(body)
+        self._loops.pop()
+
+    def _for(self, statement: For) -> None:
+        start, stop = self.value(statement.start), self.value(statement.stop)
+        if not statement.lanes:
+            self.counted(start, stop, statement.step, lambda i, loop: self._with(statement, i, loop))
+            return
+        self._in_lanes(statement, start, self.iterations(statement, start, stop))
+
+    def _with(self, statement: For, index: Value, loop: _Loop) -> None:
+        """One iteration with the loop variable at ``index``."""
+        self.builder.store(index, self.variables[statement.name])
+        self._iteration(statement, statement.body, loop)
+
+    def counted(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        body: Callable[[Value, _Loop], None],
+        loop_id: _Reference | None = None,
+    ) -> None:
+        """A loop from ``start`` up to, or down to, ``stop``; ``body`` emits an iteration for an index."""
+        test, inside, again, after = self._new("loop", "inside", "next", "after")
+        entry = self.builder.block
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        index = self.builder.phi(I64)
+        index.add_incoming(start, entry)
+        goes_on = self.builder.icmp_signed("<" if step > 0 else ">", index, stop)
+        self.builder.cbranch(goes_on, inside, after)
+        self.builder.position_at_end(inside)
+        body(index, _Loop(again, after))
+        self._branch(again)
+        self.builder.position_at_end(again)
+        index.add_incoming(self.builder.add(index, constant(I64, step), flags=("nsw",)), again)
+        back = self.builder.branch(test)
+        if loop_id is not None:
+            back.set_metadata("llvm.loop", loop_id)
+        self.builder.position_at_end(after)
+
+    def iterations(self, statement: For, start: Value, stop: Value) -> Value:
+        """How often a loop runs, never negative."""
+        b, step = self.builder, statement.step
+        low, high = (start, stop) if step > 0 else (stop, start)
+        distance = b.sub(high, low)
+        positive = b.icmp_signed(">", high, low)
+        width = constant(I64, abs(step))
+        count = distance if abs(step) == 1 else b.udiv(b.add(distance, constant(I64, abs(step) - 1)), width)
+        return b.select(positive, count, constant(I64, 0))
+
+    def _in_lanes(self, statement: For, start: Value, count: Value) -> None:
+        """A loop with accumulators; see ``reductions`` for the order."""
+        b = self.builder
+        slots = {n: self.variables[n] for n in statement.lanes}
+        arrays = {n: self.slot(ll.VectorType(F32, LANES), f"{n}.lanes") for n in slots}
+        blocks = b.udiv(count, constant(I64, LANES))
+        some = b.icmp_signed(">", blocks, constant(I64, 0))
+        whole = b.mul(blocks, constant(I64, LANES))
+        main, tail = self._new("lanes", "rest")
+        b.cbranch(some, main, tail)
+        b.position_at_end(main)
+        kept = {n: b.load(slot, typ=F32) for n, slot in slots.items()}
+        for name, array in arrays.items():
+            b.store(constant(ll.VectorType(F32, LANES), IDENTITY[statement.lanes[name]]), array, align=4)
+        self.counted(constant(I64, 0), whole, LANES, lambda k, _: self._lane_block(statement, start, k, arrays))
+        for name, op in statement.lanes.items():
+            type_ = self._types[name]
+            total = self._combined(op, kept[name], self._folded(op, arrays[name], type_), type_)
+            b.store(total, slots[name])
+        self._branch(tail)
+        b.position_at_end(tail)
+        self.counted(whole, count, 1, lambda k, loop: self._with(statement, self._at(statement, start, k), loop))
+
+    def _at(self, statement: For, start: Value, k: Value) -> Value:
+        step = constant(I64, statement.step)
+        offset = k if statement.step == 1 else self.builder.mul(k, step, flags=("nsw",))
+        return self.builder.add(start, offset, flags=("nsw",))
+
+    def _lane_block(self, statement: For, start: Value, first: Value, arrays: dict[str, Value]) -> None:
+        def one(lane: Value, loop: _Loop) -> None:
+            places = {n: self.builder.gep(a, [lane], inbounds=True, source_etype=F32) for n, a in arrays.items()}
+            for name, place in places.items():
+                self.builder.store(self.builder.load(place, typ=F32), self.variables[name])
+            k = self.builder.add(first, lane, flags=("nsw",))
+            self._with(statement, self._at(statement, start, k), loop)
+            for name, place in places.items():
+                self.builder.store(self.builder.load(self.variables[name], typ=F32), place)
+
+        self.counted(constant(I64, 0), constant(I64, LANES), 1, one, self.loop_ids.vectorised(LANES))
+
+    def _folded(self, op: str, array: Value, type_: ElementType) -> Value:
+        """All lanes combined: lane j takes lane j + half, until one is left."""
+        b, width = self.builder, LANES
+        value = b.load(array, align=4, typ=ll.VectorType(F32, LANES))
+        while width > 1:
+            width //= 2
+            low, high = (b.shuffle_vector(value, value, _indices(range(f, f + width))) for f in (0, width))
+            value = self._combined(op, low, high, type_)
+        return b.extract_element(value, ll.Constant(ll.IntType(32), 0))
+
+    def _combined(self, op: str, one: Value, two: Value, type_: ElementType) -> Value:
+        value = FLOAT_BINARY[op](self.builder, one, two)
+        return value if type_.bits == 32 else self.memory.rounded(value, type_)
+
+
+def _indices(numbers: range) -> Any:
+    type_ = ll.IntType(32)
+    return ll.Constant(ll.VectorType(type_, len(numbers)), [ll.Constant(type_, n) for n in numbers])

@@ -1,0 +1,177 @@
+"""Compiled codelets: native functions that run vertices and that count their issue slots."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import sys
+import weakref
+from functools import cache, cached_property
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from abele.codelet import driver
+from abele.codelet.costs import Counting, count
+from abele.codelet.counting import Control, CountCode, control_of
+from abele.codelet.functions import Function
+from abele.codelet.scope import MISSING, meaning, outer_name
+from abele.codelet.statements import read_compute
+from abele.codelet.tree import Helper
+from abele.codelet.vertex import CodeletDef
+from abele.llvm.jit import Native, compile_keyed
+from abele.numerics import ElementType
+
+
+class CompiledCodelet:
+    """Native code of a codelet. Every part is made when it is first asked for, and kept on disk.
+
+    Attributes:
+        definition: The codelet.
+    """
+
+    def __init__(self, definition: CodeletDef) -> None:
+        self.definition = definition
+        self._key = content_key(definition)
+
+    @cached_property
+    def run(self) -> int:
+        """Address of ``void run(i64 begin, i64 end, void** tables)``: runs vertices ``begin`` to ``end``."""
+        return self._native("run", lambda: driver.value_module(self.definition, self.tree)).address("run")
+
+    @cached_property
+    def run_aliasing(self) -> int:
+        """As :attr:`run`, for vertices with fields that overlap one another; slower."""
+        make = self.tree_module_aliasing
+        return self._native("run_aliasing", make).address("run")
+
+    def tree_module_aliasing(self) -> str:
+        """The module behind :attr:`run_aliasing`."""
+        return driver.value_module(self.definition, self.tree, aliasing=True)
+
+    @cached_property
+    def run_counted(self) -> int:
+        """Address of ``void run_counted(i64 begin, i64 end, void** tables, i64* out)``: runs vertices and adds the
+        cost of vertex i to ``out[i]``."""
+        make = self._counted_text
+        return self._native("run_counted", make).address("run_counted")
+
+    @cached_property
+    def slots(self) -> int | None:
+        """Address of ``void slots(i64 begin, i64 end, void** tables, i64* out)``: sets ``out[i]`` to the cost of vertex
+        i from lengths and state alone; None when it depends on data."""
+        return None if self.data_dependent else self._counts.address("slots")
+
+    @cached_property
+    def data_dependent(self) -> bool:
+        """Whether the cost of a vertex depends on the data of its edges."""
+        return bool(self._fact("data_dependent"))
+
+    @cached_property
+    def code_bytes(self) -> int:
+        """Estimated size of the codelet's code on the tile."""
+        return self._fact("code_bytes")
+
+    @cached_property
+    def tree(self) -> Helper:
+        """The codelet, read.
+
+        Raises:
+            CodeletError: Something in it is outside the vertex language.
+        """
+        return read_compute(self.definition)
+
+    @cached_property
+    def counting(self) -> Counting:
+        """What its stretches of code cost."""
+        return count(self.tree, sum(f.is_edge for f in self.definition.fields))
+
+    @cached_property
+    def control(self) -> Control:
+        """What decides which of them run."""
+        return control_of(self.tree)
+
+    @cached_property
+    def _counts(self) -> Native:
+        return self._native("slots", self._slots_text)
+
+    def _counted_text(self) -> str:
+        return driver.counted_module(self.definition, self.tree, self.counting.charges)
+
+    def _slots_text(self) -> str:
+        control = self.control
+        facts = {"data_dependent": int(control.data_dependent), "code_bytes": self.counting.code_bytes}
+
+        def body(builder: Any, memory: Any, counter: Any) -> CountCode:
+            return CountCode(builder, memory, self.counting.charges, counter, self.tree, control)
+
+        return driver.slots_module(self.definition, None if control.data_dependent else body, facts)
+
+    def _fact(self, name: str) -> int:
+        return ctypes.c_int64.from_address(self._counts.address(name)).value
+
+    def _native(self, part: str, make: Any) -> Native:
+        return compile_keyed(f"{part}\n{self._key}", make)
+
+
+_compiled: weakref.WeakKeyDictionary[CodeletDef, CompiledCodelet] = weakref.WeakKeyDictionary()
+
+
+def compile_codelet(definition: CodeletDef) -> CompiledCodelet:
+    """Native code of a codelet; codelets of the same content share it.
+
+    Code is made when one of its addresses is asked for, so errors in the codelet appear then.
+    """
+    if definition not in _compiled:
+        _compiled[definition] = CompiledCodelet(definition)
+    return _compiled[definition]
+
+
+def content_key(definition: CodeletDef) -> str:
+    """Everything that the native code of a codelet depends on, apart from LLVM and the host, as text."""
+    fields = [(f.name, f.direction, f.type.name, f.rank) for f in definition.fields]
+    attributes = {n: v for n, v in definition.attributes.items() if n != "compute"}
+    functions: dict[FunctionType, str] = {}
+    body = _function_key(definition.compute, functions)
+    members = sorted((n, _object_key(v, functions)) for n, v in attributes.items())
+    return f"{_fingerprint()} {sys.version_info[:2]} {definition.kind} {fields} {members} {body}"
+
+
+def _function_key(function: FunctionType, seen: dict[FunctionType, str]) -> str:
+    if function in seen:
+        return seen[function]
+    seen[function] = f"function {len(seen)}"
+    code = function.__code__
+    names = dict.fromkeys((*code.co_names, *code.co_freevars))
+    outer = [(n, _object_key(outer_name(function, n), seen)) for n in names]
+    return f"{seen[function]} {_code_key(code)} {outer}"
+
+
+def _code_key(code: CodeType) -> str:
+    constants = [_code_key(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    digest = hashlib.sha256(code.co_code).hexdigest()
+    return f"{digest} {constants} {code.co_names} {code.co_varnames} {code.co_freevars}"
+
+
+def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
+    if value is MISSING:
+        return ""
+    if isinstance(value, staticmethod):
+        value = value.__func__
+    known = meaning(value)
+    if isinstance(known, FunctionType):
+        return _function_key(known, seen)
+    if isinstance(known, ModuleType):
+        return f"module {known.__name__}"
+    return repr(known) if isinstance(known, bool | int | float | ElementType | Function) else ""
+
+
+@cache
+def _fingerprint() -> str:
+    """A digest of the compiler itself, so that no code made by another version of it is ever used."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for folder in (here, here.parent / "llvm", here.parent / "numerics"):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,192 @@
+"""Counting without running: the part of a codelet that decides how often its loops run, and nothing else.
+
+Where that part reads no data, its code gives the slots of a vertex from lengths and state alone, and LLVM folds its
+loops to closed form. Where it does, slots have to be counted while the vertex runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from llvmlite import ir as ll
+
+from abele.codelet.code import Charges, Code, LoopIds
+from abele.codelet.costs import stored_fields
+from abele.codelet.memory import Memory
+from abele.codelet.tree import (
+    Assign,
+    DebugOnly,
+    Element,
+    Evaluate,
+    Expr,
+    For,
+    Helper,
+    HelperCall,
+    If,
+    Leave,
+    Return,
+    Scalar,
+    Stmt,
+    Store,
+    While,
+    blocks,
+    mentioned,
+    own_expressions,
+    walk,
+)
+from abele.llvm.emit import I64, Value, constant
+
+
+@dataclass
+class Control:
+    """What decides which statements run.
+
+    Attributes:
+        variables: Local variables that matter, by function.
+        results: Helpers whose result matters.
+        data_dependent: Whether data of edges, or state that changes, matters.
+    """
+
+    variables: dict[Helper, set[str]] = field(default_factory=dict)
+    results: set[Helper] = field(default_factory=set)
+    data_dependent: bool = False
+
+    @property
+    def size(self) -> int:
+        """How much is known to matter."""
+        return len(self.results) + sum(map(len, self.variables.values()))
+
+    def deciding(self, function: Helper) -> Iterator[Expr]:
+        """Expressions of ``function`` that matter."""
+        for statement in walk(function.body):
+            yield from self._of(statement, function)
+            for call in calls(own_expressions(statement)):
+                yield from (a for _, a in self.arguments(call))
+
+    def _of(self, statement: Stmt, function: Helper) -> tuple[Expr, ...]:
+        match statement:
+            case If() | While():
+                return (statement.condition,)
+            case For():
+                return (statement.start, statement.stop)
+            case Assign() if statement.name in self.variables[function]:
+                return (statement.value,)
+            case Return() if statement.value is not None and function in self.results:
+                return (statement.value,)
+        return ()
+
+    def arguments(self, call: HelperCall) -> Iterator[tuple[str, Expr]]:
+        """Parameters of a called helper that matter, and what they are given."""
+        needed = self.variables[call.helper]
+        return ((n, a) for n, a in zip(call.helper.parameters, call.args, strict=True) if n in needed)
+
+
+def control_of(function: Helper) -> Control:
+    """What decides which statements of a codelet run: found by following what matters until nothing new does."""
+    functions = list(dict.fromkeys(_functions(function)))
+    control = Control({f: set() for f in functions})
+    before = -1
+    while control.size != before:
+        before = control.size
+        for one in functions:
+            for expression in list(control.deciding(one)):
+                control.variables[one] |= mentioned(expression)
+                control.results |= {c.helper for c in calls((expression,))}
+    changing = stored_fields(function.body)
+    parts = (p for f in functions for e in control.deciding(f) for p in e.walk())
+    control.data_dependent = any(_reads_data(p, changing) for p in parts)
+    return control
+
+
+def calls(expressions: Iterable[Expr]) -> Iterator[HelperCall]:
+    """Calls of helpers inside expressions."""
+    return (p for e in expressions for p in e.walk() if isinstance(p, HelperCall))
+
+
+def _functions(function: Helper) -> Iterator[Helper]:
+    yield function
+    for statement in walk(function.body):
+        for call in calls(own_expressions(statement)):
+            yield from _functions(call.helper)
+
+
+def _reads_data(part: Expr, changing: set[str]) -> bool:
+    return isinstance(part, Element | Scalar) and (part.field.is_edge or part.field.name in changing)
+
+
+class CountCode(Code):
+    """Emits the count of one vertex: conditions, loop bounds and what they need; a loop whose iterations all cost the
+    same becomes a product."""
+
+    def __init__(
+        self,
+        builder: ll.IRBuilder,
+        memory: Memory,
+        charges: Charges,
+        counter: Value,
+        function: Helper,
+        control: Control,
+    ) -> None:
+        super().__init__(builder, memory, LoopIds(), charges, counter)
+        self.function = function
+        self.control = control
+        self._current = function
+
+    def run(self, worker: Value | None) -> None:
+        """Count one vertex, or one worker of it."""
+        self.body(self.function, {} if worker is None else {self.function.parameters[0]: worker})
+
+    def body(self, function: Helper, arguments: dict[str, Value]) -> None:
+        """The count of a function."""
+        before, self._current = self._current, function
+        super().body(function, arguments)
+        self._current = before
+
+    def statement(self, statement: Stmt) -> None:
+        """The count of one statement."""
+        match statement:
+            case For() if self._fixed(statement.body) is not None:
+                self._product(statement)
+            case Assign() if statement.name not in self.control.variables[self._current]:
+                self._calls(own_expressions(statement))
+            case Store() | Evaluate() | DebugOnly():
+                self._calls(own_expressions(statement))
+            case For():
+                self._plain(statement)
+            case Return() if self._current not in self.control.results:
+                self._calls(own_expressions(statement))
+                super().statement(Return(line=statement.line))
+            case _:
+                super().statement(statement)
+
+    def _plain(self, statement: For) -> None:
+        start, stop = self.value(statement.start), self.value(statement.stop)
+        self.counted(start, stop, statement.step, lambda i, loop: self._with(statement, i, loop))
+
+    def _product(self, statement: For) -> None:
+        assert self.charges is not None
+        assert self.counter is not None
+        each = (self._fixed(statement.body) or 0) + self.charges.iteration.get(statement, 0)
+        times = self.iterations(statement, self.value(statement.start), self.value(statement.stop))
+        slots = self.builder.mul(times, constant(I64, each))
+        self.builder.store(self.builder.add(self.builder.load(self.counter, typ=I64), slots), self.counter)
+
+    def _fixed(self, body: list[Stmt]) -> int | None:
+        """Slots of ``body`` when they are always the same and it sets nothing that matters."""
+        assert self.charges is not None
+        relevant = self.control.variables[self._current]
+        for statement in body:
+            if blocks(statement) or isinstance(statement, Leave | Return):
+                return None
+            if isinstance(statement, Assign) and statement.name in relevant:
+                return None
+            if any(calls(own_expressions(statement))):
+                return None
+        return sum(self.charges.before.get(s, 0) for s in body)
+
+    def _calls(self, expressions: Iterable[Expr]) -> None:
+        """Count the helpers that expressions call."""
+        for call in calls(expressions):
+            values = {name: self.value(argument) for name, argument in self.control.arguments(call)}
+            self.body(call.helper, values)

@@ -1,0 +1,200 @@
+"""Native functions of a codelet: loops over vertices, with their fields taken from tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.codelet.code import Charges, Code, LoopIds
+from abele.codelet.fields import FieldDef
+from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
+from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
+from abele.codelet.tree import Helper
+from abele.codelet.vertex import NUM_WORKERS, CodeletDef
+from abele.llvm import flush
+from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, intrinsic
+
+OVERHEAD: dict[str, Overhead] = {"vertex": VERTEX, "multi": MULTI_VERTEX, "supervisor": SUPERVISOR}
+
+
+@dataclass
+class VertexLoop:
+    """A function under construction that visits vertices ``begin`` to ``end``.
+
+    Attributes:
+        builder: Inside the loop.
+        memory: Fields of the vertex at hand.
+        vertex: Its number.
+        out: Where counts go, or None.
+    """
+
+    builder: ll.IRBuilder
+    memory: Memory
+    vertex: Value
+    out: Value | None
+
+
+def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = False) -> str:
+    """Text of the module with ``void run(i64 begin, i64 end, void** tables)``.
+
+    Args:
+        definition: The codelet.
+        function: Its ``compute``, read.
+        aliasing: Whether fields of one vertex may overlap.
+    """
+    module, ids = ll.Module("codelet"), LoopIds()
+
+    def vertex(loop: VertexLoop) -> None:
+        code = Code(loop.builder, loop.memory, ids)
+        _workers(definition, code, function, loop)
+
+    _function(module, "run", definition, vertex, counts=False, noalias=not aliasing)
+    return f"{module}\n{ids.text}"
+
+
+def counted_module(definition: CodeletDef, function: Helper, charges: Charges) -> str:
+    """Text of the module with ``void run_counted(i64 begin, i64 end, void** tables, i64* out)``: runs, and adds the
+    cost of each vertex to ``out``."""
+    module, ids = ll.Module("counted"), LoopIds()
+
+    def vertex(loop: VertexLoop) -> None:
+        counter = _entry_slot(loop.builder, "slots")
+        code = Code(loop.builder, loop.memory, ids, charges, counter)
+        place = loop.builder.gep(loop.out, [loop.vertex], inbounds=True, source_etype=I64)
+        cost = _workers(definition, code, function, loop)
+        loop.builder.store(loop.builder.add(loop.builder.load(place, typ=I64), cost), place)
+
+    _function(module, "run_counted", definition, vertex, counts=True)
+    return f"{module}\n{ids.text}"
+
+
+def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int]) -> str:
+    """Text of the module with ``void slots(i64 begin, i64 end, void** tables, i64* out)`` and constants.
+
+    Args:
+        definition: The codelet.
+        body: Makes the emitter of one vertex's count: ``body(builder, memory, counter)`` has ``run(arguments)``;
+            None to leave the function out.
+        facts: Numbers to keep beside the code, by name.
+    """
+    module = ll.Module("slots")
+    for name, number in facts.items():
+        known = ll.GlobalVariable(module, I64, name)
+        known.initializer, known.global_constant = ll.Constant(I64, number), True
+
+    def vertex(loop: VertexLoop) -> None:
+        counter = _entry_slot(loop.builder, "slots")
+        code = body(loop.builder, loop.memory, counter)
+        cost = _per_worker(definition, loop, counter, code.run)
+        loop.builder.store(cost, loop.builder.gep(loop.out, [loop.vertex], inbounds=True, source_etype=I64))
+
+    if body is not None:
+        _function(module, "slots", definition, vertex, counts=True, flushes=False)
+    return str(module)
+
+
+def _workers(definition: CodeletDef, code: Code, function: Helper, loop: VertexLoop) -> Value:
+    def one(worker: Value | None) -> None:
+        code.body(function, {} if worker is None else {function.parameters[0]: worker})
+
+    return _per_worker(definition, loop, code.counter, one)
+
+
+def _per_worker(definition: CodeletDef, loop: VertexLoop, counter: Value | None, one: Any) -> Value:
+    """Run ``one`` for the vertex, or for each of its workers; the vertex's cost in the unit of its kind."""
+    b, overhead = loop.builder, OVERHEAD[definition.kind]
+    zero = constant(I64, 0)
+    if definition.kind != "multi":
+        if counter is not None:
+            b.store(zero, counter)
+        one(None)
+        return None if counter is None else overhead.cost(b, b.load(counter, typ=I64))
+    longest = _entry_slot(b, "longest")
+    b.store(zero, longest)
+    test, inside, after = (b.append_basic_block(n) for n in ("worker", "work", "done"))
+    before = b.block
+    b.branch(test)
+    b.position_at_end(test)
+    worker = b.phi(I64)
+    worker.add_incoming(zero, before)
+    b.cbranch(b.icmp_signed("<", worker, constant(I64, NUM_WORKERS)), inside, after)
+    b.position_at_end(inside)
+    if counter is not None:
+        b.store(zero, counter)
+    one(worker)
+    if counter is not None:
+        mine = intrinsic(b, "llvm.smax", b.load(longest, typ=I64), b.load(counter, typ=I64))
+        b.store(mine, longest)
+    worker.add_incoming(b.add(worker, constant(I64, 1)), b.block)
+    b.branch(test)
+    b.position_at_end(after)
+    return None if counter is None else overhead.cost(b, b.load(longest, typ=I64))
+
+
+def _entry_slot(builder: ll.IRBuilder, name: str) -> Value:
+    with builder.goto_entry_block():
+        return builder.alloca(I64, name=name)
+
+
+def _function(
+    module: ll.Module,
+    name: str,
+    definition: CodeletDef,
+    vertex: Any,
+    *,
+    counts: bool,
+    flushes: bool = True,
+    noalias: bool = True,
+) -> None:
+    """Define function ``name``; ``vertex`` emits what is done for one vertex."""
+    arguments = [I64, I64, POINTER] + [POINTER] * counts
+    fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
+    begin, end, tables, *out = fn.args
+    entry = fn.append_basic_block("entry")
+    start, test, body, done = (fn.append_basic_block(n) for n in ("start", "vertices", "vertex", "done"))
+    ll.IRBuilder(entry).branch(start)
+    b = ll.IRBuilder(start)
+    mode = flush.emit_enter(b) if flushes else None
+    columns = _columns(b, tables, definition.fields)
+    b.branch(test)
+    b.position_at_end(test)
+    number = b.phi(I64, name="vertex")
+    number.add_incoming(begin, start)
+    b.cbranch(b.icmp_signed("<", number, end), body, done)
+    b.position_at_end(body)
+    aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
+    memory = Memory(b, aliasing, {}, {})
+    for field, own in columns:
+        memory.places[field.name] = _place(memory, field, own, number)
+    vertex(VertexLoop(b, memory, number, out[0] if out else None))
+    number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
+    b.branch(test)
+    b.position_at_end(done)
+    if mode is not None:
+        flush.emit_leave(b, mode)
+    b.ret_void()
+
+
+def _columns(b: ll.IRBuilder, tables: Value, fields: tuple[FieldDef, ...]) -> list[tuple[FieldDef, list[Value]]]:
+    found, first = [], 0
+    for field in fields:
+        places = [b.gep(tables, [constant(I32, first + n)], source_etype=POINTER) for n in range(num_columns(field))]
+        found.append((field, [b.load(p, typ=POINTER) for p in places]))
+        first += len(places)
+    return found
+
+
+def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value) -> Place:
+    b = memory.builder
+    if field.rank == 2:
+        first = memory.table(columns[0], vertex, I64)
+        last = memory.table(b.gep(columns[0], [constant(I64, 1)], source_etype=I64), vertex, I64)
+        rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)
+        lengths = b.gep(columns[2], [first], inbounds=True, source_etype=I64)
+        return Place(rows, b.sub(last, first), lengths)
+    if field.rank == 0 and not field.is_edge:
+        return Place(b.gep(columns[0], [vertex], inbounds=True, source_etype=stored_type(field.type)))
+    pointer = memory.table(columns[0], vertex, POINTER)
+    return Place(pointer, memory.table(columns[1], vertex, I64) if field.rank else None)

@@ -1,0 +1,137 @@
+"""Where the fields of one vertex are, as LLVM values, and loads and stores of their elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.codelet.fields import FieldDef
+from abele.llvm import convert
+from abele.llvm.emit import F32, I1, I8, I64, POINTER, Value, constant
+from abele.numerics import ElementType, bool_
+
+
+def value_type(type_: ElementType) -> Any:
+    """The LLVM type of a value: 16-bit floats are computed with as f32, bools as i1."""
+    if type_.is_float:
+        return F32
+    return I1 if type_ == bool_ else ll.IntType(type_.bits)
+
+
+def stored_type(type_: ElementType) -> Any:
+    """The LLVM type of an element in memory: 16-bit floats as their bits."""
+    return F32 if type_.is_float and type_.bits == 32 else ll.IntType(type_.bits)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One field of the vertex at hand.
+
+    Attributes:
+        pointer: First element; of a vector of vectors, pointers to its rows.
+        length: Number of elements, or of rows; None for single elements.
+        row_lengths: Pointer to the lengths of the rows, or None.
+    """
+
+    pointer: Value
+    length: Value | None = None
+    row_lengths: Value | None = None
+
+
+def num_columns(field: FieldDef) -> int:
+    """Columns that a field has in the tables."""
+    if field.rank == 2:
+        return 3
+    return 1 if field.rank == 0 else 2
+
+
+class Aliasing:
+    """Metadata that tells LLVM that fields do not overlap: one scope a field, and one for the tables themselves.
+
+    Attributes:
+        enabled: Off where fields may overlap.
+    """
+
+    def __init__(self, module: ll.Module, names: list[str], enabled: bool) -> None:
+        self.enabled = enabled
+        if not enabled:
+            return
+        domain = module.add_metadata(["codelet"])
+        scopes = {n: module.add_metadata([f"field {n}", domain]) for n in [*names, ""]}
+        self._own = {n: module.add_metadata([s]) for n, s in scopes.items()}
+        self._others = {n: module.add_metadata([s for m, s in scopes.items() if m != n]) for n in scopes}
+
+    def mark(self, instruction: Any, name: str) -> Any:
+        """Mark a load or store of field ``name``; empty for the tables."""
+        if self.enabled:
+            instruction.set_metadata("alias.scope", self._own[name])
+            instruction.set_metadata("noalias", self._others[name])
+        return instruction
+
+
+@dataclass
+class Memory:
+    """Loads and stores of the vertex at hand.
+
+    Attributes:
+        builder: Where code goes.
+        aliasing: What may overlap.
+        places: Where each field is.
+        bits: Bits of 16-bit floats that have just been rounded, by value.
+    """
+
+    builder: ll.IRBuilder
+    aliasing: Aliasing
+    places: dict[str, Place]
+    bits: dict[Value, Value]
+
+    def table(self, column: Value, index: Value, type_: Any) -> Value:
+        """Entry ``index`` of a table column."""
+        place = self.builder.gep(column, [index], inbounds=True, source_etype=type_)
+        return self.aliasing.mark(self.builder.load(place, align=8, typ=type_), "")
+
+    def element(self, field: FieldDef, index: list[Value]) -> Value:
+        """Pointer to an element of a field."""
+        pointer = self.places[field.name].pointer
+        if field.rank == 2:
+            pointer = self.table(pointer, index[0], POINTER)
+        if not index:
+            return pointer
+        return self.builder.gep(pointer, [index[-1]], inbounds=True, source_etype=stored_type(field.type))
+
+    def length(self, field: FieldDef, row: Value | None) -> Value:
+        """Number of elements of a vector, of rows, or of elements of a row."""
+        place = self.places[field.name]
+        return place.length if row is None else self.table(place.row_lengths, row, I64)
+
+    def load(self, field: FieldDef, index: list[Value]) -> Value:
+        """An element as a value."""
+        type_ = field.type
+        raw = self.builder.load(self.element(field, index), align=type_.bytes, typ=stored_type(type_))
+        self.aliasing.mark(raw, field.name)
+        if type_ == bool_:
+            return self.builder.icmp_unsigned("!=", raw, constant(I8, 0))
+        return self.widened(raw, type_) if type_.is_float and type_.bits == 16 else raw
+
+    def store(self, field: FieldDef, index: list[Value], value: Value) -> None:
+        """Write an element."""
+        type_ = field.type
+        if type_ == bool_:
+            value = self.builder.zext(value, I8)
+        elif type_.is_float and type_.bits == 16:
+            known = self.bits.get(value)
+            value = convert.from_f32(self.builder, value, type_.name) if known is None else known
+        stored = self.builder.store(value, self.element(field, index), align=type_.bytes)
+        self.aliasing.mark(stored, field.name)
+
+    def rounded(self, value: Value, type_: ElementType) -> Value:
+        """An f32 rounded to a 16-bit float type, still as f32."""
+        return self.widened(convert.from_f32(self.builder, value, type_.name), type_)
+
+    def widened(self, raw: Value, type_: ElementType) -> Value:
+        """The f32 of a 16-bit float's bits, which are remembered for a store of the same value."""
+        value = convert.to_f32(self.builder, raw, type_.name)
+        self.bits[value] = raw
+        return value

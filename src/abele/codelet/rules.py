@@ -1,0 +1,80 @@
+"""Types of operations: what mixed operands become, and which conversions happen without being asked for."""
+
+from __future__ import annotations
+
+from abele.codelet.tree import Cast, Const, Expr
+from abele.numerics import ElementType, bool_, f32, i64
+
+_INT_LIMITS = {True: lambda b: (-(1 << (b - 1)), (1 << (b - 1)) - 1), False: lambda b: (0, (1 << b) - 1)}
+
+
+def common_type(left: Expr, right: Expr) -> ElementType:
+    """The type in which an operation on both is computed.
+
+    A literal takes the type of what it meets. Otherwise floats win over integers, wide over narrow, and of one width
+    unsigned over signed, f32 over the two 16-bit floats, bf16 and f16 together included; bools count as numbers.
+    """
+    if is_weak(left) != is_weak(right):
+        weak, other = (left, right) if is_weak(left) else (right, left)
+        return _adapted(weak, other.type)
+    return _wider(_number(left.type), _number(right.type))
+
+
+def _adapted(weak: Expr, wanted: ElementType) -> ElementType:
+    wanted = _number(wanted)
+    return f32 if weak.type.is_float and not wanted.is_float else wanted
+
+
+def _number(type_: ElementType) -> ElementType:
+    return i64 if type_ == bool_ else type_
+
+
+def _wider(one: ElementType, two: ElementType) -> ElementType:
+    if one == two:
+        return one
+    if one.is_float != two.is_float:
+        return one if one.is_float else two
+    if one.is_float:
+        return f32
+    if one.bits != two.bits:
+        return one if one.bits > two.bits else two
+    return one if one.kind == "uint" else two
+
+
+def is_weak(value: Expr) -> bool:
+    """Whether ``value`` is a number without a type of its own."""
+    return isinstance(value, Const) and value.weak
+
+
+def converts(value: Expr, wanted: ElementType, *, narrowing: bool) -> bool:
+    """Whether ``value`` becomes a ``wanted`` without being asked: integers and bools to any integer (modulo) and to
+    floats, floats to floats; to a narrower float only where ``narrowing`` (when stored to a field)."""
+    have = value.type
+    if have == wanted:
+        return True
+    if wanted == bool_:
+        return False
+    if not have.is_float:
+        return True
+    if not wanted.is_float:
+        return False
+    return narrowing or is_weak(value) or wanted == f32
+
+
+def cast(value: Expr, wanted: ElementType) -> Expr:
+    """``value`` converted; numbers are converted right here."""
+    if isinstance(value, Const):
+        return Const(type=wanted, value=fold(value.value, wanted), line=value.line)
+    return value if value.type == wanted else Cast(type=wanted, arg=value, line=value.line)
+
+
+def fold(value: float | int | bool, wanted: ElementType) -> float | int | bool:
+    """A number as an element of ``wanted``: rounded once, or modulo 2^bits."""
+    if wanted == bool_:
+        return bool(value)
+    if wanted.is_float:
+        return float(wanted.np.type(value))
+    low, high = _INT_LIMITS[wanted.kind == "int"](wanted.bits)
+    if isinstance(value, float):
+        return 0 if value != value else int(min(max(value, low), high))
+    return (int(value) - low) % (1 << wanted.bits) + low

@@ -1,0 +1,113 @@
+"""What the names in a function mean: local values, fields, constants, types and functions."""
+
+from __future__ import annotations
+
+import ast
+import numbers
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from abele.codelet.fields import FieldDef
+from abele.codelet.functions import KNOWN, Function
+from abele.codelet.tree import Expr, Local
+from abele.numerics import ElementType
+
+MISSING = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Self:
+    """The vertex itself, ``self``."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldRef:
+    """A vector field, or a row of a vector of vectors, taken as a whole.
+
+    Attributes:
+        field: The field.
+        row: Number of the row, or None for the whole field.
+    """
+
+    field: FieldDef
+    row: Expr | None = None
+
+    @property
+    def rank(self) -> int:
+        """How many indices it takes."""
+        return self.field.rank - (self.row is not None)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function that takes the vertex as its first argument."""
+
+    function: FunctionType
+
+
+@dataclass
+class Scope:
+    """The names of one function.
+
+    Attributes:
+        function: The function.
+        types: Types of the local variables that were set so far.
+        lines: Line where each was set first.
+        known: What names stand for that are no values: ``self``, parameters and locals that are fields.
+        defined: Variables that have a value on every path to here.
+    """
+
+    function: FunctionType
+    types: dict[str, ElementType] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+
+    def local(self, name: str, line: int) -> Local:
+        """A read of local variable ``name``."""
+        return Local(type=self.types[name], name=name, line=line)
+
+    def outer(self, name: str) -> Any:
+        """What ``name`` is outside the function: closure, globals, builtins; MISSING when it is nothing."""
+        return outer_name(self.function, name)
+
+
+def outer_name(function: FunctionType, name: str) -> Any:
+    """What ``name`` means in ``function`` when it is no local variable; MISSING when it means nothing."""
+    free = function.__code__.co_freevars
+    if name in free and function.__closure__:
+        try:
+            return function.__closure__[free.index(name)].cell_contents
+        except ValueError:
+            return MISSING
+    if name in function.__globals__:
+        return function.__globals__[name]
+    builtins = function.__globals__.get("__builtins__", {})
+    table = builtins if isinstance(builtins, dict) else vars(builtins)
+    return table.get(name, MISSING)
+
+
+def meaning(value: Any) -> Any:
+    """A Python object as the language knows it: a number, an ElementType, the name of a known function, a module, a
+    plain function, or a tuple of numbers; MISSING for the rest."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, ElementType | ModuleType | Function | FunctionType):
+        return value
+    try:
+        return Function(KNOWN[value]) if value in KNOWN else MISSING
+    except TypeError:
+        return MISSING
+
+
+def locals_of(tree: ast.FunctionDef) -> set[str]:
+    """Names that the function binds: its parameters and every name that it sets."""
+    names = {a.arg for a in tree.args.args}
+    return names | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

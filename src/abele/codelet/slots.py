@@ -1,0 +1,112 @@
+"""What instructions cost a worker, in issue slots: the one table that counting goes by.
+
+A worker issues one bundle a turn: at most one instruction on the main pipe (memory, integers, control) and one on the
+auxiliary pipe (floating point). Workers take turns, six cycles apart, so results are there when the next bundle issues
+and every latency is one slot. Code is scalar, as the IPU's C++ compiler makes it from scalar source.
+
+Sources are sections of the machine reference; confidence: S stated, D derived, G guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.llvm.emit import I64, Value, constant
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Instructions of an operation.
+
+    Attributes:
+        main: On the main pipe.
+        aux: On the auxiliary pipe, after those on the main pipe.
+        source: Where the numbers are from.
+    """
+
+    main: int = 0
+    aux: int = 0
+    source: str = ""
+
+
+MAIN = Cost(main=1, source="§1.2 S: memory and integers are on the main pipe, one instruction each")
+AUX = Cost(aux=1, source="§1.2 S: floating point is on the auxiliary pipe, one instruction each")
+
+LOAD = MAIN
+STORE = MAIN
+STORE_PART = Cost(main=4, source="§6 G: no stores under 32 bits; load, two to merge, store")
+BRANCH = MAIN
+LEAVE = MAIN
+FLOAT_COMPARE = Cost(main=1, aux=1, source="§1.2 D: compare, then a move to the main pipe")
+SELECT = Cost(main=2, source="§1.2 G: a branch and a move")
+INT_TO_FLOAT = Cost(main=1, aux=1, source="§1.2 D: through memory or a move, then a conversion")
+FLOAT_TO_INT = Cost(main=1, aux=1, source="§1.2 D: a conversion, then a move")
+FLOAT_TO_FLOAT = AUX
+RANDOM = Cost(main=1, aux=1, source="§1.4 S: one instruction of the hardware generator; D: a move to the main pipe")
+DIVIDE = Cost(main=277, source="§1.3 S: integer divide")
+REMAINDER = Cost(main=292, source="§1.3 S: integer remainder")
+FLOAT_DIVIDE = Cost(aux=5, source="§1.3 D: 10 slots for 2 elements")
+
+FUNCTIONS: dict[str, Cost] = {
+    "exp": Cost(aux=3, source="§1.3 S: f32exp"),
+    "log": Cost(aux=6, source="§1.3 S: f32log"),
+    "tanh": Cost(aux=6, source="§1.3 D: 12 slots for 2 elements"),
+    "sigmoid": Cost(aux=6, source="§1.3 D: 12 slots for 2 elements"),
+    "sqrt": Cost(aux=5, source="§1.3 D: 10 slots for 2 elements"),
+    "rsqrt": Cost(aux=4, source="§1.3 D: 8 slots for 2 elements"),
+    "erf": Cost(aux=41, source="§1.3 S"),
+    "sin": Cost(aux=2300, source="§1.3 S"),
+    "cos": Cost(aux=2300, source="§1.3 S"),
+    "pow": Cost(aux=312, source="§1.3 S"),
+    "floor": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
+    "ceil": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
+    "rint": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
+    "fma": AUX,
+    "random_u32": RANDOM,
+}
+
+REPEAT_SETUP = 1
+"""Slots to start a loop without overhead (``rpt``). Source: §1.2 S."""
+REPEAT_LIMIT = 64
+"""Bundles that such a loop may have. Source: G; longer bodies gain nothing."""
+COUNTED_SETUP = 2
+"""Slots to start a loop that counts down (a test that it runs at all, the count). Source: §1.2 D."""
+ENTRY_SLOTS = 6
+"""Slots around the body of a vertex: its state pointer, a stack frame, the exit. Source: §1.5 G; the least that the
+prologues of library vertices, 15 to 60 with their own set-up, leave over."""
+POINTER_SLOTS = 1
+"""Slots to load the pointer of a field. Source: §1.2 D: one load."""
+INSTRUCTION_BYTES = 4
+BUNDLE_BYTES = 8
+"""Source: §1.2 S."""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What a kind of vertex costs beyond the slots of its code.
+
+    Attributes:
+        entry: Slots to enter and leave.
+        cycles_per_slot: Factor from slots to the unit that its cost is in; 1 where that is slots.
+        around: Cycles around all workers.
+    """
+
+    entry: int
+    cycles_per_slot: int = 1
+    around: int = 0
+
+    def cost(self, b: ll.IRBuilder, slots: Value) -> Any:
+        """Code of the cost of a vertex whose longest worker takes ``slots``."""
+        total = b.mul(b.add(slots, constant(I64, self.entry)), constant(I64, self.cycles_per_slot))
+        return b.add(total, constant(I64, self.around))
+
+
+VERTEX = Overhead(ENTRY_SLOTS)
+MULTI_VERTEX = Overhead(ENTRY_SLOTS, cycles_per_slot=6, around=11)
+"""Tile cycles: workers take turns six cycles apart (§1.2 S); the supervisor starts them (§1.5 S)."""
+SUPERVISOR = Overhead(ENTRY_SLOTS, cycles_per_slot=6)
+"""Tile cycles: the supervisor stalls for six cycles on branches and on the use of loads (§1.2 S); taken for all of its
+instructions (G)."""

@@ -1,0 +1,307 @@
+"""A codelet after reading: typed expressions and statements, still shaped like the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from abele.codelet.fields import FieldDef
+from abele.numerics import ElementType, bool_, i64
+
+
+@dataclass(eq=False, kw_only=True)
+class Expr:
+    """A value.
+
+    Attributes:
+        type: Element type of the value.
+        line: Source line.
+    """
+
+    type: ElementType
+    line: int = 0
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """Expressions directly inside."""
+        return tuple(_expressions(getattr(self, f.name) for f in fields(self)))
+
+    def walk(self) -> Iterator[Expr]:
+        """This expression and all inside."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+def _expressions(values: Iterator[object]) -> Iterator[Expr]:
+    for value in values:
+        if isinstance(value, Expr):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (v for v in value if isinstance(v, Expr))
+
+
+@dataclass(eq=False, kw_only=True)
+class Const(Expr):
+    """A number; ``weak`` while it may still take the type of what it meets."""
+
+    value: float | int | bool
+    weak: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class Local(Expr):
+    """A local variable."""
+
+    name: str
+
+
+@dataclass(eq=False, kw_only=True)
+class Scalar(Expr):
+    """A rank-0 edge or scalar state."""
+
+    field: FieldDef
+
+
+@dataclass(eq=False, kw_only=True)
+class Element(Expr):
+    """An element of a vector field, or of a row of a vector of vectors (then two indices)."""
+
+    field: FieldDef
+    index: tuple[Expr, ...]
+
+
+@dataclass(eq=False, kw_only=True)
+class Length(Expr):
+    """Number of elements of a vector, of rows of a vector of vectors, or of elements of one row."""
+
+    field: FieldDef
+    row: Expr | None = None
+    type: ElementType = i64
+
+
+@dataclass(eq=False, kw_only=True)
+class Binary(Expr):
+    """An operation on two values of one type: add sub mul div floordiv mod and or xor shl shr min max."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Compare(Expr):
+    """A comparison of two values of one type: == != < <= > >=."""
+
+    op: str
+    left: Expr
+    right: Expr
+    type: ElementType = bool_
+
+
+@dataclass(eq=False, kw_only=True)
+class Logic(Expr):
+    """``and`` or ``or`` of two bools; the right one is evaluated only if it matters."""
+
+    op: str
+    left: Expr
+    right: Expr
+    type: ElementType = bool_
+
+
+@dataclass(eq=False, kw_only=True)
+class Unary(Expr):
+    """neg, abs, invert, or not."""
+
+    op: str
+    arg: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Choice(Expr):
+    """``then if condition else otherwise``; only one of them is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Cast(Expr):
+    """A conversion to the type of the expression."""
+
+    arg: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Math(Expr):
+    """A function of the language: exp, sqrt, fma, random_u32, …"""
+
+    function: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(eq=False, kw_only=True)
+class HelperCall(Expr):
+    """A call of a plain Python function, read for these argument types."""
+
+    helper: Helper
+    args: tuple[Expr, ...]
+
+
+@dataclass(eq=False, kw_only=True)
+class Stmt:
+    """A statement.
+
+    Attributes:
+        line: Source line.
+    """
+
+    line: int = 0
+
+
+@dataclass(eq=False, kw_only=True)
+class Assign(Stmt):
+    """Sets a local variable."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Store(Stmt):
+    """Writes an element of a field; ``index`` is empty for a rank-0 edge or scalar state."""
+
+    field: FieldDef
+    index: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(eq=False, kw_only=True)
+class Evaluate(Stmt):
+    """Evaluates a call for what it does."""
+
+    value: HelperCall
+
+
+@dataclass(eq=False, kw_only=True)
+class DebugOnly(Stmt):
+    """A ``print`` or ``assert``, which only debug mode executes; ``source`` is the original text."""
+
+    source: str
+
+
+@dataclass(eq=False, kw_only=True)
+class If(Stmt):
+    """A branch."""
+
+    condition: Expr
+    then: list[Stmt]
+    otherwise: list[Stmt]
+
+
+@dataclass(eq=False, kw_only=True)
+class While(Stmt):
+    """A loop while the condition holds."""
+
+    condition: Expr
+    body: list[Stmt]
+
+
+@dataclass(eq=False, kw_only=True)
+class For(Stmt):
+    """A loop over a range with a constant step.
+
+    Attributes:
+        name: Loop variable.
+        start: First value.
+        stop: Bound that is not reached.
+        step: Constant, not zero.
+        body: Statements.
+        lanes: Accumulators of the loop, each with the operation that combines it; see ``reductions``.
+    """
+
+    name: str
+    start: Expr
+    stop: Expr
+    step: int
+    body: list[Stmt]
+    lanes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(eq=False, kw_only=True)
+class Leave(Stmt):
+    """``break`` or ``continue``."""
+
+    how: str
+
+
+@dataclass(eq=False, kw_only=True)
+class Return(Stmt):
+    """Ends the function."""
+
+    value: Expr | None = None
+
+
+@dataclass(eq=False)
+class Helper:
+    """A function read for given argument types.
+
+    Attributes:
+        name: Its name.
+        file: Source file.
+        parameters: Names of the parameters that are values.
+        types: Types of its local variables, parameters included.
+        body: Statements.
+        result: Type of the result; None when it returns nothing.
+    """
+
+    name: str
+    file: str
+    parameters: tuple[str, ...] = ()
+    types: dict[str, ElementType] = field(default_factory=dict)
+    body: list[Stmt] = field(default_factory=list)
+    result: ElementType | None = None
+
+
+def blocks(statement: Stmt) -> tuple[list[Stmt], ...]:
+    """Lists of statements inside a statement."""
+    match statement:
+        case If():
+            return (statement.then, statement.otherwise)
+        case While() | For():
+            return (statement.body,)
+    return ()
+
+
+def own_expressions(statement: Stmt) -> tuple[Expr, ...]:
+    """Expressions of a statement itself, not of the statements inside it."""
+    return tuple(_expressions(getattr(statement, f.name) for f in fields(statement)))
+
+
+def walk(body: list[Stmt]) -> Iterator[Stmt]:
+    """All statements of ``body``, nested ones included."""
+    for statement in body:
+        yield statement
+        for block in blocks(statement):
+            yield from walk(block)
+
+
+def all_expressions(body: list[Stmt]) -> Iterator[Expr]:
+    """All expressions of ``body``, those inside called helpers included."""
+    for statement in walk(body):
+        for expression in own_expressions(statement):
+            for part in expression.walk():
+                yield part
+                if isinstance(part, HelperCall):
+                    yield from all_expressions(part.helper.body)
+
+
+def assigned(body: list[Stmt]) -> set[str]:
+    """Local variables that ``body`` sets."""
+    return {s.name for s in walk(body) if isinstance(s, Assign | For)}
+
+
+def mentioned(expression: Expr) -> set[str]:
+    """Local variables that ``expression`` reads."""
+    return {e.name for e in expression.walk() if isinstance(e, Local)}

@@ -1,0 +1,197 @@
+"""LLVM code of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.codelet.functions import FLOAT_FUNCTIONS
+from abele.codelet.integers import integer_binary, saturated
+from abele.codelet.memory import Memory, value_type
+from abele.codelet.tree import (
+    Binary,
+    Cast,
+    Choice,
+    Compare,
+    Const,
+    Element,
+    Expr,
+    HelperCall,
+    Length,
+    Local,
+    Logic,
+    Math,
+    Scalar,
+    Unary,
+)
+from abele.llvm.emit import F32, I1, Value, constant, intrinsic
+from abele.llvm.random import emit_hash_u32
+from abele.numerics import ElementType, bool_
+
+FLOAT_BINARY: dict[str, Callable[..., Value]] = {
+    "add": lambda b, x, y: b.fadd(x, y),
+    "sub": lambda b, x, y: b.fsub(x, y),
+    "mul": lambda b, x, y: b.fmul(x, y),
+    "div": lambda b, x, y: b.fdiv(x, y),
+    "max": lambda b, x, y: b.select(b.fcmp_ordered(">", y, x), y, x),
+    "min": lambda b, x, y: b.select(b.fcmp_ordered("<", y, x), y, x),
+}
+"""Operations on f32; the extremes as Python has them: the first, unless the second is beyond it."""
+
+
+class Values:
+    """Emits expressions into the function at hand.
+
+    Attributes:
+        builder: Where code goes.
+        memory: Fields of the vertex at hand.
+        variables: Stack slots of local variables by name.
+    """
+
+    builder: ll.IRBuilder
+    memory: Memory
+    variables: dict[str, Value]
+
+    def call_helper(self, call: HelperCall) -> Value:
+        """The result of a helper, whose code is put in place."""
+        raise NotImplementedError
+
+    def value(self, expression: Expr) -> Value:
+        """Code of ``expression``."""
+        result: Value = _EMIT[type(expression)](self, expression)
+        return result
+
+    def _const(self, e: Const) -> Value:
+        return constant(value_type(e.type), float(e.value) if e.type.is_float else int(e.value))
+
+    def _local(self, e: Local) -> Value:
+        return self.builder.load(self.variables[e.name], typ=value_type(e.type))
+
+    def _scalar(self, e: Scalar) -> Value:
+        return self.memory.load(e.field, [])
+
+    def _element(self, e: Element) -> Value:
+        return self.memory.load(e.field, [self.value(i) for i in e.index])
+
+    def _length(self, e: Length) -> Value:
+        return self.memory.length(e.field, None if e.row is None else self.value(e.row))
+
+    def _binary(self, e: Binary) -> Value:
+        left, right = self.value(e.left), self.value(e.right)
+        if e.type.is_float:
+            return self._rounded(FLOAT_BINARY[e.op](self.builder, left, right), e)
+        return integer_binary(self.builder, e.op, left, right, e.type)
+
+    def _rounded(self, value: Value, e: Expr) -> Value:
+        exact = isinstance(e, Binary) and e.op in ("max", "min")
+        return value if e.type.bits == 32 or exact else self.memory.rounded(value, e.type)
+
+    def _compare(self, e: Compare) -> Value:
+        left, right = self.value(e.left), self.value(e.right)
+        type_ = e.left.type
+        if type_.is_float:
+            compare = self.builder.fcmp_unordered if e.op == "!=" else self.builder.fcmp_ordered
+            return compare(e.op, left, right)
+        signed = type_.kind == "int"
+        return (self.builder.icmp_signed if signed else self.builder.icmp_unsigned)(e.op, left, right)
+
+    def _logic(self, e: Logic) -> Value:
+        if _is_harmless(e.right):
+            left, right = self.value(e.left), self.value(e.right)
+            return self.builder.and_(left, right) if e.op == "and" else self.builder.or_(left, right)
+        known = Const(type=bool_, value=e.op == "or")
+        then, otherwise = (e.right, known) if e.op == "and" else (known, e.right)
+        return self._choice(Choice(type=bool_, condition=e.left, then=then, otherwise=otherwise))
+
+    def _unary(self, e: Unary) -> Value:
+        arg = self.value(e.arg)
+        match e.op:
+            case "not":
+                return self.builder.xor(arg, constant(I1, 1))
+            case "invert":
+                return self.builder.xor(arg, constant(arg.type, -1))
+            case "neg":
+                return self.builder.fneg(arg) if e.type.is_float else self.builder.neg(arg)
+        if e.type.is_float:
+            return intrinsic(self.builder, "llvm.fabs", arg)
+        return intrinsic(self.builder, "llvm.abs", arg, constant(I1, 0))
+
+    def _choice(self, e: Choice) -> Value:
+        condition = self.value(e.condition)
+        if _is_harmless(e.then) and _is_harmless(e.otherwise):
+            return self.builder.select(condition, self.value(e.then), self.value(e.otherwise))
+        ends, values = [], []
+        after = self.builder.append_basic_block("chosen")
+        sides = [self.builder.append_basic_block(n) for n in ("then", "otherwise")]
+        self.builder.cbranch(condition, *sides)
+        for side, part in zip(sides, (e.then, e.otherwise), strict=True):
+            self.builder.position_at_end(side)
+            values.append(self.value(part))
+            ends.append(self.builder.block)
+            self.builder.branch(after)
+        self.builder.position_at_end(after)
+        result = self.builder.phi(value_type(e.type))
+        for value, end in zip(values, ends, strict=True):
+            result.add_incoming(value, end)
+        return result
+
+    def _cast(self, e: Cast) -> Value:
+        return self.converted(self.value(e.arg), e.arg.type, e.type)
+
+    def converted(self, value: Value, have: ElementType, wanted: ElementType) -> Value:
+        """``value`` converted: floats rounded to nearest even, float to integer towards zero and saturated."""
+        b, target = self.builder, value_type(wanted)
+        if have == wanted:
+            return value
+        if wanted == bool_:
+            zero = constant(value.type, 0)
+            return b.fcmp_unordered("!=", value, zero) if have.is_float else b.icmp_unsigned("!=", value, zero)
+        if wanted.is_float:
+            if not have.is_float:
+                value = (b.sitofp if have.kind == "int" else b.uitofp)(value, F32)
+            return value if wanted.bits == 32 else self.memory.rounded(value, wanted)
+        if have.is_float:
+            return saturated(b, value, wanted)
+        bits = 1 if have == bool_ else have.bits
+        if bits == wanted.bits:
+            return value
+        if bits > wanted.bits:
+            return b.trunc(value, target)
+        return b.sext(value, target) if have.kind == "int" else b.zext(value, target)
+
+    def _math(self, e: Math) -> Value:
+        args = [self.value(a) for a in e.args]
+        if e.function == "random_u32":
+            return emit_hash_u32(self.builder, *args)
+        return self._rounded(FLOAT_FUNCTIONS[e.function](self.builder, *args), e)
+
+    def _helper(self, e: HelperCall) -> Value:
+        return self.call_helper(e)
+
+
+def _is_harmless(expression: Expr) -> bool:
+    """Whether evaluating it without need neither fails nor costs much."""
+    return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in expression.walk())
+
+
+def _divides(part: Expr) -> bool:
+    return isinstance(part, Binary) and part.op in ("floordiv", "mod")
+
+
+_EMIT: dict[type, Callable[[Values, Any], Value]] = {
+    Const: Values._const,
+    Local: Values._local,
+    Scalar: Values._scalar,
+    Element: Values._element,
+    Length: Values._length,
+    Binary: Values._binary,
+    Compare: Values._compare,
+    Logic: Values._logic,
+    Unary: Values._unary,
+    Choice: Values._choice,
+    Cast: Values._cast,
+    Math: Values._math,
+    HelperCall: Values._helper,
+}

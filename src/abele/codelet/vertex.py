@@ -1,0 +1,186 @@
+"""Vertices: the classes that users derive from, and the decorator that makes a codelet of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType, FunctionType
+from typing import Any, ClassVar, TypeVar
+
+from abele.codelet.fields import FieldDef, field_type
+from abele.errors import AbeleError, CodeletError
+
+NUM_WORKERS = 6
+"""Workers that run a MultiVertex. Source: machine reference §1.2 (SAG CTXT_WORKERS)."""
+
+
+class Vertex:
+    """A piece of work for one worker: fields, and ``compute(self)``."""
+
+    kind: ClassVar[str] = "vertex"
+    codelet: ClassVar[CodeletDef]
+
+
+class MultiVertex(Vertex):
+    """Work that all workers of the tile share: ``compute(self, worker_id)`` with ids 0 to 5."""
+
+    kind: ClassVar[str] = "multi"
+    num_workers: ClassVar[int] = NUM_WORKERS
+
+
+class SupervisorVertex(Vertex):
+    """Work of the tile's supervisor: ``compute(self)``."""
+
+    kind: ClassVar[str] = "supervisor"
+
+
+@dataclass(frozen=True, eq=False)
+class CodeletDef:
+    """A vertex class as the other rooms see it.
+
+    Attributes:
+        name: Name of the class.
+        kind: ``vertex``, ``multi`` or ``supervisor``.
+        fields: Its fields in order of declaration.
+        file: Source file of the class.
+        line: Line of the class.
+        formula: Its ``cycles`` function, or None.
+        compute: Its ``compute`` function.
+        attributes: Other attributes of the class: constants and helper methods.
+    """
+
+    name: str
+    kind: str
+    fields: tuple[FieldDef, ...]
+    file: str
+    line: int
+    formula: Callable[..., Any] | None
+    compute: FunctionType = field(repr=False)
+    attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def field_by_name(self) -> dict[str, FieldDef]:
+        """Fields by name."""
+        return {f.name: f for f in self.fields}
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of the class."""
+        return f"{self.file}:{self.line}"
+
+
+V = TypeVar("V", bound=type)
+
+
+def codelet(cls: V) -> V:
+    """Make a codelet of a class: its definition becomes ``cls.codelet``.
+
+    Raises:
+        CodeletError: The class derives from no vertex class, has no ``compute`` of the right arguments, or an
+            annotation is no field.
+    """
+    place = _place(cls, sys._getframe(1))
+    if not issubclass(cls, Vertex):
+        raise CodeletError(
+            f"codelet {cls.__name__} derives from no vertex class",
+            at=place.text,
+            remedy=f"class {cls.__name__}(Vertex):, or MultiVertex, or SupervisorVertex",
+        )
+    compute = _compute(cls, place)
+    formula = getattr(cls, "cycles", None)
+    fields = _fields(cls, _Names(compute, cls, sys._getframe(1)), place)
+    attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
+    cls.codelet = CodeletDef(  # type: ignore[attr-defined]
+        cls.__name__, cls.kind, fields, place.file, place.line, formula, compute, attributes
+    )
+    return cls
+
+
+@dataclass(frozen=True)
+class _Place:
+    file: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def _place(cls: type, frame: FrameType) -> _Place:
+    compute = vars(cls).get("compute")
+    if isinstance(compute, FunctionType) and compute.__code__.co_filename != frame.f_code.co_filename:
+        return _Place(compute.__code__.co_filename, compute.__code__.co_firstlineno)
+    return _Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _compute(cls: type[Vertex], place: _Place) -> FunctionType:
+    compute = getattr(cls, "compute", None)
+    arguments = ["self", "worker_id"] if cls.kind == "multi" else ["self"]
+    header = f"def compute({', '.join(arguments)}):"
+    if not isinstance(compute, FunctionType):
+        raise CodeletError(f"codelet {cls.__name__} has no compute", at=place.text, remedy=f"give it {header}")
+    code = compute.__code__
+    plain = code.co_flags & 0x0C == 0 and not code.co_kwonlyargcount and not compute.__defaults__
+    if code.co_argcount != len(arguments) or not plain:
+        got = ", ".join(code.co_varnames[: code.co_argcount])
+        raise CodeletError(
+            f"compute of {cls.kind} codelet {cls.__name__} takes ({got})",
+            at=f"{code.co_filename}:{code.co_firstlineno}",
+            remedy=header,
+        )
+    return compute
+
+
+def _fields(cls: type, names: _Names, place: _Place) -> tuple[FieldDef, ...]:
+    found: dict[str, FieldDef] = {}
+    for base in reversed(cls.__mro__):
+        annotations = {} if issubclass(Vertex, base) or base in (MultiVertex, SupervisorVertex) else _own(base)
+        for name, annotation in annotations.items():
+            try:
+                value = eval(annotation, {}, names) if isinstance(annotation, str) else annotation
+                found[name] = field_type(value).field(name)
+            except (AbeleError, NameError, TypeError, AttributeError) as error:
+                raise CodeletError(
+                    f"field {cls.__name__}.{name}: {getattr(error, 'message', error)}",
+                    at=place.text,
+                    because=f"its annotation is {annotation!r}",
+                    remedy=getattr(error, "remedy", None)
+                    or "Input[…], Output[…] or InOut[…] of an element type or Vector[type]; without them: state",
+                ) from error
+    return tuple(found.values())
+
+
+def _own(base: type) -> dict[str, Any]:
+    return {k: v for k, v in vars(base).get("__annotations__", {}).items() if "ClassVar" not in str(v)}
+
+
+class _Names(dict[str, Any]):
+    """Names as an annotation of the class would see them: the enclosing functions' locals, then globals, builtins.
+
+    Postponed annotations are text that no closure keeps alive, so the frames of the decorator are asked too.
+    """
+
+    def __init__(self, compute: FunctionType, cls: type, frame: FrameType) -> None:
+        super().__init__(vars(cls))
+        self._frame: FrameType | None = frame
+        self._compute = compute
+
+    def __missing__(self, name: str) -> Any:
+        free = self._compute.__code__.co_freevars
+        if name in free:
+            return (self._compute.__closure__ or ())[free.index(name)].cell_contents
+        frame = self._frame
+        while frame is not None:
+            if name in frame.f_locals:
+                return frame.f_locals[name]
+            frame = frame.f_back if frame.f_globals is self._compute.__globals__ else None
+        if name in self._compute.__globals__:
+            return self._compute.__globals__[name]
+        builtins = self._compute.__globals__.get("__builtins__", {})
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        return table[name] if name in table else self._unknown(name)
+
+    @staticmethod
+    def _unknown(name: str) -> Any:
+        raise NameError(f"name {name!r} is not defined")
