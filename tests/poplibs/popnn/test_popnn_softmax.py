@@ -68,7 +68,7 @@ def test_classification_losses__value_and_gradient__are_pytorchs(reduction: str,
     outs = (nll, nll_gradient, entropy, gradient)
     leaf, target = _leaf(bench.values(logits)), torch.tensor(bench.data[labels].astype(np.int64))
     log_leaf = _leaf(F.log_softmax(leaf, -1).detach().numpy())
-    F.nll_loss(log_leaf, target, reduction=reduction).mul(bench.values(upstream)).backward()
+    F.nll_loss(log_leaf, target, reduction=reduction).mul(float(bench.values(upstream))).backward()
     loss = F.cross_entropy(leaf, target, reduction=reduction)
     loss.backward()
     wanted = [loss.detach(), log_leaf.grad, loss.detach(), leaf.grad]

@@ -120,5 +120,5 @@ def test_poprand__wrong_seed_or_probability__is_named() -> None:
         poprand.dropout(bench.graph, x[:2], 1, x, 0.5, bench.prog)
     with pytest.raises(InvalidOptionError, match=r"the probability 1.5 is not in \[0, 1\]"):
         poprand.dropout(bench.graph, seed, 1, x, 1.5, bench.prog)
-    with pytest.raises(InvalidOptionError, match="the upper bound 0.0 is below the lower bound 1.0"):
+    with pytest.raises(InvalidOptionError, match=r"the upper bound 0.0 is below the lower bound 1.0"):
         poprand.uniform(bench.graph, seed, 1, x, bench.prog, low=1.0, high=0.0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, TensorError
 from abele.kernels import ir
-from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.numerics import ElementType, as_element_type, f16
 
 Number = float | int | bool
 Types = tuple[ElementType, ...]
@@ -160,16 +160,18 @@ def ConstHalf(value: float) -> Const:
     return Const(value, f16)
 
 
-@dataclass(frozen=True, eq=False)
 class Cast(Expr):
     """An expression converted to another element type; floats to integers truncate."""
 
-    arg: ExprLike
-    type: ElementType | str
+    __slots__ = ("arg", "type")
+
+    def __init__(self, arg: object, type: ElementType | str) -> None:
+        self.arg = as_expr(arg)
+        self.type = as_element_type(type)
 
     def lower(self, types: Types) -> ir.Expr:
         """The kernel cast."""
-        return ir.Cast(as_element_type(self.type), as_expr(self.arg).lower(types))
+        return ir.Cast(self.type, self.arg.lower(types))
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +259,3 @@ def clamp(x: ExprLike, low: ExprLike, high: ExprLike) -> Expr:
 def exp(x: ExprLike) -> Expr:
     """e to the power of ``x``."""
     return Op("exp", x)
-
-
-def as_f32(x: ExprLike) -> Expr:
-    """``x`` as f32."""
-    return Cast(x, f32)

@@ -95,12 +95,8 @@ def _storage_type(expression: Expr, types: Types) -> ElementType | None:
         case PlaceHolder():
             expression.lower(types)
             return types[expression.number - 1]
-        case Const():
+        case Const() | Cast():
             return expression.type
-        case Cast():
-            return (
-                ir.result_type(expression.lower(types), types) if isinstance(expression.type, str) else expression.type
-            )
         case Op():
             return _op_type(expression, types)
     low = expression.lower(types)
@@ -121,9 +117,7 @@ def _op_type(expression: Op, types: Types) -> ElementType | None:
 
 def _collect(expression: Expr, seen: dict[int, Op]) -> None:
     if isinstance(expression, Cast):
-        from abele.poplibs.popops.expr import as_expr
-
-        _collect(as_expr(expression.arg), seen)
+        _collect(expression.arg, seen)
     if isinstance(expression, Op) and id(expression) not in seen:
         for arg in expression.args:
             _collect(arg, seen)

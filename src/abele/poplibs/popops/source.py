@@ -201,13 +201,20 @@ def _operation(op: str, values: Sequence[str], type_: ElementType) -> str:
     if op in _INFIX:
         return f" {_INFIX[op]} ".join(values)
     if op == "div":
-        return f"{values[0]} {'/' if type_.is_float else '//'} {values[1]}"
+        return _division(*values, type_)
     if op in _CALLS:
         return f"{_CALLS[op]}({', '.join(values)})"
     x = values[0]
     unary = {"neg": f"-{x}", "square": f"{x} * {x}", "inv": f"1.0 / {x}", "relu": f"max({x}, {_literal(0, type_)})"}
     unary["not"] = f"not {x}" if type_ == numerics.bool_ else f"~{x}"
     return unary[op]
+
+
+def _division(x: str, y: str, type_: ElementType) -> str:
+    """A quotient; of integers truncated towards zero, where ``//`` of the vertex language rounds down."""
+    if type_.is_float:
+        return f"{x} / {y}"
+    return f"-((-{x}) // {y}) if ({x} ^ {y}) < 0 else {x} // {y}" if type_.kind == "int" else f"{x} // {y}"
 
 
 def _literal(value: float | int | bool, type_: ElementType) -> str:

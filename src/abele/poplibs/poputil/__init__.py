@@ -1,6 +1,6 @@
 """Helpers that every library function is built from: layouts, mappings, broadcasting, regions of vertices."""
 
-from abele.poplibs.poputil.broadcast import broadcast_shape, broadcast_to_match, expand_rank
+from abele.poplibs.poputil.broadcast import broadcast_shape, broadcast_to_match
 from abele.poplibs.poputil.layout import channels_per_group, clone, create_activations, create_output_like
 from abele.poplibs.poputil.mapping import (
     calc_linear_tile_mapping,
@@ -23,7 +23,6 @@ __all__ = [
     "count_up",
     "create_activations",
     "create_output_like",
-    "expand_rank",
     "flat_regions",
     "linear_mapping",
     "map_tensor_linearly",

@@ -35,11 +35,6 @@ def broadcast_shape(op: str, shapes: Sequence[Shape]) -> Shape:
     return result
 
 
-def expand_rank(tensor: Tensor, rank: int) -> Tensor:
-    """``tensor`` with leading dimensions of one index up to ``rank`` dimensions."""
-    return tensor.reshape((1,) * (rank - tensor.ndim) + tensor.shape)
-
-
 def broadcast_to_match(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of all ``tensors`` in the shape that they broadcast to.
 

@@ -9,7 +9,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil.mapping import elements_per_tile, linear_mapping, set_mapping, vector_grain
-from abele.poplibs.poputil.order import StorageOrder, storage_order
+from abele.poplibs.poputil.order import storage_order
 
 CHANNEL_GROUPS = (16, 8, 4)
 """Sizes of the innermost channel group, best first: what the AMP unit and the vector widths take at a time."""
@@ -79,12 +79,6 @@ def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = N
     variable = graph.variable(dtype or tensor.dtype, order.extents, name=name)
     set_mapping(variable, order.apply(tensor).mapping)
     return order.undo(variable)
-
-
-def order_of_best(graph: Graph, tensors: Sequence[Tensor]) -> StorageOrder | None:
-    """Storage order of the best-mapped of ``tensors``, or None when there is none."""
-    best = _best_mapped(graph, tensors)
-    return None if best is None else storage_order(best)
 
 
 def storage_mapping(tensor: Tensor) -> TileMapping:
