@@ -32,6 +32,8 @@ class _Slices:
         work: What a vertex does.
         in_bytes: Bytes of its slice of the input.
         weight_bytes: Bytes of its slice of the weights.
+        in_pieces: Contiguous pieces of its slice of the input, as activations are stored.
+        weight_pieces: Contiguous pieces of its slice of the weights, as weights are stored.
         in_sharers: Tiles that read the same slice of the input.
         weight_sharers: Tiles that read the same slice of the weights.
         depth: Partials of an output element.
@@ -40,6 +42,8 @@ class _Slices:
     work: Work
     in_bytes: Int64
     weight_bytes: Int64
+    in_pieces: Int64
+    weight_pieces: Int64
     in_sharers: Int64
     weight_sharers: Int64
     depth: Int64
@@ -121,11 +125,12 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
     for (dim, n), grain in zip(count.items(), grains, strict=True):
         size[dim] = np.minimum(cost.ceil_div(cost.ceil_div(extents[dim], grain), n) * grain, extents[dim])
     ones = np.ones(len(parts), dtype=np.int64)
-    positions, field, reads, taps = size["b"].astype(np.float64), ones, ones, ones
+    positions, field, taps = size["b"].astype(np.float64), ones, ones
     for d, axis in enumerate(problem.axes):
         pairs, inputs = _axis_table(axis, count[f"o{d}"], count[f"k{d}"])
         positions = positions * pairs / size[f"k{d}"]
-        field, reads, taps = field * size[f"o{d}"], reads * inputs, taps * size[f"k{d}"]
+        field, taps = field * size[f"o{d}"], taps * size[f"k{d}"]
+        size[f"i{d}"] = inputs
     last = f"{problem.rank - 1}"
     inner = size["k" + last] if problem.rank else ones
     outputs = size["b"] * field
@@ -142,15 +147,28 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
         inner,
     )
     fields, kernels = (_product(count, name, ones) for name in "ok")
-    bytes_ = problem.dtype.bytes
+    in_dims, weight_dims = ("g", "ci", "b", *problem.in_dims[3:]), ("g", "co", "ci", *problem.weight_dims[3:])
     return _Slices(
         work,
-        size["g"] * size["b"] * size["ci"] * reads * bytes_,
-        size["g"] * size["co"] * size["ci"] * taps * bytes_,
+        np.prod([size[d] for d in in_dims], axis=0) * problem.dtype.bytes,
+        np.prod([size[d] for d in weight_dims], axis=0) * problem.dtype.bytes,
+        _pieces(problem, grains, in_dims, size),
+        _pieces(problem, grains, weight_dims, size),
         count["co"],
         count["b"] * fields,
         count["ci"] * kernels,
     )
+
+
+def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...], size: Mapping[str, Int64]) -> Int64:
+    """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost."""
+    grain = dict(zip(problem.split_dims, grains, strict=True))
+    pieces = np.ones(len(size["b"]), dtype=np.int64)
+    partial = np.zeros(len(pieces), dtype=np.bool_)
+    for dim in reversed(dims):
+        pieces = np.where(partial, pieces * cost.ceil_div(size[dim], grain.get(dim, 1)), pieces)
+        partial |= size[dim] < problem.extents[dim]
+    return pieces
 
 
 def _product(count: Mapping[str, Int64], name: str, ones: Int64) -> Int64:
@@ -187,14 +205,16 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
 
 def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target) -> list[tuple[str, Int64]]:
     """Expected cycles of every candidate, term by term."""
-    rate = target.exchange_bytes_per_cycle
     summing = _summing(problem, slices, target)
     convert = (slices.depth == 1) & (problem.partials != problem.output)
     casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
     return [
         ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
-        ("exchange of the input", _exchange(slices.in_bytes, slices.in_sharers, rate)),
-        ("exchange of the weights", _exchange(slices.weight_bytes, slices.weight_sharers, rate)),
+        ("exchange of the input", _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, target)),
+        (
+            "exchange of the weights",
+            _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, target),
+        ),
         ("partial products", compute),
         ("exchange of partials", summing.exchange),
         ("sum of partials", summing.compute),
@@ -232,9 +252,13 @@ def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
     return _Summing(supersteps, exchange, compute)
 
 
-def _exchange(bytes_: Int64, sharers: Int64, rate: float) -> Int64:
-    """Cycles to receive a slice of which every sharer is taken to hold an equal part. Source: machine.md §5.10."""
-    return np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
+def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, target: Target) -> Int64:
+    """Cycles to receive a slice of which every sharer is taken to hold an equal part, piece by piece.
+
+    Source: machine.md §5.10 for the part, §2.3 for what separate pieces take.
+    """
+    received = np.ceil((bytes_ - bytes_ // sharers) / target.exchange_bytes_per_cycle).astype(np.int64)
+    return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
 
 
 def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
