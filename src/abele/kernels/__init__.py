@@ -23,6 +23,7 @@ becomes native code in one call::
 """
 
 from abele.kernels.binding import Binding, Buffer, Call, bind
+from abele.kernels.ir import HostKernel
 from abele.kernels.native import Argument, Leaf, NativePlan
 from abele.kernels.plan import plan_native
 from abele.kernels.reference import evaluate
@@ -33,6 +34,7 @@ __all__ = [
     "Binding",
     "Buffer",
     "Call",
+    "HostKernel",
     "Leaf",
     "NativePlan",
     "bind",

@@ -16,8 +16,13 @@ from abele.kernels.schedule import Schedule
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
-CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5))
-"""Bytes that fit into a cache beside other things, and what a line from it costs; more come from memory at 4."""
+CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5), (1 << 24, 8.0))
+"""Bytes that fit into a cache beside other things, and what a line from it costs."""
+MEMORY_COST = 40.0
+"""What a line from beyond all caches costs."""
+JUMP_COST = 64.0
+"""Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
+nothing prefetches it."""
 FINALISTS = 12
 """Tiles of which the memory traffic is looked at, too."""
 LINE_COST = 0.3
@@ -180,7 +185,7 @@ def _ordered(nest: LoopNest, lane: str, width: int, tile: Tile) -> tuple[Schedul
     order = _parallel_order(nest, draft, free)
     schedule = Schedule((*nest.unit, *order), len(nest.unit), tuple(reduced), lane, width, tile)
     units = math.prod(nest.extents[d] for d in nest.unit)
-    lines = _traffic(nest, schedule, order) * units / 64
+    lines = _traffic(nest, schedule, order) * units / 64 + _jumps(nest, schedule)
     return (schedule if nest.unit else _with_units(nest, schedule)), lines
 
 
@@ -207,11 +212,28 @@ def _traffic(nest: LoopNest, schedule: Schedule, order: Sequence[str]) -> float:
     for level, dim in enumerate(order):
         steps = -(-extents[dim] // schedule.step(dim))
         touched = [inside(names, level) * size for names, size in fetches]
-        weight = next((w for limit, w in CACHES if sum(touched) <= limit), 4.0)
+        weight = next((w for limit, w in CACHES if sum(touched) <= limit), MEMORY_COST)
         for (names, _), size in zip(fetches, touched, strict=True):
             if dim not in names:
                 total += rounds * (steps - 1) * size * weight
         rounds *= steps
+    return total
+
+
+def _jumps(nest: LoopNest, schedule: Schedule) -> float:
+    """Weighted cache lines of large arrays that are reached by jumps."""
+    total, extents = 0.0, nest.extents
+    for access in dict.fromkeys([*(f.access for f in nest.fetches()), *(o.access for o in nest.outs)]):
+        names = [d for d in access.address.names if d in extents]
+        size = math.prod(extents[d] for d in names) * access.type.bytes
+        if size <= CACHES[-2][0] or not names:
+            continue
+        loops = [d for d in (*schedule.order, *schedule.reduced) if d in names and extents[d] > schedule.step(d)]
+        inner = loops[-1] if loops else names[0]
+        if abs(access.stride(inner)) == 1:
+            continue
+        run = max((schedule.step(d) for d in names if abs(access.stride(d)) == 1), default=1) * access.type.bytes
+        total += JUMP_COST * size / 64 * 64 / max(64, run)
     return total
 
 

@@ -1,0 +1,53 @@
+"""Runs native plans in tests: every leaf over a chosen split of its units, on one or several Python threads."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from abele.kernels import Buffer, Call, HostKernel, NativePlan, bind, plan_native
+from abele.llvm.flush import denormals_flushed
+
+_LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+def aligned(size: int) -> np.ndarray:
+    block = np.full(size + 64, 0xCD, np.uint8)
+    start = -block.ctypes.data % 64
+    return block[start : start + size]
+
+
+def run_plan(plan: NativePlan, storage: dict[int, np.ndarray], threads: int = 1) -> None:
+    """Run ``plan`` once; thread t takes the t-th share of every leaf's units."""
+    arena = aligned(plan.arena_bytes)
+    scratch = [aligned(plan.scratch_bytes) for _ in range(threads)]
+    for leaf in plan.leaves:
+
+        def share(thread: int, leaf=leaf) -> None:
+            places = {"arena": arena.ctypes.data, "scratch": scratch[thread].ctypes.data, "address": 0}
+            values = [
+                storage[a.value].ctypes.data if a.kind == "buffer" else places[a.kind] + a.value for a in leaf.args
+            ]
+            low, high = leaf.units * thread // threads, leaf.units * (thread + 1) // threads
+            with denormals_flushed():
+                _LEAF(leaf.address)(low, high, np.array([*values, 0], np.int64).ctypes.data)
+
+        workers = [threading.Thread(target=share, args=(t,)) for t in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+
+def run_kernel(kernel: HostKernel, inputs: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
+    """Outputs of ``kernel`` run natively on whole buffers; further arrays are what outputs hold before."""
+    count = kernel.num_inputs + kernel.num_outputs
+    buffers = [Buffer(n, kernel.shapes[n], kernel.types[n], True, f"b{n}") for n in range(count)]
+    storage = {n: np.zeros(kernel.shapes[n], kernel.types[n].np) for n in range(count)}
+    for number, array in enumerate(inputs):
+        storage[number][...] = array
+    run_plan(plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]), storage, threads)
+    return [storage[n] for n in kernel.outputs]
