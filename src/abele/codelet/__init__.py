@@ -1,5 +1,9 @@
 """The vertex language: classes whose ``compute`` is compiled, counted in issue slots, and debugged as plain Python."""
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from abele.codelet.compiled import CompiledCodelet, compile_codelet
 from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector
 from abele.codelet.functions import (
@@ -57,3 +61,13 @@ __all__ = [
     "sqrt",
     "tanh",
 ]
+
+
+class _Room(ModuleType):
+    """This module, which can be called as the decorator: ``abele.codelet`` names both."""
+
+    def __call__(self, cls: Any) -> Any:
+        return codelet(cls)
+
+
+sys.modules[__name__].__class__ = _Room
