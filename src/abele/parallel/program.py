@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from abele.errors import UnsupportedOpError
-from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor
+from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.autodiff import differentiate
@@ -16,7 +16,7 @@ from abele.parallel.network import Network, Value
 from abele.parallel.optimisers import Group
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.schedule import Schedule
-from abele.parallel.update import GroupUpdate
+from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone
@@ -103,11 +103,15 @@ class _Builder:
         self.outputs = OutputCollector(graph, schedule)
 
     def build(self) -> NetworkProgram:
-        """The whole program."""
+        """The whole program; what belongs to no op of the network has the caller's source line."""
+        with self.graph.scope(location=caller()):
+            return self._build()
+
+    def _build(self) -> NetworkProgram:
         compute = Steps()
         with self.to.into(compute):
             self.to.run(self.net.needed(self._results()))
-        updates = [GroupUpdate(self.graph, g.optimiser, f"optimiser{i}") for i, g in enumerate(self.groups)]
+        updates = [group_update(self.graph, g.optimiser, f"optimiser{i}") for i, g in enumerate(self.groups)]
         accumulators = self._accumulators()
         inputs = [self._input_stream(v) for v in self.net.inputs]
         micro_batch = Steps(*(Copy(s, self.to[v]) for s, v in inputs), compute, name="micro_batch")
@@ -165,7 +169,7 @@ class _Builder:
         return step
 
     def _update(self, group: Group, update: GroupUpdate, accumulators: dict[Value, Tensor], prog: Steps) -> None:
-        update.begin(group.optimiser, prog)
+        update.begin(prog)
         for parameter in group.parameters:
             if parameter not in self.gradients:
                 continue
@@ -173,8 +177,8 @@ class _Builder:
             if gradient is None:
                 gradient = self.to[self.gradients[parameter]]
             with self.graph.scope(f"update/{parameter.name}"):
-                update.update(group.optimiser, self.to[parameter], gradient, prog)
-        update.end(group.optimiser, prog)
+                update.update(self.to[parameter], gradient, prog)
+        update.end(prog)
 
 
 def _sign(groups: Sequence[Group]) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatchmethod
-
 from abele.graph import Copy, Graph, Sequence, Tensor
 from abele.numerics import ElementType, f32, i32
 from abele.parallel.optimisers import Adam, Optimiser, Sgd
@@ -15,7 +13,9 @@ class GroupUpdate:
     """The device side of one optimiser.
 
     Attributes:
+        graph: Where variables and vertices are made.
         optimiser: The rule.
+        name: Prefix of its scalars.
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
         state: Scalars and tensors that persist from step to step.
     """
@@ -27,16 +27,31 @@ class GroupUpdate:
         self.state: list[Tensor] = []
         numbers = optimiser.numbers
         self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(optimiser.variable & numbers.keys())}
-        self._kept: dict[str, Tensor] = {}
+
+    def begin(self, prog: Sequence) -> None:
+        """Append what comes once before the updates of a step."""
+
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
+        """Append the update of one parameter by its gradient."""
+        raise NotImplementedError
+
+    def end(self, prog: Sequence) -> None:
+        """Append what comes once after the updates of a step."""
 
     def _scalar(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
         return self.graph.variable(dtype, (), name=f"{self.name}/{name}", initial=initial).map(0)
 
     def _keep(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
         """A scalar that persists."""
-        self._kept[name] = self._scalar(name, initial, dtype)
-        self.state.append(self._kept[name])
-        return self._kept[name]
+        self.state.append(self._scalar(name, initial, dtype))
+        return self.state[-1]
+
+    def _slot(self, parameter: Tensor, name: str) -> Tensor:
+        """A zeroed f32 tensor beside a parameter, laid out like it; it persists."""
+        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", f32)
+        self.graph.initialise(slot, 0.0)
+        self.state.append(slot)
+        return slot
 
     def _number(self, name: str) -> Tensor | float:
         """A hyper-parameter: its scalar, or the number that is compiled in."""
@@ -45,56 +60,18 @@ class GroupUpdate:
     def _is_used(self, name: str) -> bool:
         return name in self.hyper or self.optimiser.numbers[name] != 0
 
-    def _slot(self, parameter: Tensor, name: str) -> Tensor:
-        """A zeroed f32 tensor beside a parameter, laid out like it."""
-        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", f32)
-        self.graph.initialise(slot, 0.0)
-        self.state.append(slot)
-        return slot
 
-    # --- once a step ---------------------------------------------------------------------------------------------
+class SgdUpdate(GroupUpdate):
+    """Stochastic gradient descent."""
 
-    @singledispatchmethod
-    def begin(self, optimiser: Optimiser, prog: Sequence) -> None:
-        """Append what comes once before the updates of a step."""
+    def __init__(self, graph: Graph, optimiser: Sgd, name: str) -> None:
+        super().__init__(graph, optimiser, name)
+        self.nesterov = optimiser.nesterov
+        # PyTorch starts the momentum with the whole first gradient: nothing is damped before the first step.
+        self.dampening = self._keep("dampening_now", 0.0) if self._is_used("dampening") else None
 
-    @begin.register
-    def _(self, optimiser: Adam, prog: Sequence) -> None:
-        if not optimiser.bias_correction:
-            return
-        step = self._keep("step", 0, i32)
-        corrections = self._keep("correction1", 0.0), self._keep("correction2", 0.0)
-        beta1, beta2 = self._number("beta1"), self._number("beta2")
-        with self.graph.scope(self.name):
-            popnn.adam_bias_correction(self.graph, step, *corrections, prog, beta1=beta1, beta2=beta2)
-
-    @begin.register
-    def _(self, optimiser: Sgd, prog: Sequence) -> None:
-        if self._is_used("dampening"):
-            # PyTorch starts the momentum with the whole first gradient: nothing is damped before the first step.
-            self._keep("dampening_now", 0.0)
-
-    @singledispatchmethod
-    def end(self, optimiser: Optimiser, prog: Sequence) -> None:
-        """Append what comes once after the updates of a step."""
-
-    @end.register
-    def _(self, optimiser: Sgd, prog: Sequence) -> None:
-        if self._is_used("dampening"):
-            value = self._number("dampening")
-            source = value if isinstance(value, Tensor) else self.graph.constant(f32, (), value, f"{self.name}/damped")
-            prog.add(Copy(source, self._kept["dampening_now"]))
-
-    # --- once a parameter ----------------------------------------------------------------------------------------
-
-    @singledispatchmethod
-    def update(self, optimiser: Optimiser, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
-        """Append the update of one parameter by its gradient."""
-        raise NotImplementedError(type(optimiser).__name__)
-
-    @update.register
-    def _(self, optimiser: Sgd, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
-        moves = self._is_used("momentum")
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
+        """Append the update of the parameter and its momentum."""
         popnn.sgd_update(
             self.graph,
             parameter,
@@ -102,14 +79,42 @@ class GroupUpdate:
             prog,
             lr=self._number("lr"),
             momentum=self._number("momentum"),
-            velocity=self._slot(parameter, "momentum") if moves else None,
-            dampening=self._kept.get("dampening_now", 0.0),
+            velocity=self._slot(parameter, "momentum") if self._is_used("momentum") else None,
+            dampening=0.0 if self.dampening is None else self.dampening,
             weight_decay=self._number("weight_decay"),
-            nesterov=optimiser.nesterov,
+            nesterov=self.nesterov,
         )
 
-    @update.register
-    def _(self, optimiser: Adam, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
+    def end(self, prog: Sequence) -> None:
+        """Damp from the second step on."""
+        if self.dampening is not None:
+            value = self._number("dampening")
+            source = value if isinstance(value, Tensor) else self.graph.constant(f32, (), value, f"{self.name}/damped")
+            prog.add(Copy(source, self.dampening))
+
+
+class AdamUpdate(GroupUpdate):
+    """Adam and AdamW."""
+
+    def __init__(self, graph: Graph, optimiser: Adam, name: str) -> None:
+        super().__init__(graph, optimiser, name)
+        self.decoupled = optimiser.decoupled
+        self.step = self._keep("step", 0, i32) if optimiser.bias_correction else None
+        names = ("correction1", "correction2") if optimiser.bias_correction else ()
+        self.corrections = tuple(self._keep(n, 0.0) for n in names)
+
+    def begin(self, prog: Sequence) -> None:
+        """Advance the corrections of the moments' bias."""
+        if self.step is None:
+            return
+        first, second = self.corrections
+        beta1, beta2 = self._number("beta1"), self._number("beta2")
+        with self.graph.scope(self.name):
+            popnn.adam_bias_correction(self.graph, self.step, first, second, prog, beta1=beta1, beta2=beta2)
+
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
+        """Append the update of the parameter and both moments."""
+        first, second = self.corrections or (1.0, 1.0)
         popnn.adam_update(
             self.graph,
             parameter,
@@ -122,7 +127,17 @@ class GroupUpdate:
             beta2=self._number("beta2"),
             eps=self._number("eps"),
             weight_decay=self._number("weight_decay"),
-            decoupled=optimiser.decoupled,
-            correction1=self._kept.get("correction1", 1.0),
-            correction2=self._kept.get("correction2", 1.0),
+            decoupled=self.decoupled,
+            correction1=first,
+            correction2=second,
         )
+
+
+def group_update(graph: Graph, optimiser: Optimiser, name: str) -> GroupUpdate:
+    """The device side of an optimiser."""
+    match optimiser:
+        case Sgd():
+            return SgdUpdate(graph, optimiser, name)
+        case Adam():
+            return AdamUpdate(graph, optimiser, name)
+    raise TypeError(f"{type(optimiser).__name__} has no update")
