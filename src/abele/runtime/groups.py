@@ -12,12 +12,30 @@ from abele.graph import Edge, StateData, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.copies import Runs
+from abele.runtime.interval_set import sorted_cuts
 from abele.runtime.scratch import ScratchPool
 
 if TYPE_CHECKING:
     from abele.codelet import FieldDef
 
 _NOTHING = Runs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMemory:
+    """Host memory that one edge field of all vertices of a group uses, row by row.
+
+    Attributes:
+        vertex: Vertex of each row, int64[rows], non-decreasing.
+        address: First byte of each, int64[rows].
+        bytes: Length of each, int64[rows].
+        written: Whether the vertices may write it.
+    """
+
+    vertex: Int64
+    address: Int64
+    bytes: Int64
+    written: bool
 
 
 @dataclass
@@ -29,19 +47,24 @@ class GroupTables:
         gather: Copies into scratch memory before the vertices run.
         scatter: Copies out of it after they ran.
         state: Values of the state fields, which persist from one execution to the next, and their contents at load.
-        work_bytes: Bytes of all the fields of all vertices.
+        memory: What each edge field points to.
     """
 
     columns: list[npt.NDArray[Any]] = field(default_factory=list)
     gather: list[Runs] = field(default_factory=list)
     scatter: list[Runs] = field(default_factory=list)
     state: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = field(default_factory=list)
-    work_bytes: int = 0
+    memory: list[FieldMemory] = field(default_factory=list)
 
     @property
     def addresses(self) -> tuple[int, ...]:
         """Where the columns lie."""
         return tuple(address_of(c) for c in self.columns)
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes of all the fields of all vertices."""
+        return sum(int(m.bytes.sum()) for m in self.memory)
 
 
 def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool) -> GroupTables:
@@ -64,7 +87,8 @@ def _add_edge(tables: GroupTables, field_def: FieldDef, edge: Edge, arena: Arena
     tables.columns.append(pointers[edge.index])
     if field_def.rank:
         tables.columns.append(np.ascontiguousarray(lengths))
-    tables.work_bytes += int(lengths.sum()) * width
+    written = field_def.direction != "in"
+    tables.memory.append(FieldMemory(edge.vertex_of_row, pointers[edge.index], lengths * width, written))
     if len(moves.bytes):
         if field_def.direction != "out":
             tables.gather.append(moves)
@@ -103,6 +127,31 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool) 
     before = ends - pieces.bytes
     inside = before - before[first[:-1][row]]
     return pointers, Runs(pieces.address, place[row] + inside, pieces.bytes).where(mine)
+
+
+def fields_overlap(tables: GroupTables) -> bool:
+    """Whether some vertex has two fields (or rows of one) that share memory, of which one is written."""
+    memory = [m for m in tables.memory if len(m.vertex)]
+    if not any(m.written for m in memory):
+        return False
+    # Addresses as ranks, so that each vertex can be given a range of its own and one sorted list serves all of them.
+    cuts = sorted_cuts(*(m.address for m in memory), *(m.address + m.bytes for m in memory))
+    begins = [m.vertex * len(cuts) + np.searchsorted(cuts, m.address) for m in memory]
+    ends = [m.vertex * len(cuts) + np.searchsorted(cuts, m.address + m.bytes) for m in memory]
+    begin = np.concatenate([b for b, m in zip(begins, memory, strict=True) if m.written])
+    end = np.concatenate([e for e, m in zip(ends, memory, strict=True) if m.written])
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
+    if (begin[1:] < end[:-1]).any():
+        return True
+    reads = [(b, e) for b, e, m in zip(begins, ends, memory, strict=True) if not m.written]
+    return any(_meet(low, high, begin, end) for low, high in reads)
+
+
+def _meet(low: Int64, high: Int64, begin: Int64, end: Int64) -> bool:
+    """Whether an interval [low, high) meets one of the sorted, separate intervals [begin, end)."""
+    slot = np.searchsorted(begin, high, side="left") - 1
+    return bool(((slot >= 0) & (end[np.maximum(slot, 0)] > low) & (high > low)).any())
 
 
 def _used(edge: Edge) -> npt.NDArray[np.bool_]:

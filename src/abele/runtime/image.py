@@ -17,7 +17,7 @@ from abele.runtime.leaf import Leaf
 from abele.runtime.lower import Lowering
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
-from abele.runtime.supersteps import PlacedGroup, Supersteps
+from abele.runtime.supersteps import Supersteps
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, CompiledCodelet
@@ -32,7 +32,7 @@ class Image:
         machine: The virtual machine with the programs' code.
         entries: First instruction of each program.
         callbacks: Python that the code calls.
-        groups: Vertex groups as placed.
+        supersteps: Vertex groups as placed, and the memory that they are gathered in.
         fused: Variables that exist only inside fused kernels.
         listing: Leaves and kernels as text.
     """
@@ -41,14 +41,14 @@ class Image:
     machine: Machine
     entries: list[int]
     callbacks: Callbacks
-    groups: list[PlacedGroup]
+    supersteps: Supersteps
     fused: frozenset[Variable]
     listing: str
 
     def load(self) -> None:
         """Set initial contents of variables and state of vertices."""
         self.arena.load()
-        for group in self.groups:
+        for group in self.supersteps.placed:
             group.reset()
 
     def record_counts(self, executable: Executable) -> None:
@@ -57,7 +57,7 @@ class Image:
             node = superstep.node
             if not superstep.estimated or not isinstance(node, Execute):
                 continue
-            mine = [g for g in self.groups if g.compute_set is node.compute_set]
+            mine = [g for g in self.supersteps.placed if g.compute_set is node.compute_set]
             counted = {g.position: slots for g in mine if (slots := g.mean_slots) is not None}
             if counted:
                 executable.record_counts(number, counted)
@@ -103,7 +103,7 @@ def build_image(
     machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
-    image = Image(arena, machine, entries, callbacks, placed.placed, fused, text)
+    image = Image(arena, machine, entries, callbacks, placed, fused, text)
     image.load()
     progress("code", 1.0)
     return image

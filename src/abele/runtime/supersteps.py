@@ -15,7 +15,7 @@ from abele.runtime.arena import Arena, address_of
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
-from abele.runtime.groups import GroupTables, group_tables
+from abele.runtime.groups import GroupTables, fields_overlap, group_tables
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.scratch import ScratchPool
@@ -100,12 +100,15 @@ class Supersteps:
 
     def _leaf(self, placed: PlacedGroup) -> Leaf:
         group, tables = placed.group, placed.tables
-        code = self.compile(group.codelet)
-        address, counter = code.run, 0
-        if code.data_dependent and group.cycles is None and group.codelet.formula is None:
+        code, counter = self.compile(group.codelet), 0
+        if fields_overlap(tables):
+            address = code.run_aliasing
+        elif code.data_dependent and group.cycles is None and group.codelet.formula is None:
             placed.slots = np.zeros(group.num, dtype=np.int64)
             self._counted.setdefault(placed.compute_set, []).append(placed)
             address, counter = code.run_counted, address_of(placed.slots)
+        else:
+            address = code.run
         name = f"{group.num} × {group.codelet.name}"
         return Leaf(
             name, address, group.num, tables.addresses, tables.work_bytes, written(group), counter, (placed, code)
