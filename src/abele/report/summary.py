@@ -42,10 +42,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     """Label and text of each line of the summary."""
     target = report.target
     yield "target", _target(report)
-    yield (
-        "graph",
-        " · ".join(f"{value:,} {key.removeprefix('num_').replace('_', ' ')}" for key, value in report.graph.items()),
-    )
+    yield "graph", " · ".join(_count(key, value) for key, value in report.graph.items() if value)
     step, per_step = report.meta.get("step_name", "step"), report.step_cycles
     yield f"one {step}", f"{count_text(per_step.total)} cycles = {seconds_text(report.seconds(per_step.total))}"
     yield "spent on", " · ".join(f"{category_text(k)} {percent_text(v)}" for k, v in per_step.shares().items())
@@ -61,6 +58,10 @@ def _target(report: Report) -> str:
     target = report.target
     tiles = f"{target['num_tiles']:,} tiles at {target['clock_hz'] / 1e9:g} GHz"
     return f"{target['name']} ({target['title']}): {_ipus(target)}, {tiles}"
+
+
+def _count(key: str, value: int) -> str:
+    return f"{value:,} {key.removeprefix('num_').replace('_', ' ')}"
 
 
 def _ipus(target: dict[str, object]) -> str:

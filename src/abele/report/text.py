@@ -34,10 +34,8 @@ def category_text(name: str) -> str:
 
 
 def source_text(file: str, line: int) -> str:
-    """``file:line``, the file relative to the working directory where it lies below that; a dash when unknown."""
+    """Where the user's line stands, as ``folder/file.py:12``; a dash when unknown. The full path is in the ops table."""
     if not file:
         return "–"
-    path = Path(file)
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return f"{path}:{line}" if line else str(path)
+    short = "/".join(Path(file).parts[-2:])
+    return f"{short}:{line}" if line else short
