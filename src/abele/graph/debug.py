@@ -7,7 +7,10 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-_NOT_THE_USER = (str(Path(__file__).resolve().parent.parent), contextlib.__file__)
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_NOT_THE_USER = (_PACKAGE, contextlib.__file__)
+_PROGRAMS = str(Path(_PACKAGE) / "garden")
+"""Programs that come with the package and are written as a user would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ def caller() -> tuple[str, int]:
     """File and line of the nearest frame that is neither this package nor a context manager: what the user wrote."""
     frame = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_NOT_THE_USER):
-            return frame.f_code.co_filename, frame.f_lineno
+        file = frame.f_code.co_filename
+        if file.startswith(_PROGRAMS) or not file.startswith(_NOT_THE_USER):
+            return file, frame.f_lineno
         if frame.f_back is None:
             break
         frame = frame.f_back
