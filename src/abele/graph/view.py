@@ -275,7 +275,7 @@ def _box_of_range(start: int, count: int, shape: Sequence[int]) -> tuple[list[in
     """Corner and extents of a flat range in ``shape``, if the range is a box there."""
     corner: list[int] = []
     local: list[int] = []
-    for stride in row_major(shape):
+    for extent, stride in zip(shape, row_major(shape), strict=True):
         corner.append(start // stride)
         start %= stride
         if count >= stride:
@@ -285,6 +285,8 @@ def _box_of_range(start: int, count: int, shape: Sequence[int]) -> tuple[list[in
             count = stride
         else:
             local.append(1)
+        if corner[-1] + local[-1] > extent:
+            raise NotStridedError
     return corner, local
 
 
