@@ -1,26 +1,57 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from compiler_kit import codelet
 
+from abele.codelet import Input, Output, Vector, Vertex, codelet, compile_codelet
 from abele.compiler.cost import vertex_costs
 from abele.errors import CodeletError
-from abele.graph import Graph, shared
+from abele.graph import Graph, VertexGroup
 from abele.numerics import f32, i32
+from compiler.support import Move, Search
 
-Gather = codelet("Gather", x="in", rows=("in", f32, 2), n=("state", i32, 0), table=("state", f32, 1), y="out")
+
+@codelet
+class Gather(Vertex):
+    x: Input[Vector[f32]]
+    rows: Vector[Input[Vector[f32]]]
+    n: i32
+    table: Vector[f32]
+    y: Output[Vector[f32]]
+
+    def compute(self):
+        for r in range(len(self.rows)):
+            for i in range(len(self.rows[r])):
+                self.y[0] += self.rows[r][i]
+        for i in range(self.n):
+            self.y[0] += self.x[i]
+        for i in range(len(self.table)):
+            self.y[0] += self.table[i]
 
 
-def test_vertex_costs__formula__sees_sizes_rows_and_state(graph: Graph) -> None:
+@codelet
+class GatherByFormula(Vertex):
+    x: Input[Vector[f32]]
+    rows: Vector[Input[Vector[f32]]]
+    n: i32
+    table: Vector[f32]
+    y: Output[Vector[f32]]
+
+    def compute(self):
+        self.y[0] = self.x[0]
+
+    @staticmethod
+    def cycles(v, ipu):
+        return v.x * 1000 + v.rows.rows * 100 + v.rows.total + v.n + v.table + ipu.num_workers
+
+
+def gathers(graph: Graph, kind: Any) -> VertexGroup:
     x = graph.variable(f32, (3, 4), "x").map(0)
     y = graph.variable(f32, (3, 2), "y").map(0)
-    formula = lambda v, ipu: v.x * 1000 + v.rows.rows * 100 + v.rows.total + v.n + v.table + ipu.num_workers  # noqa: E731
-    cs = graph.compute_set()
-    group = cs.vertices(
-        replace(Gather, formula=formula),
+    return graph.compute_set().vertices(
+        kind,
         tile=[0, 1, 2],
         x=x,
         rows=[[x[0], x[1, :2]], [x[2]], [y[0], y[1], y[2]]],
@@ -28,30 +59,69 @@ def test_vertex_costs__formula__sees_sizes_rows_and_state(graph: Graph) -> None:
         table=[[1.0], [1.0, 2.0], []],
         y=y,
     )
-    expected = [4000 + 200 + 6 + 1 + 1 + 6, 4000 + 100 + 4 + 2 + 2 + 6, 4000 + 300 + 6 + 3 + 0 + 6]
-    assert vertex_costs(group, graph.system.ipu).amount.tolist() == expected
 
 
-def test_vertex_costs__one_number_for_all__is_spread(graph: Graph) -> None:
+def test_vertex_costs__formula__sees_sizes_rows_and_state(graph: Graph) -> None:
+    found = vertex_costs(gathers(graph, GatherByFormula), graph.system.ipu)
+    assert found.amount.tolist() == [4214, 4114, 4315]
+    assert not found.is_estimate
+
+
+def test_vertex_costs__counted__depends_on_lengths_rows_and_state_alone(graph: Graph) -> None:
+    found = vertex_costs(gathers(graph, Gather), graph.system.ipu)
+    assert not compile_codelet(Gather.codelet).data_dependent
+    assert not found.is_estimate
+    assert (found.amount > 0).all()
+    same = gathers(graph, Gather)
+    np.testing.assert_array_equal(vertex_costs(same, graph.system.ipu).amount, found.amount)
+
+
+def test_vertex_costs__longer_vectors__cost_more(graph: Graph) -> None:
+    x, y = (graph.variable(f32, (100,), n).map(0) for n in "xy")
+    cs = graph.compute_set()
+    group = cs.vertices(Move, tile=[0, 0, 0], x=[x[:1], x[1:11], x[11:100]], y=[y[:1], y[1:11], y[11:100]])
+    amount = vertex_costs(group, graph.system.ipu).amount
+    assert (amount[2] - amount[1]) * 9 == (amount[1] - amount[0]) * 79
+
+
+def test_vertex_costs__given_cycles__win(graph: Graph) -> None:
+    x, y = (graph.variable(f32, (3, 4), n).map(0) for n in "xy")
+    group = graph.compute_set().vertices(Move, tile=[0] * 3, x=x, y=y, cycles=[7, 8, 9])
+    assert vertex_costs(group, graph.system.ipu).amount.tolist() == [7, 8, 9]
+
+
+def test_vertex_costs__data_dependent__is_one_slot_an_element_and_says_so(graph: Graph) -> None:
     x = graph.variable(f32, (3, 4), "x").map(0)
-    group = graph.compute_set().vertices(
-        replace(codelet("Flat", x="in"), formula=lambda v, ipu: 2.5), tile=[0] * 3, x=x
-    )
-    assert vertex_costs(group, graph.system.ipu).amount.tolist() == [3, 3, 3]
+    y = graph.variable(i32, (3,), "y").map(0)
+    found = vertex_costs(graph.compute_set().vertices(Search, tile=[0] * 3, x=x, y=y), graph.system.ipu)
+    assert found.is_estimate
+    assert found.amount.tolist() == [5, 5, 5]
+
+
+def with_formula(graph: Graph, formula: Any) -> VertexGroup:
+    class Odd(Vertex):
+        x: Input[Vector[f32]]
+
+        def compute(self):
+            pass
+
+    Odd.cycles = staticmethod(formula)  # type: ignore[attr-defined]
+    x = graph.variable(f32, (3, 4), "x").map(0)
+    return graph.compute_set().vertices(codelet(Odd), tile=[0] * 3, x=x)
+
+
+def test_vertex_costs__one_number_for_all__is_spread_and_rounded_up(graph: Graph) -> None:
+    assert vertex_costs(with_formula(graph, lambda v, ipu: 2.5), graph.system.ipu).amount.tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("wrong", [np.ones(2), "text", np.array([1.0, np.nan, 2.0])])
 def test_vertex_costs__formula_of_wrong_shape_or_kind__names_the_codelet(graph: Graph, wrong: object) -> None:
-    x = graph.variable(f32, (3, 4), "x").map(0)
-    definition = replace(codelet("Odd", x="in"), formula=lambda v, ipu: wrong)
-    group = graph.compute_set().vertices(definition, tile=[0] * 3, x=x)
+    group = with_formula(graph, lambda v, ipu: wrong)
     with pytest.raises(CodeletError, match=r"cycles\(\) of codelet Odd gave .* for 3 vertices"):
         vertex_costs(group, graph.system.ipu)
 
 
 def test_vertex_costs__formula_asks_for_a_field_that_is_not_there__says_which_there_are(graph: Graph) -> None:
-    x = graph.variable(f32, (4,), "x").map(0)
-    definition = replace(codelet("Odd", x="in"), formula=lambda v, ipu: v.z)
-    group = graph.compute_set().vertices(definition, tile=[0], x=shared(x))
+    group = with_formula(graph, lambda v, ipu: v.z)
     with pytest.raises(AttributeError, match="Odd has no field 'z'; its fields are x"):
         vertex_costs(group, graph.system.ipu)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiler_kit import codelet, small_system
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +11,7 @@ from abele.compiler.exchange import ExchangePlan
 from abele.compiler.links import link_cycles
 from abele.graph import ComputeSet, Graph, concat, shared
 from abele.numerics import f16, f32
-
-Reader = codelet("Reader", x="in")
-Writer = codelet("Writer", y="out")
-Update = codelet("Update", x="in", y="inout")
+from compiler.support import Increment, Reader, ReadHalf, Update, Writer, small_system
 
 
 def layout_of(graph: Graph) -> Layout:
@@ -96,7 +92,7 @@ def test_exchange__output_for_another_tile__is_sent_after_the_vertices(graph: Gr
 def test_exchange__inout_elsewhere__goes_both_ways(graph: Graph) -> None:
     y = graph.variable(f32, (4,), "y").map(5)
     cs = graph.compute_set()
-    cs.vertex(codelet("Inc", y="inout"), tile=2, y=y)
+    cs.vertex(Increment, tile=2, y=y)
     found = plan(cs)
     assert found.before is not None
     assert found.after is not None
@@ -118,7 +114,7 @@ def test_exchange__scattered_on_one_tile__is_gathered_without_exchange(graph: Gr
 def test_exchange__single_halves__arrive_as_words_and_need_a_copy(graph: Graph) -> None:
     x = graph.variable(f16, (8,), "x").map(0)
     cs = graph.compute_set()
-    cs.vertex(codelet("ReadHalf", x=("in", f16)), tile=1, x=x[1:2])
+    cs.vertex(ReadHalf, tile=1, x=x[1:2])
     found = plan(cs)
     assert found.before is not None
     assert found.before.received_bytes[1] == 4

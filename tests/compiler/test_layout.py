@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-from compiler_kit import codelet, small_system
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,8 +9,8 @@ from abele.compiler.access import compute_set_access, copy_access
 from abele.graph import Copy, Graph, Sequence, concat
 from abele.graph.intervals import expand
 from abele.numerics import f32
+from compiler.support import Move, small_system
 
-Update = codelet("Update", x="in", y="out")
 Tiles = st.lists(st.integers(0, 3), min_size=12, max_size=12)
 
 
@@ -71,7 +70,7 @@ def test_access__random_vertices__finds_what_is_read_written_and_covered(data: s
     start = data.draw(st.integers(0, 5))
     for end in ends:
         if end > start:
-            cs.vertex(Update, tile=0, x=graph_input(graph), y=together[start:end])
+            cs.vertex(Move, tile=0, x=graph_input(graph), y=together[start:end])
             written |= set(range(start, end))
             start = end
     uses = field_uses(cs.groups)

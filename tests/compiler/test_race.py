@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiler_kit import codelet, small_system
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +10,7 @@ from abele.compiler.race_error import race_error
 from abele.errors import DataRaceError
 from abele.graph import ComputeSet, Graph, Regions, shared
 from abele.numerics import f32
-
-Writer = codelet("Writer", y="out")
-Reader = codelet("Reader", x="in")
-Update = codelet("Update", x="in", y="inout")
+from compiler.support import Reader, Update, Writer, small_system
 
 
 def races(cs: ComputeSet) -> bool:

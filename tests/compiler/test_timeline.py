@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiler_kit import small_system
 
 from abele.compiler import Step, start_cycles
 from abele.compiler.durations import host_cycles
 from abele.compiler.links import link_cycles
 from abele.graph import Sequence
 from abele.machine import systems
+from compiler.support import small_system
 
 
 def steps(*groups: int) -> list[Step]:

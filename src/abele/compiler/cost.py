@@ -122,7 +122,7 @@ def _by_formula(group: VertexGroup, ipu: Ipu) -> Int64:
             at=f"{group.codelet.file}:{group.codelet.line}",
             remedy="return one number a vertex; v.x of an edge is an array of lengths",
         )
-    return np.ceil(cycles).astype(np.int64)
+    return np.asarray(np.ceil(cycles), dtype=np.int64)
 
 
 def _edge_sizes(edge: Edge) -> Int64 | Rows:
