@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abele.errors import EngineError
@@ -52,6 +52,7 @@ def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
     return prog
 
 
+@settings(max_examples=30)
 @given(before=plain, body=plain, after=plain, rounds=st.integers(0, 3))
 def test_native__any_run_of_calls_and_copies__agrees_with_tiles(before, body, after, rounds):
     graph, variables = _graph()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import FieldDef
 from abele.graph import Edge, StateData, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.copies import Runs
 from abele.runtime.interval_set import sorted_cuts
 from abele.runtime.scratch import ScratchPool
-
-if TYPE_CHECKING:
-    from abele.codelet import FieldDef
 
 _NOTHING = Runs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from abele.codelet import compile_codelet
 from abele.compiler import Executable
 from abele.graph import Execute, PrintTensor, Variable
 from abele.runtime.arena import Arena
@@ -18,9 +18,6 @@ from abele.runtime.lower import Lowering
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
 from abele.runtime.supersteps import Supersteps
-
-if TYPE_CHECKING:
-    from abele.codelet import CodeletDef, CompiledCodelet
 
 
 @dataclass(eq=False)
@@ -89,9 +86,8 @@ def build_image(
     """Lower the programs of an executable, lay out its variables and load their initial contents."""
     programs = executable.programs
     arena, callbacks, memory, effects = Arena(executable.graph.variables), Callbacks(), WorkingMemory(), EffectsOf()
-    placed = Supersteps(arena, _compiled)
-    workers = executable.system.ipu.num_workers
-    supersteps = InterpretedSupersteps(placed, callbacks, workers) if options.debug else placed
+    placed = Supersteps(arena, compile_codelet)
+    supersteps = InterpretedSupersteps(placed, callbacks) if options.debug else placed
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
     native = Native(arena, effects, storage, memory) if storage is not None else None
     lowering = Lowering(arena, supersteps, native, _printer(callbacks, print_tensor), effects, programs)
@@ -117,9 +113,3 @@ def _listing(leaves: Iterable[Leaf], native: Native | None) -> str:
 def _printer(callbacks: Callbacks, print_tensor: Callable[[PrintTensor], None]) -> Callable[[PrintTensor], int]:
     """Gives each step that prints the number of a callback of its own."""
     return lambda step: callbacks.add(lambda: print_tensor(step))
-
-
-def _compiled(definition: CodeletDef) -> CompiledCodelet:
-    from abele.codelet import compile_codelet
-
-    return compile_codelet(definition)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import FieldDef, interpret
 from abele.errors import AbeleError
 from abele.graph import ComputeSet
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.emitter import Emitter
 from abele.runtime.interval_set import IntervalSet
 from abele.runtime.supersteps import PlacedGroup, Supersteps, transfers, written
-
-if TYPE_CHECKING:
-    from abele.codelet import FieldDef
 
 
 @dataclass(eq=False)
@@ -27,12 +25,10 @@ class InterpretedSupersteps:
     Attributes:
         supersteps: Places the vertices, as for native execution.
         callbacks: Where the calls go.
-        num_workers: Workers of a tile, which a MultiVertex runs on one after the other.
     """
 
     supersteps: Supersteps
     callbacks: Callbacks
-    num_workers: int
 
     def emit(self, compute_set: ComputeSet, emitter: Emitter) -> None:
         """Append what executes the compute set."""
@@ -49,29 +45,25 @@ class InterpretedSupersteps:
     def _run(self, groups: list[PlacedGroup]) -> None:
         for placed in groups:
             for vertex in range(placed.group.num):
-                self._run_vertex(placed, vertex)
-
-    def _run_vertex(self, placed: PlacedGroup, vertex: int) -> None:
-        from abele.codelet import interpret
-
-        group = placed.group
-        definition = group.codelet
-        fields = vertex_fields(placed, vertex)
-        workers = range(self.num_workers) if definition.kind == "multi" else (None,)
-        try:
-            for worker in workers:
-                interpret(definition, fields, worker=worker)
-        except AbeleError as error:
-            raise _located(error, placed, vertex) from error
+                run_vertex(placed, vertex)
 
 
-def _located(error: AbeleError, placed: PlacedGroup, vertex: int) -> AbeleError:
-    """The same error, which also tells the vertex and where the user made it."""
+def run_vertex(placed: PlacedGroup, vertex: int) -> None:
+    """Run one vertex as plain Python; an error also tells the vertex and where the user made it."""
+    try:
+        interpret(placed.group.codelet, vertex_fields(placed, vertex))
+    except AbeleError as error:
+        at = "\n".join(filter(None, (error.at, _place(placed, vertex))))
+        raise type(error)(error.message, at=at, because=error.because, remedy=error.remedy) from error
+    except Exception as error:
+        error.add_note(_place(placed, vertex))
+        raise
+
+
+def _place(placed: PlacedGroup, vertex: int) -> str:
     group = placed.group
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"
-    made = f"compute set {placed.compute_set.name!r}, made at {group.debug.location}"
-    at = "\n".join(filter(None, (error.at, where, made)))
-    return type(error)(error.message, at=at, because=error.because, remedy=error.remedy)
+    return f"{where}\ncompute set {placed.compute_set.name!r}, made at {group.debug.location}"
 
 
 def vertex_fields(placed: PlacedGroup, vertex: int) -> dict[str, Any]:

@@ -69,9 +69,9 @@ class Native:
 
     def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:
         """Elements that a leaf may write: the outputs of the calls that it carries out, in whole or in part."""
-        found = [_NUMBER.findall(name) for name in leaf.calls]
-        steps = [run[int(n)] for numbers in found for n in numbers] if all(found) else run
-        return IntervalSet.union(self._effects(step).written for step in steps)
+        # Names without a number are of the planner's own copies, which it keeps in working memory.
+        numbers = {int(n) for name in leaf.calls for n in _NUMBER.findall(name)}
+        return IntervalSet.union(self._effects(run[n]).written for n in sorted(numbers))
 
     def _argument(self, argument: KernelArgument, binder: _Binder) -> Argument:
         match argument.kind:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import CodeletDef, CompiledCodelet
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.arena import Arena, address_of
@@ -20,10 +20,7 @@ from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.scratch import ScratchPool
 
-if TYPE_CHECKING:
-    from abele.codelet import CodeletDef, CompiledCodelet
-
-Compile = Callable[["CodeletDef"], "CompiledCodelet"]
+Compile = Callable[[CodeletDef], CompiledCodelet]
 
 
 @dataclass(eq=False)
