@@ -24,6 +24,7 @@ from abele.codelet.functions import (
 )
 from abele.codelet.functions import reciprocal_root as rsqrt
 from abele.codelet.functions import square_root as sqrt
+from abele.codelet.interpret import interpret
 from abele.codelet.reductions import LANES
 from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex, codelet
 
@@ -51,6 +52,7 @@ __all__ = [
     "floor",
     "fma",
     "hash_u32",
+    "interpret",
     "log",
     "pow",
     "random_u32",

@@ -28,13 +28,11 @@ from abele.codelet.tree import (
     Leave,
     Length,
     Local,
-    Logic,
     Math,
     Return,
     Scalar,
     Stmt,
     Store,
-    Unary,
     While,
     assigned,
     own_expressions,
@@ -76,73 +74,58 @@ class Segment:
 
     Attributes:
         schedule: Its operations.
-        ready: Slot from which each local variable set in it is there.
-        known: Slot from which each expression evaluated in it is there.
+        made: Operation that made each local variable set in it.
+        known: Operation that made each expression evaluated in it.
+        steps: Whether it uses the variable of its loop.
     """
 
     def __init__(self, loop: LoopContext | None) -> None:
         self.loop = loop
         self.schedule = Schedule()
-        self.ready: dict[str, int] = {}
-        self.known: dict[Expr, int] = {}
-        self.steps_counter = False
+        self.made: dict[str, tuple[int, ...]] = {}
+        self.known: dict[Expr, tuple[int, ...]] = {}
+        self.steps = False
 
-    def value(self, e: Expr) -> int:
-        """Evaluate ``e``; returns the slot from which it is there."""
+    def value(self, e: Expr) -> tuple[int, ...]:
+        """Evaluate ``e``; returns the operations that whoever uses it has to wait for."""
         if isinstance(e, Const):
-            return 0
+            return ()
         if isinstance(e, Local):
-            self.steps_counter |= self.loop is not None and e.name == self.loop.counter
-            return self.ready.get(e.name, 0)
+            self.steps |= self.loop is not None and e.name == self.loop.counter
+            return self.made.get(e.name, ())
         if self.loop is not None and self.loop.is_invariant(e):
             self.loop.hoisted.setdefault(_structure(e), e)
-            return 0
+            return ()
         if e not in self.known:
             self.known[e] = self._evaluate(e)
         return self.known[e]
 
-    def _all(self, expressions: Iterable[Expr]) -> int:
-        return max([self.value(e) for e in expressions], default=0)
+    def all(self, expressions: Iterable[Expr]) -> tuple[int, ...]:
+        """Evaluate several expressions."""
+        return tuple(dict.fromkeys(n for e in expressions for n in self.value(e)))
 
-    def _evaluate(self, e: Expr) -> int:
-        place = self.schedule.place
-        match e:
-            case Element():
-                return place(slots.LOAD, self.address(e.index))
-            case Scalar():
-                return place(slots.LOAD)
-            case Length():
-                return place(slots.LOAD, 0 if e.row is None else self.address((e.row,)))
-            case Cast():
-                return self._cast(e)
-            case Compare() if e.left.type.is_float:
-                return place(slots.FLOAT_COMPARE, self._all(e.parts), aux_first=True)
-            case Math():
-                return place(slots.FUNCTIONS[e.function], self._all(e.parts), aux_first=True)
-            case Choice():
-                return place(slots.SELECT, self._all(e.parts))
-            case Binary():
-                return place(_binary_cost(e), self._all(e.parts))
-            case Unary() | Compare() | Logic():
-                return place(slots.AUX if e.type.is_float else slots.MAIN, self._all(e.parts))
-            case HelperCall():
-                return self._all(e.parts)
-        raise TypeError(f"{e!r} has no cost")
+    def _evaluate(self, e: Expr) -> tuple[int, ...]:
+        if isinstance(e, Cast):
+            cost = _cast_cost(e)
+            return self.value(e.arg) if cost is None else (self.schedule.place(cost, self.value(e.arg)),)
+        if isinstance(e, HelperCall):
+            return self.all(e.parts)
+        if isinstance(e, Math) and e.function == "fma":
+            product = self.schedule.place(slots.AUX, self.all(e.args[:2]))
+            return (self.schedule.place(slots.AUX, (product, *self.value(e.args[2]))),)
+        if isinstance(e, Element):
+            return (self.schedule.place(slots.LOAD, self.address(e.index)),)
+        if isinstance(e, Length):
+            return (self.schedule.place(slots.LOAD, () if e.row is None else self.address((e.row,))),)
+        return (self.schedule.place(_cost(e), self.all(e.parts)),)
 
-    def _cast(self, e: Cast) -> int:
-        have, wanted, after = e.arg.type, e.type, self.value(e.arg)
-        if have.is_float and wanted.is_float:
-            return self.schedule.place(slots.FLOAT_TO_FLOAT, after)
-        if have.is_float:
-            return self.schedule.place(slots.FLOAT_TO_INT, after, aux_first=True)
-        if wanted.is_float:
-            return self.schedule.place(slots.INT_TO_FLOAT, after)
-        narrows = wanted.bits < min(have.bits, 32) and have != bool_
-        return self.schedule.place(slots.MAIN, after) if narrows else after
+    def address(self, index: tuple[Expr, ...]) -> tuple[int, ...]:
+        """The address of an element; where it moves by a constant with the loop variable, the loop steps it."""
+        return tuple(n for i in index for n in (self._stepped() if self._steps(i) else self.value(i)))
 
-    def address(self, index: tuple[Expr, ...]) -> int:
-        """The address of an element; free where it moves by a constant with the loop variable."""
-        return max([0 if self._steps(i) else self.value(i) for i in index], default=0)
+    def _stepped(self) -> tuple[int, ...]:
+        self.steps = True
+        return ()
 
     def _steps(self, index: Expr) -> bool:
         """Whether ``index`` is the loop variable times an invariant, plus an invariant."""
@@ -161,15 +144,15 @@ class Segment:
         """A statement without statements inside."""
         match statement:
             case Assign():
-                self.ready[statement.name] = self.value(statement.value)
+                self.made[statement.name] = self.value(statement.value)
             case Store():
                 small = statement.field.type.bits < 32
-                after = max(self.value(statement.value), self.address(statement.index))
-                self.schedule.place(slots.STORE_PART if small else slots.STORE, after)
+                needs = self.value(statement.value) + self.address(statement.index)
+                self.schedule.place(slots.STORE_PART if small else slots.STORE, needs)
             case Leave():
-                self.schedule.place(slots.LEAVE, self.schedule.length)
+                self.schedule.place(slots.BRANCH)
             case Evaluate() | Return():
-                self._all(own_expressions(statement))
+                self.all(own_expressions(statement))
             case DebugOnly():
                 pass
 
@@ -187,9 +170,10 @@ class Counting:
     code_bytes: int = 0
     _helpers: set[Helper] = field(default_factory=set, repr=False)
 
-    def block(self, body: list[Stmt], loop: LoopContext | None) -> tuple[Segment | None, int]:
-        """Cost ``body``; returns its only segment, or None where control flow splits it, and the slots of the last."""
-        segment, first, split = Segment(loop), None, False
+    def block(self, body: list[Stmt], loop: LoopContext | None) -> tuple[Segment | None, bool]:
+        """Cost ``body``; returns its only segment, or None where control flow splits it, and whether any uses the
+        variable of the loop."""
+        segment, first, split, steps = Segment(loop), None, False, False
         for statement in body:
             first = first or statement
             self._helpers_of(statement)
@@ -197,18 +181,19 @@ class Counting:
                 segment.simple(statement)
                 continue
             split = True
-            self._control(statement, segment, loop)
+            steps |= self._control(statement, segment, loop) | segment.steps
             self._close(first, segment)
             segment, first = Segment(loop), None
         if split:
             self._close(first, segment)
-        return None if split else segment, segment.schedule.length
+        return None if split else segment, steps or segment.steps
 
-    def straight(self, body: list[Stmt], loop: LoopContext | None) -> None:
-        """Cost ``body``, which is nobody's only segment."""
-        segment, _ = self.block(body, loop)
+    def straight(self, body: list[Stmt], loop: LoopContext | None) -> bool:
+        """Cost ``body`` where it shares bundles with nothing else; returns whether it uses the loop variable."""
+        segment, steps = self.block(body, loop)
         if segment is not None and body:
             self._close(body[0], segment)
+        return steps
 
     def _close(self, first: Stmt | None, segment: Segment) -> None:
         self.code_bytes += segment.schedule.code_bytes
@@ -223,48 +208,40 @@ class Counting:
                     self._helpers.add(part.helper)
                     self.straight(part.helper.body, None)
 
-    def _control(self, statement: Stmt, segment: Segment, loop: LoopContext | None) -> None:
+    def _control(self, statement: Stmt, segment: Segment, loop: LoopContext | None) -> bool:
         match statement:
             case If():
                 segment.schedule.place(slots.BRANCH, segment.value(statement.condition))
-                self._branches(statement, loop)
+                return self._branches(statement, loop)
             case For():
                 self._for(statement, segment)
             case While():
                 self._while(statement, segment)
+        return False
 
-    def _branches(self, statement: If, loop: LoopContext | None) -> None:
-        self.straight(statement.then, loop)
-        self.straight(statement.otherwise, loop)
+    def _branches(self, statement: If, loop: LoopContext | None) -> bool:
+        steps = [self.straight(body, loop) for body in (statement.then, statement.otherwise)]
         if statement.then and statement.otherwise:  # the jump over the other branch
             first = statement.then[0]
             self.charges.before[first] = self.charges.before.get(first, 0) + slots.BRANCH.main
             self.code_bytes += slots.INSTRUCTION_BYTES
+        return any(steps)
 
     def _for(self, statement: For, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body), statement.name)
-        segment, _ = self.block(statement.body, loop)
-        repeats = segment is not None and segment.schedule.length <= slots.REPEAT_LIMIT
-        if segment is not None:
-            self._one_segment(statement, segment, repeats)
-        else:
-            self.charges.iteration[statement] = slots.BRANCH.main
-        setup = slots.REPEAT_SETUP if repeats else slots.COUNTED_SETUP
-        after = max(outer.value(statement.start), outer.value(statement.stop))
-        if not isinstance(statement.start, Const):
-            after = outer.schedule.place(slots.MAIN, after)
+        segment, steps = self.block(statement.body, loop)
+        end = segment or Segment(None)  # stepping and branching share the bundles of a body without branches
+        if steps:
+            end.schedule.place(slots.LOOP_STEP)
+        end.schedule.place(slots.LOOP_BRANCH)
+        self.charges.iteration[statement] = end.schedule.length
+        self.code_bytes += end.schedule.code_bytes
         for expression in loop.hoisted.values():
             outer.value(expression)
-        outer.schedule.place(Cost(main=setup), after)
-
-    def _one_segment(self, statement: For, segment: Segment, repeats: bool) -> None:
-        """A loop body of straight-line code: stepping the loop variable and counting share its bundles."""
-        if segment.steps_counter:
-            segment.schedule.place(slots.MAIN)
-        if not repeats:
-            segment.schedule.place(slots.BRANCH)
-        self.code_bytes += segment.schedule.code_bytes
-        self.charges.iteration[statement] = segment.schedule.length
+        needs = outer.all((statement.start, statement.stop))
+        if not isinstance(statement.start, Const):
+            needs = (outer.schedule.place(slots.MAIN, needs),)
+        outer.schedule.place(Cost(main=slots.LOOP_SETUP), needs)
 
     def _while(self, statement: While, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body))
@@ -299,6 +276,34 @@ def stored_fields(body: list[Stmt]) -> set[str]:
                 if isinstance(part, HelperCall):
                     found |= stored_fields(part.helper.body)
     return found
+
+
+def _cost(e: Expr) -> Cost:
+    """The operation of an expression, without what is inside."""
+    match e:
+        case Scalar():
+            return slots.LOAD
+        case Math():
+            return slots.FUNCTIONS[e.function]
+        case Choice():
+            return slots.SELECT
+        case Compare() if e.left.type.is_float:
+            return slots.FLOAT_COMPARE
+        case Binary():
+            return _binary_cost(e)
+    return slots.AUX if e.type.is_float else slots.MAIN
+
+
+def _cast_cost(e: Cast) -> Cost | None:
+    """The operation of a conversion; None if it needs none."""
+    have, wanted = e.arg.type, e.type
+    if have.is_float and wanted.is_float:
+        return slots.FLOAT_TO_FLOAT
+    if have.is_float:
+        return slots.FLOAT_TO_INT
+    if wanted.is_float:
+        return slots.INT_TO_FLOAT
+    return slots.MAIN if wanted.bits < min(have.bits, 32) and have != bool_ else None
 
 
 def _binary_cost(e: Binary) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -234,6 +235,10 @@ class Expressions:
         if name in ("floordiv", "mod") and type_.is_float:
             raise self.origin.problem(node, f"// and % of {type_}", "use floor(x / y), or convert to integers")
         left, right = cast(left, type_), cast(right, type_)
+        if name == "div" and isinstance(right, Const) and math.frexp(right.value)[0] in (0.5, -0.5):
+            inverse = Const(type=type_, value=fold(1 / right.value, type_), line=line)
+            if 1 / float(inverse.value) == right.value:  # exact, and a product is cheaper
+                return Binary(type=type_, op="mul", left=left, right=inverse, line=line)
         if type_ == f32 and name in ("add", "sub"):
             fused = _fused(name, left, right, left_node, right_node, line)
             if fused is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abele.codelet.tree import Cast, Const, Expr
 from abele.numerics import ElementType, bool_, f32, i64
 
-_INT_LIMITS = {True: lambda b: (-(1 << (b - 1)), (1 << (b - 1)) - 1), False: lambda b: (0, (1 << b) - 1)}
-
 
 def common_type(left: Expr, right: Expr) -> ElementType:
     """The type in which an operation on both is computed.
@@ -74,7 +72,8 @@ def fold(value: float | int | bool, wanted: ElementType) -> float | int | bool:
         return bool(value)
     if wanted.is_float:
         return float(wanted.np.type(value))
-    low, high = _INT_LIMITS[wanted.kind == "int"](wanted.bits)
+    low = -(1 << (wanted.bits - 1)) if wanted.kind == "int" else 0
+    high = low + (1 << wanted.bits) - 1
     if isinstance(value, float):
         return 0 if value != value else int(min(max(value, low), high))
     return (int(value) - low) % (1 << wanted.bits) + low

@@ -25,6 +25,7 @@ from abele.codelet.tree import (
     HelperCall,
     If,
     Leave,
+    Local,
     Return,
     Scalar,
     Stmt,
@@ -119,7 +120,7 @@ class Statements(Calls):
             case ast.Pass():
                 return []
             case ast.Assert():
-                return [DebugOnly(source=ast.unparse(node), line=node.lineno)]
+                return [self._debug_only(node)]
         raise self.origin.problem(node, f"statement {type(node).__name__} is outside the vertex language", _hint(node))
 
     def _expression(self, node: ast.Expr) -> list[Stmt]:
@@ -127,11 +128,16 @@ class Statements(Calls):
             return []
         if isinstance(node.value, ast.Call):
             if isinstance(node.value.func, ast.Name) and node.value.func.id == "print":
-                return [DebugOnly(source=ast.unparse(node), line=node.lineno)]
+                return [self._debug_only(node)]
             value = self.call(node.value)
             if isinstance(value, HelperCall):
                 return [Evaluate(value=value, line=node.lineno)]
         raise self.origin.problem(node, "a statement that does nothing", "assign the value, or remove it")
+
+    def _debug_only(self, node: ast.stmt) -> Stmt:
+        """A statement for debug mode; names that stand for fields are spelled out, since it has no such names."""
+        text = ast.parse(ast.unparse(node)).body[0]
+        return DebugOnly(source=ast.unparse(_SpelledOut(self.scope.known).visit(text)), line=node.lineno)
 
     def _assign(self, node: ast.Assign) -> list[Stmt]:
         if len(node.targets) != 1:
@@ -309,7 +315,7 @@ class Statements(Calls):
         value = self.converted(node, value, self.result, f"result of {self.origin.function}", narrowing=False)
         return [Return(value=_typed(value), line=node.lineno)]
 
-    def read_helper(self, function: FunctionType, arguments: list[Any], node: ast.Call) -> Helper:  # type: ignore[override]
+    def read_helper(self, function: FunctionType, arguments: list[Any], node: ast.Call) -> Helper:
         """A plain function read for what its arguments are."""
         key = (function, tuple(_identity(a) for a in arguments))
         if key in self.reading.helpers:
@@ -330,6 +336,21 @@ class Statements(Calls):
         self.reading.open.pop()
         self.reading.helpers[key] = helper
         return helper
+
+
+class _SpelledOut(ast.NodeTransformer):
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        found = self.known.get(node.id)
+        if isinstance(found, Self):
+            return ast.Name("self", ast.Load())
+        if not isinstance(found, FieldRef):
+            return node
+        field = f"self.{found.field.name}"
+        row = f"[{found.row.name}]" if isinstance(found.row, Local) else ""
+        return ast.parse(field + row, mode="eval").body
 
 
 def _typed(value: Expr) -> Expr:

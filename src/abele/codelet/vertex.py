@@ -91,9 +91,7 @@ def codelet(cls: V) -> V:
     formula = getattr(cls, "cycles", None)
     fields = _fields(cls, _Names(compute, cls, sys._getframe(1)), place)
     attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
-    cls.codelet = CodeletDef(  # type: ignore[attr-defined]
-        cls.__name__, cls.kind, fields, place.file, place.line, formula, compute, attributes
-    )
+    cls.codelet = CodeletDef(cls.__name__, cls.kind, fields, place.file, place.line, formula, compute, attributes)
     return cls
 
 

@@ -1,0 +1,162 @@
+"""What debug mode computes with: NumPy scalars that behave, bit for bit, as compiled code does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from abele.codelet.functions import Function
+from abele.codelet.reductions import IDENTITY, LANES
+from abele.llvm.random import hash_u32
+from abele.numerics import ElementType, bool_, f32
+
+Number = Any
+
+
+def index_range(start: Number, stop: Number, step: int) -> Iterator[Number]:
+    """The values of a loop variable."""
+    return map(np.int64, range(int(start), int(stop), step))
+
+
+def floor_divide(x: Number, y: Number) -> Number:
+    """``x // y`` of integers; 0 where y is 0."""
+    return x // y if y else type(x)(0)
+
+
+def modulo(x: Number, y: Number) -> Number:
+    """``x % y`` of integers; 0 where y is 0."""
+    return x % y if y else type(x)(0)
+
+
+def shift_left(x: Number, y: Number) -> Number:
+    """``x << y``, the count modulo the width."""
+    return x << (y & type(y)(x.itemsize * 8 - 1))
+
+
+def shift_right(x: Number, y: Number) -> Number:
+    """``x >> y``, the count modulo the width."""
+    return x >> (y & type(y)(x.itemsize * 8 - 1))
+
+
+def smaller(x: Number, y: Number) -> Number:
+    """``min(x, y)`` as Python has it: x, unless y is less."""
+    return y if y < x else x
+
+
+def larger(x: Number, y: Number) -> Number:
+    """``max(x, y)`` as Python has it: x, unless y is greater."""
+    return y if y > x else x
+
+
+def absolute(x: Number) -> Number:
+    """The absolute value."""
+    return abs(x)
+
+
+def random_word(seed0: Number, seed1: Number, modifier: Number, index: Number) -> Number:
+    """The random word of an element."""
+    return np.uint32(hash_u32(seed0, seed1, modifier, index))
+
+
+def conversion(have: ElementType, wanted: ElementType) -> Callable[[Number], Number]:
+    """The function that converts scalars of ``have`` to ``wanted``."""
+    target = wanted.np.type
+    if wanted == bool_:
+        return lambda x: np.bool_(x != 0)
+    if have.is_float and not wanted.is_float:
+        return lambda x: target(_saturated(float(x), wanted))
+    if wanted.is_float and wanted != f32 and not have.is_float:
+        return lambda x: target(np.float32(x))
+    if wanted.is_float:
+        return lambda x: target(x)
+    return lambda x: x.astype(wanted.np)
+
+
+def _saturated(x: float, wanted: ElementType) -> int:
+    """``x`` towards zero, limited to the range of ``wanted``; 0 for NaN."""
+    limits = np.iinfo(wanted.np)
+    if not limits.min <= x <= limits.max:
+        return 0 if x != x else int(limits.min if x < 0 else limits.max)
+    return min(int(x), int(limits.max))
+
+
+def math_function(name: str, type_: ElementType) -> Callable[..., Number]:
+    """Function ``name`` of the language on scalars of ``type_``: computed in f32, rounded once."""
+    if name == "random_u32":
+        return random_word
+    function, target = Function(name), type_.np.type
+    return lambda *args: target(function(*args))
+
+
+BINARY: dict[str, Callable[[Number, Number], Number]] = {
+    "floordiv": floor_divide,
+    "mod": modulo,
+    "shl": shift_left,
+    "shr": shift_right,
+    "min": smaller,
+    "max": larger,
+}
+"""Operations that are more than an operator of NumPy scalars."""
+
+_COMBINE: dict[str, Callable[[Number, Number], Number]] = {
+    "add": lambda x, y: x + y,
+    "mul": lambda x, y: x * y,
+    "min": smaller,
+    "max": larger,
+}
+
+
+class Lanes:
+    """Accumulators of one loop, in the order that :mod:`abele.codelet.reductions` defines.
+
+    Args:
+        ops: Operation of each accumulator.
+        values: Their values before the loop.
+        start: Of the loop.
+        stop: Of the loop.
+        step: Of the loop.
+    """
+
+    def __init__(
+        self, ops: tuple[str, ...], values: tuple[Number, ...], start: Number, stop: Number, step: int
+    ) -> None:
+        self._whole = len(range(int(start), int(stop), step)) // LANES * LANES
+        self._ops = ops
+        self._values = values
+        self._lanes = [tuple(type(v)(IDENTITY[op]) for v, op in zip(values, ops, strict=True))] * LANES
+        self._k = 0
+
+    def load(self) -> tuple[Number, ...]:
+        """The accumulators as the next iteration finds them."""
+        if self._k < self._whole:
+            return self._lanes[self._k % LANES]
+        if self._k == self._whole and self._whole:
+            self._fold()
+        return self._values
+
+    def store(self, values: tuple[Number, ...]) -> None:
+        """The accumulators as the iteration leaves them."""
+        if self._k < self._whole:
+            self._lanes[self._k % LANES] = values
+        else:
+            self._values = values
+        self._k += 1
+
+    def result(self) -> tuple[Number, ...]:
+        """The accumulators after the loop."""
+        if self._k == self._whole and self._whole:
+            self._fold()
+        return self._values
+
+    def _fold(self) -> None:
+        lanes = self._lanes
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = [self._combined(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+        self._values = self._combined(self._values, lanes[0])
+        self._whole = 0
+
+    def _combined(self, one: tuple[Number, ...], two: tuple[Number, ...]) -> tuple[Number, ...]:
+        return tuple(_COMBINE[op](a, b) for op, a, b in zip(self._ops, one, two, strict=True))

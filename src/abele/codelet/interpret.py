@@ -1,0 +1,56 @@
+"""Debug mode: a codelet as plain Python, with access checks, and with the bits that compiled code gives."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from abele.codelet.compiled import compile_codelet
+from abele.codelet.python_code import python_function
+from abele.codelet.vertex import CodeletDef
+from abele.codelet.views import VertexView, checked_fields
+from abele.errors import CodeletError
+from abele.llvm.flush import denormals_flushed
+
+_functions: weakref.WeakKeyDictionary[CodeletDef, Callable[..., None]] = weakref.WeakKeyDictionary()
+
+
+def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | None = None) -> None:
+    """Run ``compute`` of one vertex as plain Python; print, assert and breakpoints in it work.
+
+    Args:
+        definition: The codelet.
+        fields: Every field by name: an array, which is written in place; a list of arrays for a vector of vectors; a
+            number, or an array of one element, for a rank-0 edge or scalar state.
+        worker: Number of the worker, for a MultiVertex; None for all of them one after the other.
+
+    Raises:
+        CodeletAccessError: An access outside a field, a write to an Input, a read of an Output before it is written.
+        CodeletError: The codelet is outside the language, fields do not fit, or an ``assert`` in it fails.
+    """
+    if definition not in _functions:
+        _functions[definition] = python_function(compile_codelet(definition).tree, definition.compute)
+    values = checked_fields(definition, fields)
+    workers: tuple[int | None, ...] = (worker,)
+    if definition.kind == "multi" and worker is None:
+        workers = tuple(range(definition.attributes["num_workers"]))
+    for one in workers:
+        arguments = () if one is None or definition.kind != "multi" else (np.int64(one),)
+        _run(definition, _functions[definition], VertexView(definition, values), arguments)
+
+
+def _run(definition: CodeletDef, function: Callable[..., None], vertex: VertexView, arguments: tuple[Any, ...]) -> None:
+    try:
+        with np.errstate(all="ignore"), denormals_flushed():
+            function(vertex, *arguments)
+    except AssertionError as error:
+        line = traceback.extract_tb(sys.exc_info()[2])[-1].lineno
+        raise CodeletError(
+            f"assertion in {definition.name} failed" + (f": {error}" if str(error) else ""),
+            at=f"{definition.compute.__code__.co_filename}:{line}",
+        ) from error
