@@ -175,7 +175,7 @@ def traces(item: Step | Block, draw: st.DataObject) -> Iterator[int]:
             yield from traces(part, draw)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(trees(2), min_size=1, max_size=4), st.data())
 def test_liveness__any_run__never_loses_a_value_before_its_read(program: list, draw: st.DataObject) -> None:
     b = Build(4)

@@ -116,7 +116,7 @@ def regions(tensor: object, rows: list[list[tuple[int, int]]]) -> Regions:
     return Regions(ptr.astype(np.int64), flat[:, 0], flat[:, 1], tensor)  # type: ignore[arg-type]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(Vertices, st.randoms(use_true_random=False))
 def test_race__random_intervals__agrees_with_brute_force(vertices: list, random: object) -> None:
     graph = Graph(small_system())
@@ -132,7 +132,7 @@ def test_race__random_intervals__agrees_with_brute_force(vertices: list, random:
 
 
 @pytest.mark.parametrize("share", [1, 2])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(Piece, max_size=3), min_size=1, max_size=3), st.lists(Piece, min_size=4, max_size=4))
 def test_race__shared_regions__agrees_with_brute_force(share: int, rows: list, writes: list) -> None:
     graph = Graph(small_system())
