@@ -16,7 +16,7 @@ from abele.kernels.code_memory import I64, first_lanes, load_lanes, load_one, st
 from abele.kernels.code_ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code_points import Point, Points, Typed
 from abele.kernels.intern import intern
-from abele.kernels.ir import Apply, Expr, compute_type
+from abele.kernels.ir import Apply, Const, Expr, compute_type
 from abele.kernels.loops import Accumulate, Bound, Fetch, Local, LoopNest, Out
 from abele.kernels.ops import identity
 from abele.kernels.schedule import Schedule
@@ -195,7 +195,7 @@ class _NestCode:
         at = Point((), self.schedule.lanes)
 
         def visit(expression: Expr, wanted: ElementType) -> None:
-            if isinstance(expression, Local):
+            if isinstance(expression, Local | Const):
                 return
             arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
             known = not any(isinstance(part, Local) for part in expression.walk())
