@@ -128,7 +128,7 @@ def test_set_optimizer__constant_that_changed__is_refused() -> None:
     model = classifier()
     training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     training.compile(X, LABELS)
-    with pytest.raises(poptorch.Error, match="momentum was compiled as the constant 0.9"):
+    with pytest.raises(poptorch.Error, match=r"momentum was compiled as the constant 0\.9"):
         training.setOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5))
 
 
@@ -324,7 +324,7 @@ def test_destroy__model__is_plain_again_and_compiles_anew() -> None:
     model = classifier()
     training = poptorch.trainingModel(model, options())
     training(X, LABELS)
-    with pytest.raises(RuntimeError, match="Model has already been wrapped in 'poptorch.trainingModel'"):
+    with pytest.raises(RuntimeError, match=r"Model has already been wrapped in 'poptorch\.trainingModel'"):
         poptorch.trainingModel(model, options())
     training.destroy()
     assert type(model.first.weight) is nn.Parameter
@@ -346,7 +346,7 @@ def test_device__states_that_do_not_fit__are_refused() -> None:
 
 def test_offline__compiles_and_reports_but_does_not_run() -> None:
     model = poptorch.inferenceModel(Scale(), options().useOfflineIpuTarget())
-    with pytest.raises(AssertionError, match="use model.compile"):
+    with pytest.raises(AssertionError, match=r"use model\.compile"):
         model(BATCH)
     model.compile(BATCH)
     assert model.report().total_cycles > 0

@@ -79,7 +79,7 @@ def test_match__another_signature__is_refused_with_what_differs(name: str) -> No
 
 
 def test_match__constant_keyword__is_compared() -> None:
-    with pytest.raises(Error, match="Value mismatch for scale: expected 2.0 but got 3.0"):
+    with pytest.raises(Error, match=r"Value mismatch for scale: expected 2\.0 but got 3\.0"):
         match(compiled(X, scale=2.0), X, scale=3.0)
 
 

@@ -119,14 +119,14 @@ def to_stream(tensor: torch.Tensor, dtype: np.dtype[Any]) -> Array:
     """The elements of a tensor as the device takes them, contiguous."""
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
-    return np.ascontiguousarray(tensor.detach().cpu().numpy().astype(dtype, copy=False))
+    return np.asarray(tensor.detach().cpu().numpy(), dtype, order="C")
 
 
 def from_stream(array: Array) -> torch.Tensor:
     """A tensor of what came from the device."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.asarray(array, order="C"))
 
 
 def compile_model(
