@@ -24,7 +24,7 @@ Source: machine reference §4.10 (pooling)."""
 
 
 @lru_cache(maxsize=256)
-def pool_codelet(kind: PoolKind, dtype: ElementType, kernel: int, stride: int) -> type:
+def pool_codelet(kind: PoolKind, dtype: ElementType) -> type:
     """A stretch of a pooled row.
 
     Fields: ``x`` holds ``rows`` rows of the input that the windows cover, each ``span`` positions of ``channels``
@@ -36,9 +36,9 @@ def pool_codelet(kind: PoolKind, dtype: ElementType, kernel: int, stride: int) -
     lines = [
         "rows = len(self.x) // (self.span * self.channels)",
         "for j in range(len(self.y) // self.channels):",
-        f"    at = self.first + j * {stride}",
+        "    at = self.first + j * self.stride",
         "    low = max(at, 0)",
-        f"    high = min(at + {kernel}, self.span)",
+        "    high = min(at + self.kernel, self.span)",
         "    for c in range(self.channels):",
         f"        total = {type_name(f32)}({start})",
         "        for r in range(rows):",
@@ -51,56 +51,55 @@ def pool_codelet(kind: PoolKind, dtype: ElementType, kernel: int, stride: int) -
     fields = [f"x: Input[Vector[{dtype.name}]]", f"y: Output[Vector[{dtype.name}]]", *_STATE]
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
-        return _slots(v.x, v.y, v.channels, v.span, kernel, ipu.vector_width(dtype), POSITION_SLOTS)
+        return _slots(v.x, v.y, v, v.kernel, ipu.vector_width(dtype), POSITION_SLOTS)
 
-    return build(f"Pool_{kind}", "Vertex", fields, lines, cycles, extra=(dtype, kernel))
+    return build(f"Pool_{kind}", "Vertex", fields, lines, cycles, extra=dtype)
 
 
-_STATE = ["span: i32", "channels: i32", "first: i32"]
+_STATE = ["kernel: i32", "stride: i32", "span: i32", "channels: i32", "first: i32"]
 
 
 @lru_cache(maxsize=256)
-def pool_gradient_codelet(kind: PoolKind, dtype: ElementType, kernel: int, stride: int, scale: float) -> type:
+def pool_gradient_codelet(kind: PoolKind, dtype: ElementType) -> type:
     """A stretch of a row of the input gradient.
 
     Fields: ``g`` holds ``rows`` rows of the output gradient whose windows cover the stretch, each ``span`` positions of
     ``channels`` channels, and for max pooling ``pooled`` the outputs there and ``x`` the inputs of the stretch; ``at``
-    is the first position of the stretch counted from the padding, ``first`` the first output position of a row.
+    is the first position of the stretch counted from the padding, ``first`` the first output position of a row,
+    ``scale`` multiplies every result.
     """
     place = "(r * self.span + k) * self.channels + c"
     add = f"total = total + {_widened(f'self.g[{place}]', dtype)}"
     body = [add] if kind != "max" else [f"if self.pooled[{place}] == x:", f"    {add}"]
-    result = f"total * {scale!r}" if scale != 1.0 else "total"
     own = ["x = self.x[j * self.channels + c]"] if kind == "max" else []
     lines = [
         "rows = len(self.g) // (self.span * self.channels)",
         "for j in range(len(self.y) // self.channels):",
         "    at = self.at + j",
-        f"    low = max((at - {kernel} + {stride}) // {stride} - self.first, 0)",
-        f"    high = min(at // {stride} + 1 - self.first, self.span)",
+        "    low = max((at - self.kernel + self.stride) // self.stride - self.first, 0)",
+        "    high = min(at // self.stride + 1 - self.first, self.span)",
         "    for c in range(self.channels):",
         f"        total = {type_name(f32)}(0.0)",
         *[f"        {line}" for line in own],
         "        for r in range(rows):",
         "            for k in range(low, high):",
         *[f"                {line}" for line in body],
-        f"        self.y[j * self.channels + c] = {_narrowed(result, dtype)}",
+        f"        self.y[j * self.channels + c] = {_narrowed('total * self.scale', dtype)}",
     ]
     reads = ["g", "pooled", "x"] if kind == "max" else ["g"]
     fields = [*(f"{n}: Input[Vector[{dtype.name}]]" for n in reads), f"y: Output[Vector[{dtype.name}]]"]
-    fields += [*_STATE, "at: i32"]
+    fields += [*_STATE, "at: i32", "scale: f32"]
     position = MAX_GRADIENT_POSITION_SLOTS if kind == "max" else POSITION_SLOTS
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
-        reach = -(-kernel // stride)
-        return _slots(v.g, v.y, v.channels, v.span, reach, ipu.vector_width(dtype), position)
+        return _slots(v.g, v.y, v, -(-v.kernel // v.stride), ipu.vector_width(dtype), position)
 
-    return build(f"PoolGradient_{kind}", "Vertex", fields, lines, cycles, extra=(dtype, kernel, scale))
+    return build(f"PoolGradient_{kind}", "Vertex", fields, lines, cycles, extra=dtype)
 
 
-def _slots(read: Any, written: Any, channels: Any, span: Any, reach: int, vector: int, position: int) -> Int64:
-    channels = np.maximum(np.asarray(channels, np.int64), 1)
-    span = np.maximum(np.asarray(span, np.int64), 1)
+def _slots(read: Any, written: Any, v: Any, reach: Any, vector: int, position: int) -> Int64:
+    channels = np.maximum(np.asarray(v.channels, np.int64), 1)
+    span = np.maximum(np.asarray(v.span, np.int64), 1)
     rows = np.asarray(read) // (span * channels)
     outputs = np.asarray(written) // channels
     positions = outputs * np.minimum(reach, span) * rows

@@ -190,10 +190,12 @@ def _execute_pool(graph: Graph, params: PoolParams, tensor: Tensor, out: Tensor,
     start, size = _box(stretches, low, high)
     compute_set = graph.compute_set("pool")
     compute_set.vertices(
-        pool_codelet(params.kind, tensor.dtype, params.kernel[-1], params.stride[-1]),
+        pool_codelet(params.kind, tensor.dtype),
         tile=cells.tile,
         x=boxes(_grouped(tensor, group), start, size),
         y=boxes(_grouped(out, group), *_own_box(stretches)),
+        kernel=params.kernel[-1],
+        stride=params.stride[-1],
         span=size[:, -2],
         channels=cells.num_columns,
         first=(begin - low)[:, -1],
@@ -232,9 +234,12 @@ def _emit_gradient(
         fields["x"] = boxes(_grouped(inputs[2], group), *_own_box(stretches))
     compute_set = graph.compute_set("gradient")
     compute_set.vertices(
-        pool_gradient_codelet(params.kind, out.dtype, params.kernel[-1], params.stride[-1], scale),
+        pool_gradient_codelet(params.kind, out.dtype),
         tile=cells.tile,
         y=boxes(_grouped(out, group), *_own_box(stretches)),
+        kernel=params.kernel[-1],
+        stride=params.stride[-1],
+        scale=scale,
         span=np.maximum((high - low)[:, -1], 1),
         channels=cells.num_columns,
         first=low[:, -1],

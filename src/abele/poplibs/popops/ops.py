@@ -54,11 +54,11 @@ def _log1p(types: Types, x: K) -> K:
 
 
 def _cbrt(types: Types, x: K) -> K:
-    size = A("max", A("abs", x), 1e-38)
+    size = A("max", A("abs", x), 1e-37)
     root = A("exp", A("log", size) * (1.0 / 3.0))
     refined = root - (root - size / A("square", root)) * (1.0 / 3.0)
     signed = ir.select(x < 0.0, -refined, refined)
-    return ir.select(A("abs", x) < 1e-38, x, signed)
+    return ir.select(A("abs", x) < 1e-37, x, signed)
 
 
 _ATAN = (1.0, -0.333327978849411, 0.19974404573440552, -0.13851478695869446, 0.07984963059425354)
@@ -84,7 +84,7 @@ def _atan_positive(x: K) -> K:
 
 def _atan2(types: Types, y: K, x: K) -> K:
     size_x, size_y = A("abs", x), A("abs", y)
-    angle = _atan_positive(size_y / A("max", size_x, 1e-38))
+    angle = _atan_positive(size_y / A("max", size_x, 1e-37))
     turned = ir.select(x < 0.0, math.pi - angle, angle)
     zero = ir.select(x < 0.0, ir.as_expr(math.pi), ir.as_expr(0.0))
     size = ir.select(A("max", size_x, size_y) > 0.0, turned, zero)
