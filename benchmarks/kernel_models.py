@@ -114,9 +114,7 @@ def mlp(batch: int = 32) -> Model:
     return _finished("mlp", batch, tape, (x, t, loss), module, nn.MSELoss(), 1e-3, data)
 
 
-def _ends(
-    tape: Tape, x: tuple[int, ...], t: tuple[int, ...], integer: bool = False
-) -> tuple[Value, Value, Value]:
+def _ends(tape: Tape, x: tuple[int, ...], t: tuple[int, ...], integer: bool = False) -> tuple[Value, Value, Value]:
     target = tape.buffer(t, "target", i32, pinned=True) if integer else tape.buffer(t, "target", pinned=True)
     return tape.buffer(x, "input", pinned=True), target, tape.buffer((), "loss", pinned=True)
 

@@ -101,7 +101,9 @@ class Tape:
                 return
             dx = self.buffer(x.shape, f"{name}.dx")
             row, column = affine("i", ("p", -1), pad), affine("j", ("q", -1), pad)
-            body = store(2, ("b", "c", "i", "j"), load(0, "b", "o", row, column, fill=0.0) * load(1, "o", "c", "p", "q"), "add")
+            body = store(
+                2, ("b", "c", "i", "j"), load(0, "b", "o", row, column, fill=0.0) * load(1, "o", "c", "p", "q"), "add"
+            )
             self.call(f"{name}.dx", [dy, weight], [dx], nest(dict(b=b, c=c, i=h, j=w, o=out, p=k, q=k), body))
             self.add_grad(x, dx)
 
@@ -180,7 +182,9 @@ class Tape:
         """Batched matrix product written as in ``bci,bcj->bij``, over views with positions flattened."""
         ins, out = spec.split("->")
         xs, ys = ins.split(",")
-        extents = {d: n for v, names in ((x, xs), (y, ys)) for d, n in zip(names, _flat_shape(v, len(names)), strict=True)}
+        extents = {
+            d: n for v, names in ((x, xs), (y, ys)) for d, n in zip(names, _flat_shape(v, len(names)), strict=True)
+        }
         result = self.buffer(shape, name)
 
         def run(label: str, target: Value, names: str, a: Value, a_names: str, b: Value, b_names: str) -> None:
@@ -209,14 +213,18 @@ class Tape:
         power, y = self.buffer(x.shape, f"{name}.exp"), self.buffer(x.shape, name)
         all_, row = ("b", "i", "j"), ("b", "i")
         self.call(f"{name}.max", [x], [top], nest(loops, store(1, row, load(0, *all_), "max")))
-        self.call(f"{name}.exp", [x, top], [power], nest(loops, store(2, all_, apply("exp", load(0, *all_) - load(1, *row)))))
+        self.call(
+            f"{name}.exp", [x, top], [power], nest(loops, store(2, all_, apply("exp", load(0, *all_) - load(1, *row))))
+        )
         self.call(f"{name}.sum", [power], [total], nest(loops, store(1, row, load(0, *all_), "add")))
         self.call(name, [power, total], [y], nest(loops, store(2, all_, load(0, *all_) / load(1, *row))))
 
         def pull() -> None:
             assert y.grad is not None
             dot, dx = self.buffer((b, i), f"{name}.dot"), self.buffer(x.shape, f"{name}.dx")
-            self.call(f"{name}.dot", [y, y.grad], [dot], nest(loops, store(2, row, load(0, *all_) * load(1, *all_), "add")))
+            self.call(
+                f"{name}.dot", [y, y.grad], [dot], nest(loops, store(2, row, load(0, *all_) * load(1, *all_), "add"))
+            )
             body = load(0, *all_) * (load(1, *all_) - load(2, *row))
             self.call(f"{name}.dx", [y, y.grad, dot], [dx], nest(loops, store(3, all_, body)))
             self.add_grad(x, dx)
@@ -273,7 +281,12 @@ class Tape:
         self.call("nll.sum", [x, top], [total], nest(loops, store(2, ("b",), power, "add")))
         log_p = load(0, "b", "c") - load(1, "b") - apply("log", load(2, "b"))
         picked = Index(affine("c")).eq(load(3, "b"))
-        self.call("nll", [x, top, total, label], [loss], nest(loops, store(4, (), select(picked, log_p * (-1.0 / b), 0.0), "add")))
+        self.call(
+            "nll",
+            [x, top, total, label],
+            [loss],
+            nest(loops, store(4, (), select(picked, log_p * (-1.0 / b), 0.0), "add")),
+        )
 
         def pull() -> None:
             dx = self.buffer(x.shape, "nll.dx")
@@ -290,7 +303,9 @@ class Tape:
         b, c = x.shape
         difference = load(0, "b", "c") - load(1, "b", "c")
         loops = dict(b=b, c=c)
-        self.call("mse", [x, target], [loss], nest(loops, store(2, (), apply("square", difference) * (1.0 / (b * c)), "add")))
+        self.call(
+            "mse", [x, target], [loss], nest(loops, store(2, (), apply("square", difference) * (1.0 / (b * c)), "add"))
+        )
 
         def pull() -> None:
             dx = self.buffer(x.shape, "mse.dx")
@@ -309,7 +324,10 @@ class Tape:
         self.call("adam.scale", [step], [scale], nest({}, first), nest({}, second))
         for name, value in self.parameters.items():
             assert value.grad is not None
-            m, v = self.buffer(value.shape, f"{name}.m", pinned=True), self.buffer(value.shape, f"{name}.v", pinned=True)
+            m, v = (
+                self.buffer(value.shape, f"{name}.m", pinned=True),
+                self.buffer(value.shape, f"{name}.v", pinned=True),
+            )
             names = [f"d{n}" for n in range(len(value.shape))]
             w, g, m0, v0 = (load(n, *names) for n in range(4))
             m1 = m0 * BETA1 + g * (1.0 - BETA1)

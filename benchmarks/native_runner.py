@@ -52,7 +52,9 @@ def _module() -> ll.Module:
     outer = loop(rounds)
     inner = loop(leaves)
     words = [
-        b.load(b.gep(table, [b.add(b.mul(inner[0], ll.Constant(I64, 3)), ll.Constant(I64, n))], source_etype=I64), typ=I64)
+        b.load(
+            b.gep(table, [b.add(b.mul(inner[0], ll.Constant(I64, 3)), ll.Constant(I64, n))], source_etype=I64), typ=I64
+        )
         for n in range(3)
     ]
     low = b.udiv(b.mul(words[1], thread), threads)
@@ -119,6 +121,4 @@ class Runner:
 
     def _share(self, thread: int, rounds: int) -> None:
         table = self.tables[thread]
-        self.function(
-            table.ctypes.data, len(table), rounds, thread, self.threads, self.barrier.ctypes.data
-        )
+        self.function(table.ctypes.data, len(table), rounds, thread, self.threads, self.barrier.ctypes.data)

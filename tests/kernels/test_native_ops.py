@@ -80,7 +80,9 @@ def test_combine__rows__matches_reference(combine, type_, shape, accumulate):
 @pytest.mark.parametrize("combine", list(COMBINES))
 def test_combine__everything_to_a_scalar__matches_reference(combine):
     x = np.random.default_rng(6).uniform(0.9, 1.1, (9, 50)).astype(np.float32)
-    kernel = HostKernel(((9, 50), ()), (f32, f32), 1, 1, (nest(dict(i=9, j=50), store(1, (), load(0, "i", "j"), combine)),))
+    kernel = HostKernel(
+        ((9, 50), ()), (f32, f32), 1, 1, (nest(dict(i=9, j=50), store(1, (), load(0, "i", "j"), combine)),)
+    )
     np.testing.assert_allclose(run_kernel(kernel, [x])[0], evaluate(kernel, [x], precise=True)[0], rtol=1e-5)
 
 
@@ -97,7 +99,9 @@ def test_cast__between_types__matches_numpy(source, wanted):
 @pytest.mark.parametrize("type_", [f16, bf16])
 def test_16_bit_floats__sum__rounds_once(type_):
     x = np.random.default_rng(7).uniform(0, 1, (6, 300)).astype(type_.np)
-    kernel = HostKernel(((6, 300), (6,)), (type_, type_), 1, 1, (nest(dict(i=6, j=300), store(1, ("i",), load(0, "i", "j"), "add")),))
+    kernel = HostKernel(
+        ((6, 300), (6,)), (type_, type_), 1, 1, (nest(dict(i=6, j=300), store(1, ("i",), load(0, "i", "j"), "add")),)
+    )
     expected = x.astype(np.float64).sum(1).astype(np.float32).astype(type_.np)
     np.testing.assert_array_equal(run_kernel(kernel, [x])[0], expected)
 

@@ -14,7 +14,7 @@ from abele.kernels.schedule import Schedule
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native, compile_keyed
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
 
 

@@ -93,7 +93,7 @@ def _signed(builder: ll.IRBuilder, op: str, args: list[Value], type_: ElementTyp
         case "max" | "min":
             return intrinsic(builder, f"llvm.{'s' if signed else 'u'}{op}", args)
         case "div":
-            return (builder.sdiv if signed else builder.udiv)(*args)
+            return _divide(builder, *args, signed=signed)
         case "shr":
             return (builder.ashr if signed else builder.lshr)(*args)
         case "relu":
@@ -103,6 +103,15 @@ def _signed(builder: ll.IRBuilder, op: str, args: list[Value], type_: ElementTyp
             false = ll.Constant(ll.IntType(1), 0)
             return intrinsic(builder, "llvm.abs", [args[0], false], None, args[0].type) if signed else args[0]
     raise KeyError(op)
+
+
+def _divide(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
+    """Truncating division; by zero it gives the dividend, so that lanes which hold nothing cannot trap."""
+    safe = b.select(b.icmp_signed("==", y, constant(y.type, 0)), constant(y.type, 1), y)
+    if not signed:
+        return b.udiv(x, safe)
+    minus = b.icmp_signed("==", y, constant(y.type, -1))
+    return b.select(minus, b.neg(x), b.sdiv(x, b.select(minus, constant(y.type, 1), safe)))
 
 
 def _compare(sign: str) -> Emit:

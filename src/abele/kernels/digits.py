@@ -14,9 +14,16 @@ class Chain:
 
     def __init__(self, total: int) -> None:
         self.marks = [1, total] if total > 1 else [1]
+        self.solid: list[tuple[int, int]] = []
+
+    def keep_whole(self, low: int, high: int) -> None:
+        """Never split between ``low`` and ``high``."""
+        self.solid.append((low, high))
 
     def add(self, mark: int) -> bool:
-        """Split at ``mark``; False if it is there already, outside, or does not divide."""
+        """Split at ``mark``; False if it is there already, outside, to be kept whole, or does not divide."""
+        if any(low < mark < high for low, high in self.solid):
+            return False
         place = bisect_left(self.marks, mark)
         if place == len(self.marks) or place == 0 or self.marks[place] == mark:
             return False

@@ -44,7 +44,12 @@ def _erf(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    return np.divide(x, y) if x.dtype.kind == "f" else np.trunc(np.divide(x, y)).astype(x.dtype)
+    """x / y; for integers truncated, and x where y is 0."""
+    if x.dtype.kind == "f":
+        return np.divide(x, y)
+    safe = np.where(y == 0, y.dtype.type(1), y)
+    quotient = np.abs(x) // np.abs(safe)
+    return np.asarray(np.where((x < 0) != (safe < 0), -quotient, quotient), x.dtype)
 
 
 def _logistic(x: Array) -> Array:

@@ -46,6 +46,7 @@ def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
         try:
             return _Refinement(known, calls, flat).program()
         except _CannotIndexError as issue:
+            assert issue.buffer is None or issue.buffer not in flat, "an address always indexes"
             if issue.buffer is not None:
                 flat.add(issue.buffer)
             else:
@@ -126,12 +127,20 @@ class _Refinement:
 
     def _split_to_fixpoint(self) -> None:
         accesses = [
-            (self.chains[self.bindings[c][operand].buffer], self.bindings[c][operand], self._loop_chains(c, n, index))
+            (
+                self.chains[self.bindings[c][operand].buffer],
+                self.bindings[c][operand],
+                self._loop_chains(c, n, operand, index),
+            )
             for c, call in enumerate(self.calls)
             for n, item in enumerate(call.kernel.nests)
             for operand, index in _accesses(item)
             if self.bindings[c][operand].buffer not in self.flat
         ]
+        for chain, binding, loops in accesses:
+            for factors, loop in zip(binding.factors, loops, strict=True):
+                if loop is None and len(factors) == 1:
+                    chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
         for chain, binding, _ in accesses:
             for factors in binding.factors:
                 for extent, stride in factors:
@@ -146,10 +155,13 @@ class _Refinement:
                     if loop is not None:
                         changed |= _agree(chain, loop, factors)
 
-    def _loop_chains(self, call: int, number: int, index: tuple[Affine, ...]) -> list[Chain | None]:
+    def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Chain | None]:
         """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
+        kernel = self.calls[call].kernel
+        extents, shape = kernel.nests[number].extents, kernel.shapes[operand]
         names = [plain(a) for a in index]
-        return [self.splits[call, number, d] if d else None for d in names]
+        whole = [d and extents[d] == n for d, n in zip(names, shape, strict=True)]
+        return [self.splits[call, number, d] if d and w else None for d, w in zip(names, whole, strict=True)]
 
 
 def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
