@@ -111,8 +111,9 @@ class Segment:
         if isinstance(e, HelperCall):
             return self.all(e.parts)
         if isinstance(e, Math) and e.function == "fma":
+            addend = self.value(e.args[2])
             product = self.schedule.place(slots.AUX, self.all(e.args[:2]))
-            return (self.schedule.place(slots.AUX, (product, *self.value(e.args[2]))),)
+            return (self.schedule.place(slots.AUX, (product, *addend)),)
         if isinstance(e, Element):
             return (self.schedule.place(slots.LOAD, self.address(e.index)),)
         if isinstance(e, Length):
@@ -233,7 +234,7 @@ class Counting:
         end = segment or Segment(None)  # stepping and branching share the bundles of a body without branches
         if steps:
             end.schedule.place(slots.LOOP_STEP)
-        end.schedule.place(slots.LOOP_BRANCH)
+        end.schedule.branches = True
         self.charges.iteration[statement] = end.schedule.length
         self.code_bytes += end.schedule.code_bytes
         for expression in loop.hoisted.values():

@@ -73,13 +73,11 @@ FUNCTIONS: dict[str, Cost] = {
 LOOP_SETUP = 2
 """Slots to start a loop: a test that it runs at all, and the count. Source: §1.2 D."""
 LOOP_STEP = MAIN
-"""Stepping the index that elements are addressed by, once an iteration."""
-LOOP_BRANCH = MAIN
-"""Counting down and branching (``brnzdec``), once an iteration.
+"""Stepping the index that elements are addressed by, once an iteration.
 
-Source: §1.2 S, §7.1 D: the naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots an element: two
-loads, product, sum, store, step and branch give 6; the zero-overhead ``rpt`` would give 5, so compiled scalar loops do
-not seem to use it.
+Counting down and branching (``brnzdec``) is one more instruction, the last of an iteration. Source: §1.2 S; §7.1 D: the
+naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots an element, where two loads, product, sum,
+store, step and branch give 6. The zero-overhead ``rpt`` would give 5: compiled scalar loops do not seem to use it.
 """
 ENTRY_SLOTS = 6
 """Slots around the body of a vertex: its state pointer, a stack frame, the exit. Source: §1.5 G; the least that the
