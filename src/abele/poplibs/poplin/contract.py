@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,14 +36,14 @@ class Meaning:
         x: The input.
         w: The weights.
         out_roles: The roles of the output's dimensions.
-        shape: Shape of the output.
+        restore: The output as the user sees it, from the one that is planned.
     """
 
     problem: Contraction
     x: Binding
     w: Binding
     out_roles: tuple[str, ...]
-    shape: tuple[int, ...]
+    restore: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class Call:
         """Append the library call to ``prog`` and return its output."""
         with self.graph.scope(self.name):
             made, homes, result = self._outputs()
-        meaning = self.meaning or Meaning(self.problem, self.x, self.w, self.out_roles, result.shape)
-        returned = result.reshape(meaning.shape)
+        meaning = self.meaning or Meaning(self.problem, self.x, self.w, self.out_roles, lambda out: out)
+        returned = meaning.restore(result)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
         with self.graph.library_call(
             prog,

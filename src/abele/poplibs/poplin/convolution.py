@@ -11,6 +11,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.flatten import flat_rows
 from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.vertices import FIELD_DIMS
@@ -58,9 +59,8 @@ def convolution(
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    return Call(graph, "poplin.convolution", name, problem, left, right, roles, available_memory_proportion).append(
-        prog
-    )
+    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, available_memory_proportion)
+    return (flat_rows(call) if params.is_pointwise else call).append(prog)
 
 
 def convolution_backward_data(
@@ -101,9 +101,10 @@ def convolution_backward_data(
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    return Call(
+    call = Call(
         graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
-    ).append(prog)
+    )
+    return (flat_rows(call) if params.is_pointwise else call).append(prog)
 
 
 def calculate_weight_deltas(

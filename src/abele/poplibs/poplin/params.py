@@ -111,6 +111,11 @@ class ConvParams:
         return (self.batch, self.out_channels, *self.output_field)
 
     @property
+    def is_pointwise(self) -> bool:
+        """Whether every output reads just the inputs of the same index; never where there is no field."""
+        return len(self.field) > 0 and all(axis.is_pointwise for axis in self.axes)
+
+    @property
     def axes(self) -> tuple[Axis, ...]:
         """The relation of input, kernel and output in each field dimension."""
         return tuple(self._axis(d) for d in range(len(self.field)))
