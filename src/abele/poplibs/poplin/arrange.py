@@ -116,7 +116,8 @@ def _fitting(size: int, dim: str, whole: dict[str, int], source: Operand, target
 
 
 def _blocks(dim: str, source: Operand, target: Operand) -> list[int]:
-    return [b for op in (source, target) if (b := op.block(dim)) is not None]
+    """Sizes of the smallest blocks in which the operands store a dimension; a box must lie within one."""
+    return [levels[-2].step for op in (source, target) if len(levels := op.levels(dim)) > 1]
 
 
 def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArray[np.int32]:
