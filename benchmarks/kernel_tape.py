@@ -1,4 +1,4 @@
-"""Training steps written directly as host kernels: each layer appends its forward calls and, later, its backward ones."""
+"""Training steps as host kernels: each layer appends its forward calls and, later, the backward ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Tape:
         oh, ow = h + 2 * pad - k + 1, w + 2 * pad - k + 1
         weight, bias = self.parameter((out, c, k, k), f"{name}.weight"), self.parameter((out,), f"{name}.bias")
         y = self.buffer((b, out, oh, ow), f"{name}.sum")
-        loops = dict(b=b, o=out, i=oh, j=ow, c=c, p=k, q=k)
+        loops = {"b": b, "o": out, "i": oh, "j": ow, "c": c, "p": k, "q": k}
         fill = 0.0 if pad else None
         window = load(0, "b", "c", affine("i", "p", -pad), affine("j", "q", -pad), fill=fill)
         body = store(2, ("b", "o", "i", "j"), window * load(1, "o", "c", "p", "q"), "add")
@@ -104,7 +104,9 @@ class Tape:
             body = store(
                 2, ("b", "c", "i", "j"), load(0, "b", "o", row, column, fill=0.0) * load(1, "o", "c", "p", "q"), "add"
             )
-            self.call(f"{name}.dx", [dy, weight], [dx], nest(dict(b=b, c=c, i=h, j=w, o=out, p=k, q=k), body))
+            self.call(
+                f"{name}.dx", [dy, weight], [dx], nest({"b": b, "c": c, "i": h, "j": w, "o": out, "p": k, "q": k}, body)
+            )
             self.add_grad(x, dx)
 
         self._pullbacks.append(pull)
@@ -132,7 +134,7 @@ class Tape:
         weight, bias = self.parameter((out, k), f"{name}.weight"), self.parameter((out,), f"{name}.bias")
         y = self.buffer((b, out), f"{name}.sum")
         flat = Binding(x.buffer.id, (((b, k),), ((k, 1),)))
-        loops = dict(b=b, n=out, k=k)
+        loops = {"b": b, "n": out, "k": k}
         body = store(2, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
         self.call(name, [flat, weight], [y], nest(loops, body))
         result = self._add_bias(y, bias, name)
@@ -208,7 +210,7 @@ class Tape:
     def softmax(self, x: Value, name: str) -> Value:
         """Softmax over the last dim of [b, i, j]."""
         b, i, j = x.shape
-        loops = dict(b=b, i=i, j=j)
+        loops = {"b": b, "i": i, "j": j}
         top, total = self.buffer((b, i), f"{name}.max"), self.buffer((b, i), f"{name}.sum")
         power, y = self.buffer(x.shape, f"{name}.exp"), self.buffer(x.shape, name)
         all_, row = ("b", "i", "j"), ("b", "i")
@@ -236,7 +238,7 @@ class Tape:
         """2x2 max-pool."""
         b, c, h, w = x.shape
         y = self.buffer((b, c, h // 2, w // 2), name)
-        loops = dict(b=b, c=c, i=h // 2, j=w // 2, p=2, q=2)
+        loops = {"b": b, "c": c, "i": h // 2, "j": w // 2, "p": 2, "q": 2}
         at, cell = ("b", "c", affine(("i", 2), "p"), affine(("j", 2), "q")), ("b", "c", "i", "j")
         self.call(name, [x], [y], nest(loops, store(1, cell, load(0, *at), "max")))
 
@@ -254,7 +256,7 @@ class Tape:
         """Zero each element with probability ``rate``, scale the rest."""
         b, k = x.shape
         scale, limit = 1.0 / (1.0 - rate), int(rate * 2**32)
-        loops = dict(b=b, k=k)
+        loops = {"b": b, "k": k}
 
         def kept(value: Expr) -> Expr:
             return select(Random(1, 7, affine(("b", k), "k")) >= _u32(limit), value * scale, 0.0)
@@ -274,7 +276,7 @@ class Tape:
     def nll(self, x: Value, label: Value, loss: Value) -> None:
         """Mean negative log-likelihood of the labels under softmax of ``x``."""
         b, c = x.shape
-        loops = dict(b=b, c=c)
+        loops = {"b": b, "c": c}
         top, total = self.buffer((b,), "nll.max"), self.buffer((b,), "nll.sum")
         self.call("nll.max", [x], [top], nest(loops, store(1, ("b",), load(0, "b", "c"), "max")))
         power = apply("exp", load(0, "b", "c") - load(1, "b"))
@@ -302,7 +304,7 @@ class Tape:
         """Mean squared error."""
         b, c = x.shape
         difference = load(0, "b", "c") - load(1, "b", "c")
-        loops = dict(b=b, c=c)
+        loops = {"b": b, "c": c}
         self.call(
             "mse", [x, target], [loss], nest(loops, store(2, (), apply("square", difference) * (1.0 / (b * c)), "add"))
         )

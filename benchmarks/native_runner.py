@@ -1,4 +1,4 @@
-"""Runs a native plan on several threads without Python between leaves: a small stand-in for the runtime's control VM."""
+"""Runs a native plan on several threads without Python between leaves: a stand-in for the runtime."""
 
 from __future__ import annotations
 

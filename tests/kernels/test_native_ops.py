@@ -72,7 +72,7 @@ def test_combine__rows__matches_reference(combine, type_, shape, accumulate):
     x = (rng.uniform(0.8, 1.2, shape) if type_ == f32 else rng.integers(1, 4, shape)).astype(type_.np)
     start = (np.arange(shape[0]) + 1).astype(type_.np)
     body = store(1, ("i",), load(0, "i", "j"), combine, accumulate=accumulate)
-    kernel = HostKernel((shape, shape[:1]), (type_, type_), 1, 1, (nest(dict(i=shape[0], j=shape[1]), body),))
+    kernel = HostKernel((shape, shape[:1]), (type_, type_), 1, 1, (nest({"i": shape[0], "j": shape[1]}, body),))
     expected = evaluate(kernel, [x, start], precise=True)[0]
     np.testing.assert_allclose(run_kernel(kernel, [x, start])[0], expected, rtol=1e-5)
 
@@ -81,7 +81,7 @@ def test_combine__rows__matches_reference(combine, type_, shape, accumulate):
 def test_combine__everything_to_a_scalar__matches_reference(combine):
     x = np.random.default_rng(6).uniform(0.9, 1.1, (9, 50)).astype(np.float32)
     kernel = HostKernel(
-        ((9, 50), ()), (f32, f32), 1, 1, (nest(dict(i=9, j=50), store(1, (), load(0, "i", "j"), combine)),)
+        ((9, 50), ()), (f32, f32), 1, 1, (nest({"i": 9, "j": 50}, store(1, (), load(0, "i", "j"), combine)),)
     )
     np.testing.assert_allclose(run_kernel(kernel, [x])[0], evaluate(kernel, [x], precise=True)[0], rtol=1e-5)
 
@@ -100,7 +100,7 @@ def test_cast__between_types__matches_numpy(source, wanted):
 def test_16_bit_floats__sum__rounds_once(type_):
     x = np.random.default_rng(7).uniform(0, 1, (6, 300)).astype(type_.np)
     kernel = HostKernel(
-        ((6, 300), (6,)), (type_, type_), 1, 1, (nest(dict(i=6, j=300), store(1, ("i",), load(0, "i", "j"), "add")),)
+        ((6, 300), (6,)), (type_, type_), 1, 1, (nest({"i": 6, "j": 300}, store(1, ("i",), load(0, "i", "j"), "add")),)
     )
     expected = x.astype(np.float64).sum(1).astype(np.float32).astype(type_.np)
     np.testing.assert_array_equal(run_kernel(kernel, [x])[0], expected)
@@ -108,14 +108,14 @@ def test_16_bit_floats__sum__rounds_once(type_):
 
 def test_select__mixed_constants_and_index__matches_reference():
     value = select(load(0, "i", "j") > 0.0, Cast(f32, Index(affine(("i", 3), "j", const=-2))), -1.0)
-    kernel = HostKernel(((7, 19), (7, 19)), (f32, f32), 1, 1, (nest(dict(i=7, j=19), store(1, ("i", "j"), value)),))
+    kernel = HostKernel(((7, 19), (7, 19)), (f32, f32), 1, 1, (nest({"i": 7, "j": 19}, store(1, ("i", "j"), value)),))
     x = np.random.default_rng(8).normal(size=(7, 19)).astype(np.float32)
     np.testing.assert_array_equal(run_kernel(kernel, [x])[0], evaluate(kernel, [x])[0])
 
 
 def test_random__rows_and_columns__gives_the_reference_bits():
     value = Random(0, 11, affine(("i", 40), "j", const=5))
-    kernel = HostKernel(((2,), (6, 40)), (u32, u32), 1, 1, (nest(dict(i=6, j=40), store(1, ("i", "j"), value)),))
+    kernel = HostKernel(((2,), (6, 40)), (u32, u32), 1, 1, (nest({"i": 6, "j": 40}, store(1, ("i", "j"), value)),))
     seed = np.array([12345, 678], np.uint32)
     np.testing.assert_array_equal(run_kernel(kernel, [seed])[0], evaluate(kernel, [seed])[0])
 

@@ -95,25 +95,25 @@ class Maker:
         match int(self.rng.integers(0, 8)):
             case 0:
                 body = select(load(0, "b", "c", "w") > 0.0, load(0, "b", "c", "w"), load(0, "b", "c", "w") * 0.1)
-                loops = dict(b=b, c=c, w=w)
+                loops = {"b": b, "c": c, "w": w}
                 return self.call("leaky", [x], self.result(x.shape), nest(loops, store(1, ("b", "c", "w"), body)))
             case 1:
                 o = int(self.rng.choice([1, 3, 8]))
                 weight = self.source((o, c, 3))
                 window = load(0, "b", "c", affine("w", "k", const=-1), fill=0.0) * load(1, "o", "c", "k")
-                loops = dict(b=b, o=o, w=w, c=c, k=3)
+                loops = {"b": b, "o": o, "w": w, "c": c, "k": 3}
                 return self.call(
                     "conv", [x, weight], self.result((b, o, w)), nest(loops, store(2, ("b", "o", "w"), window, "add"))
                 )
             case 2:
                 top, power, total, y = (self.result(s) for s in ((b, c), x.shape, (b, c), x.shape))
-                loops, at, row = dict(b=b, c=c, w=w), ("b", "c", "w"), ("b", "c")
+                loops, at, row = {"b": b, "c": c, "w": w}, ("b", "c", "w"), ("b", "c")
                 self.call("max", [x], top, nest(loops, store(1, row, load(0, *at), "max")))
                 self.call("exp", [x, top], power, nest(loops, store(2, at, apply("exp", load(0, *at) - load(1, *row)))))
                 self.call("sum", [power], total, nest(loops, store(1, row, load(0, *at), "add")))
                 return self.call("divide", [power, total], y, nest(loops, store(2, at, load(0, *at) / load(1, *row))))
             case 3 if w % 2 == 0:
-                loops, at = dict(b=b, c=c, w=w // 2, k=2), ("b", "c", affine(("w", 2), "k"))
+                loops, at = {"b": b, "c": c, "w": w // 2, "k": 2}, ("b", "c", affine(("w", 2), "k"))
                 y = self.call(
                     "pool",
                     [x],
@@ -125,24 +125,26 @@ class Maker:
             case 4:
                 grad = self.tensor((c, c), True)
                 value = load(0, "b", "c", "w") * load(0, "b", "d", "w")
-                self.call("gram", [x], grad, nest(dict(b=b, c=c, d=c, w=w), store(1, ("c", "d"), value, "add")))
+                self.call("gram", [x], grad, nest({"b": b, "c": c, "d": c, "w": w}, store(1, ("c", "d"), value, "add")))
                 scale = load(0, "b", "c", "w") * 0.5 + load(1, "c", "c")
-                loops = dict(b=b, c=c, w=w)
+                loops = {"b": b, "c": c, "w": w}
                 return self.call(
                     "scale", [x, grad], self.result(x.shape), nest(loops, store(2, ("b", "c", "w"), scale * 0.1))
                 )
             case 5:
                 total = self.source((c,))
-                loops = dict(b=b, c=c, w=w)
+                loops = {"b": b, "c": c, "w": w}
                 body = store(1, ("c",), load(0, "b", "c", "w"), "add", accumulate=True)
                 self.call("accumulate", [x], total, nest(loops, body))
                 return x
             case 6:
                 stride = store(1, ("b", "c", affine(("w", 2), "k", const=-1)), load(0, "b", "c", "w") * 0.5, "add")
-                return self.call("spread", [x], self.result((b, c, 2 * w)), nest(dict(b=b, c=c, w=w, k=3), stride))
+                return self.call(
+                    "spread", [x], self.result((b, c, 2 * w)), nest({"b": b, "c": c, "w": w, "k": 3}, stride)
+                )
             case _:
                 y = self.result((b, w, c))
-                loops = dict(b=b, c=c, w=w)
+                loops = {"b": b, "c": c, "w": w}
                 return self.call("turn", [x], y, nest(loops, store(1, ("b", "w", "c"), load(0, "b", "c", "w"))))
 
 

@@ -53,7 +53,7 @@ def choose(nest: LoopNest, target: Target) -> Schedule:
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
     points = math.prod(nest.extents.values())
-    found = []
+    found: list[tuple[float, int, Schedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
         schedule, lines = _ordered(nest, lane, width, tile)
         found.append((cost * points + LINE_COST * lines, len(found), schedule))

@@ -77,7 +77,7 @@ def load_one(builder: ll.IRBuilder, pointer: Value, type_: ElementType) -> Value
 def load_lanes(
     builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: int, stride: int, valid: int, mask: Value | None
 ) -> Value:
-    """``lanes`` elements ``stride`` apart, widened; lanes outside ``valid`` or ``mask`` are not touched and hold zero."""
+    """``lanes`` elements ``stride`` apart, widened; zero, and not touched, outside ``valid`` or ``mask``."""
     wide = ll.VectorType(stored_type(type_), lanes)
     if mask is not None and valid < lanes:
         mask = builder.and_(mask, first_lanes(lanes, valid))

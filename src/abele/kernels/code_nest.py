@@ -1,4 +1,4 @@
-"""LLVM code of one loop nest under a schedule: a function ``void f(i64 begin, i64 end, void** args)`` over its units."""
+"""LLVM code of one loop nest under a schedule: ``void f(i64 begin, i64 end, void** args)`` over its units."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class _NestCode:
     @contextmanager
     def at(self, dim: str, start: Value, size: int) -> Iterator[None]:
         """``dim`` starts at ``start`` and has ``size`` elements in the tile."""
-        before = self.points.base.get(dim), self.size.get(dim)
+        before = self.points.base.get(dim), self.size.get(dim, 0)
         self.points.base[dim], self.size[dim] = start, size
         self.points.known = {}
         yield

@@ -131,10 +131,7 @@ class Points:
         first = args[0]
         type_ = concrete[0].type if concrete else (first.type if isinstance(first, Const) else f32)
         typed = head + [self.value(a, at, type_) for a in args]
-        if any(t.wide for t in typed):
-            values = [self.vector(t) for t in typed]
-        else:
-            values = [t.value for t in typed]
+        values = [self.vector(t) for t in typed] if any(t.wide for t in typed) else [t.value for t in typed]
         result = apply_op(self.builder, expression.op, values, type_)
         scalar = result.type.element if isinstance(result.type, ll.VectorType) else result.type
         return Typed(result, bool_ if isinstance(scalar, ll.IntType) and scalar.width == 1 else type_)
@@ -153,7 +150,7 @@ class Points:
             self._load(Access(expression.seed.array, u32, expression.seed.address + n), at, None).value for n in (0, 1)
         ]
         index = self.position(expression.index, at, I64)
-        return Typed(llvm_random.emit_hash_u32(self.builder, *halves, expression.modifier, index), u32)
+        return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
 
     def _fetch(self, fetch: Fetch, at: Point) -> Typed:
         if not fetch.bounds:

@@ -11,7 +11,7 @@ from abele.kernels.task import Dims, rewrite
 
 
 def merge_dims(nest: LoopNest) -> LoopNest:
-    """``nest`` with every pair of dims joined for which all positions step inner extent times as far along the outer."""
+    """``nest`` with dims joined where all positions step as far along the outer as along the whole of the inner."""
     fixed = {*nest.unit, nest.lane}
     merged = True
     while merged:

@@ -1,4 +1,4 @@
-"""Kernels before planning: no loop dims of extent one, and every start value that a store needs set by a nest of its own."""
+"""Kernels before planning: no loop dims of extent one, and start values that stores need set by nests of their own."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from abele.kernels.loops import Access, Bound, Hash
 from abele.kernels.lower import lower_nest
 from abele.kernels.normalise import normalised
 from abele.kernels.task import Program, Ref, plain, rewrite
-from abele.numerics import u32
+from abele.numerics import ElementType, u32
 
 
 @dataclass
@@ -46,18 +46,19 @@ def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
         try:
             return _Refinement(known, calls, flat).program()
         except _CannotIndexError as issue:
-            assert issue.buffer is None or issue.buffer not in flat, "an address always indexes"
-            if issue.buffer is not None:
-                flat.add(issue.buffer)
-            else:
-                calls = _copied(known, calls, issue.call, issue.operand)
+            found = issue
+        if found.buffer is None:
+            calls = _copied(known, calls, found.call, found.operand)
+        else:
+            assert found.buffer not in flat, "an address always indexes"
+            flat.add(found.buffer)
 
 
-def copy_kernel(shape: tuple[int, ...], type_: object) -> HostKernel:
+def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
     """A kernel that copies an operand of ``shape`` and ``type_``."""
     names = [f"d{n}" for n in range(len(shape))]
     body = nest(dict(zip(names, shape, strict=True)), store(1, names, load(0, *names)))
-    return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))  # type: ignore[arg-type]
+    return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))
 
 
 def _copied(buffers: dict[int, Buffer], calls: list[Call], number: int, operand: int) -> list[Call]:
@@ -165,7 +166,8 @@ class _Refinement:
 
 
 def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
-    return list(dict.fromkeys([(e.operand, e.index) for e in (*item.loads(), *item.stores)]))
+    found = [(load.operand, load.index) for load in item.loads()]
+    return list(dict.fromkeys(found + [(s.operand, s.index) for s in item.stores]))
 
 
 def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:

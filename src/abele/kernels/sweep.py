@@ -114,7 +114,8 @@ def _start(task: Task, part: int, reduction: Reduction) -> Task:
 def localise(program: Program, sample: SampleDim, sweep: Sweep, local: set[int]) -> None:
     """Give the sweep a block-wise copy of every space from outside whose elements it reads more than once."""
     copies: dict[int, int] = {}
-    tasks, dims = [], []
+    tasks: list[Task] = []
+    dims: list[str] = []
     for task, dim in zip(sweep.tasks, sweep.dims, strict=True):
         for ref in task.refs():
             outside = ref.space in sample.spaces and ref.space not in local
