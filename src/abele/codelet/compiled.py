@@ -130,7 +130,7 @@ def compile_codelet(definition: CodeletDef) -> CompiledCodelet:
 def content_key(definition: CodeletDef) -> str:
     """Everything that the native code of a codelet depends on, apart from LLVM and the host, as text."""
     fields = [(f.name, f.direction, f.type.name, f.rank) for f in definition.fields]
-    attributes = {n: v for n, v in definition.attributes.items() if n != "compute"}
+    attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}
     functions: dict[FunctionType, str] = {}
     body = _function_key(definition.compute, functions)
     members = sorted((n, _object_key(v, functions)) for n, v in attributes.items())
