@@ -1,4 +1,4 @@
-"""What the tests of this room share: machines, a plain interpreter of bodies, and PyTorch as the oracle."""
+"""What the tests of this room share: machines, bodies run on tiles, and PyTorch as the oracle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import torch
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from abele.codelet import interpret
 from abele.errors import TensorError
-from abele.graph import Copy, Execute, Graph, LibraryCall, Program, Sequence, Tensor, VertexGroup
-from abele.graph.intervals import expand
+from abele.graph import Graph, Program, Tensor
 from abele.machine import System, systems
 from abele.poplibs.poplin.params import ConvParams
+from support.engines import run_once
 
 Array = npt.NDArray[np.generic]
 
@@ -26,47 +25,9 @@ def system(tiles: int) -> System:
 
 
 def run_body(graph: Graph, program: Program, values: Mapping[Tensor, Array], *results: Tensor) -> list[Array]:
-    """Run every vertex of a program as plain Python over one flat memory; undefined elements are NaN."""
-    memory = np.full(graph.variables[-1].base + graph.variables[-1].size, np.nan)
-    for tensor, value in values.items():
-        memory[tensor.addresses()] = value
-    _run(program, memory)
-    return [memory[t.addresses()] for t in results]
-
-
-def _run(program: Program, memory: npt.NDArray[np.float64]) -> None:
-    if isinstance(program, Sequence):
-        for step in program:
-            _run(step, memory)
-    elif isinstance(program, LibraryCall):
-        _run(program.body, memory)
-    elif isinstance(program, Copy):
-        memory[expand(*program.destination.intervals())] = memory[expand(*program.source.intervals())]
-    elif isinstance(program, Execute):
-        for group in program.compute_set.groups:
-            for vertex in range(group.num):
-                _run_vertex(group, vertex, memory)
-
-
-def _run_vertex(group: VertexGroup, vertex: int, memory: npt.NDArray[np.float64]) -> None:
-    values, places = {}, {}
-    for field in group.codelet.fields:
-        if field.direction == "state":
-            data = group.state[field.name]
-            rows = data.row_begin
-            values[field.name] = data.values[vertex] if rows is None else data.values[rows[vertex] : rows[vertex + 1]]
-            continue
-        edge = group.edges[field.name]
-        region = edge.index[vertex]
-        part = slice(edge.regions.ptr[region], edge.regions.ptr[region + 1])
-        places[field.name] = expand(edge.regions.begin[part], edge.regions.length[part])
-        values[field.name] = memory[places[field.name]].astype(field.type.np)
-        if field.direction == "in":
-            assert not np.isnan(values[field.name]).any(), f"{group.codelet.name}.{field.name} reads undefined elements"
-    interpret(group.codelet, values)
-    for field in group.codelet.fields:
-        if field.direction in ("out", "inout"):
-            memory[places[field.name]] = values[field.name]
+    """Run every vertex of a program as placed on the tiles, compiled; the results in float64."""
+    engine = run_once(graph, program, values, mode="tiles", threads=1)
+    return [np.asarray(engine[t], dtype=np.float64) for t in results]
 
 
 def reference_conv(params: ConvParams, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
