@@ -4,6 +4,9 @@ On the machine these are hand-written assembly on the AMP units; here each has a
 closed form of its cost from :mod:`abele.poplibs.poplin.cost`.
 """
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from functools import cache
