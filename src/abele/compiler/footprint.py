@@ -77,7 +77,11 @@ def control_code_bytes(busy: np.ndarray[tuple[int], np.dtype[np.bool_]], ipu: Ip
 
 
 def code_bytes_of(codelet: CodeletDef) -> int:
-    """Bytes of IPU instructions of a codelet, as its compiler estimates them."""
+    """Bytes of IPU instructions of a codelet, as its compiler estimates them.
+
+    A codelet with a formula is only read, not compiled: nothing else here needs its counting function.
+    """
     from abele.codelet import compile_codelet
 
-    return int(compile_codelet(codelet).code_bytes)
+    compiled = compile_codelet(codelet)
+    return int(compiled.code_bytes if codelet.formula is None else compiled.counting.code_bytes)
