@@ -15,9 +15,9 @@ from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.popops.expr import Const, Expr, _1, _2, _3, _4, exp, select
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce import Reduction
 from abele.poplibs.popops.reduce_codelets import Finish
 from abele.poplibs.popops.reduce_ops import find_reduce_op
+from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
 
 LossReduction = Literal["mean", "sum"]

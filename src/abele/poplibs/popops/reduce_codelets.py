@@ -81,7 +81,7 @@ def rectangle_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, fi
     cycles = _rows_cycles if direction == "rows" else _columns_cycles
 
     def formula(v: Any, ipu: Ipu) -> Int64:
-        return cycles(v, ipu, op, dtype, finish)
+        return cycles(v, ipu, dtype, finish)
 
     return build(f"Reduce_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish))
 
@@ -111,7 +111,7 @@ def _post_slots(dtype: ElementType, finish: Finish) -> int:
     return 5
 
 
-def _rows_cycles(v: Any, ipu: Ipu, op: ReduceOp, dtype: ElementType, finish: Finish) -> Int64:
+def _rows_cycles(v: Any, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
     """Issue slots of a strided reduce. Source: machine reference §4.7."""
     columns = np.asarray(v.columns, np.int64)
     rows = v.x // np.maximum(columns, 1)
@@ -120,7 +120,7 @@ def _rows_cycles(v: Any, ipu: Ipu, op: ReduceOp, dtype: ElementType, finish: Fin
     return np.asarray(16 + loops * (3 + _post_slots(dtype, finish) + 3 + np.maximum(rows - 1, 0)), np.int64)
 
 
-def _columns_cycles(v: Any, ipu: Ipu, op: ReduceOp, dtype: ElementType, finish: Finish) -> Int64:
+def _columns_cycles(v: Any, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
     """Issue slots of a reduce over contiguous elements, for one output or for many. Source: machine reference §4.7."""
     columns = np.asarray(v.columns, np.int64)
     rows = v.x // np.maximum(columns, 1)

@@ -6,6 +6,7 @@ combined, then those of different tiles: in two steps where one tile would other
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -205,3 +206,54 @@ def _combination(
     lengths = np.diff(cuts)[segment]
     given = Partials(cuts[segment[first]] % max(outputs, 1), lengths[first], partials.tile[entry[host]])
     return Combination(given, (partials.offset[entry] + offset), lengths, np.append(first, len(group)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps that depend on the operand alone.
+
+    Attributes:
+        combinations: The steps after the first.
+        partials: What the last of them, or the first step, gives.
+        results: Tile of each result when they are complete now; None when another step must join them.
+    """
+
+    combinations: tuple[Combination, ...]
+    partials: Partials
+    results: TileMapping | None
+
+
+def plan_steps(partials: Partials, outputs: int) -> Steps:
+    """The steps that combine what the first one gives, but for the last.
+
+    Args:
+        partials: What the first step gives.
+        outputs: Number of results.
+    """
+    steps: list[Combination] = []
+    local = combine_on_tiles(partials, outputs)
+    if len(local.length) > local.partials.num:
+        steps.append(local)
+        partials = local.partials
+    deepest = depth(partials)
+    if deepest > MAX_DEPTH:
+        between = combine_in_groups(partials, outputs, math.ceil(math.sqrt(deepest)))
+        steps.append(between)
+        partials = between.partials
+    return Steps(tuple(steps), partials, _mapping_of_results(partials, outputs) if deepest == 1 else None)
+
+
+def last_combination(steps: Steps, wanted: TileMapping) -> tuple[Combination, ...]:
+    """All steps after the first when the results are wanted where ``wanted`` says."""
+    there = steps.results
+    if there is not None and np.array_equal(there.begin, wanted.begin) and np.array_equal(there.tile, wanted.tile):
+        return steps.combinations
+    return (*steps.combinations, combine_on(steps.partials, wanted))
+
+
+def _mapping_of_results(partials: Partials, outputs: int) -> TileMapping:
+    """Where results lie when each has one range."""
+    order = np.argsort(partials.begin, kind="stable")
+    begin, tile = partials.begin[order], partials.tile[order]
+    change = np.append(True, tile[1:] != tile[:-1]) if len(tile) else np.zeros(0, bool)
+    return TileMapping(outputs, begin[change], tile[change])

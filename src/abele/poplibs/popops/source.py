@@ -201,7 +201,7 @@ def _operation(op: str, values: Sequence[str], type_: ElementType) -> str:
     if op in _INFIX:
         return f" {_INFIX[op]} ".join(values)
     if op == "div":
-        return _division(*values, type_)
+        return _division(values[0], values[1], type_)
     if op in _CALLS:
         return f"{_CALLS[op]}({', '.join(values)})"
     x = values[0]

@@ -1,0 +1,49 @@
+"""Host kernels of reductions."""
+
+from __future__ import annotations
+
+from abele.graph import Tensor
+from abele.kernels import ir
+from abele.numerics import ElementType, bool_, f32
+from abele.poplibs.popops.kernel import dim_names, nest_over, point
+from abele.poplibs.popops.reduce_codelets import Finish
+from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, widened
+from abele.poplibs.popops.reduction import Scale
+
+
+def reduce_kernel(
+    op: ReduceOp, tensor: Tensor, kept: tuple[int, ...], out: Tensor, finish: Finish, scale: Scale
+) -> ir.HostKernel | None:
+    """Host kernel: inputs are the tensor, the scale if it is one, the old output if it is updated."""
+    if tensor.size == 0 or out.size == 0:
+        return None
+    scales = [((), f32)] if isinstance(scale, Tensor) else []
+    olds = [(out.shape, out.dtype)] if finish.updates else []
+    operands = [(tensor.shape, tensor.dtype), *scales, *olds, (out.shape, out.dtype)]
+    inputs, kind = len(operands) - 1, accumulator(op, tensor.dtype)
+    names = dim_names(tensor.ndim)
+    target = tuple(ir.affine(names[d]) for d in kept)
+    value = widened(op, ir.Load(0, point(tensor.ndim)), tensor.dtype)
+    if out.dtype == kind and scale is None and not finish.updates:
+        nests: tuple[ir.Nest, ...] = (nest_over(tensor.shape, ir.Store(inputs, target, value, op.combine)),)
+    else:
+        operands.append((out.shape, kind))
+        first = nest_over(tensor.shape, ir.Store(inputs + 1, target, value, op.combine))
+        nests = (first, _finishing_nest(op, out, kind, finish, scale, inputs))
+    return ir.HostKernel(tuple(s for s, _ in operands), tuple(t for _, t in operands), inputs, 1, nests)
+
+
+def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish, scale: Scale, inputs: int) -> ir.Nest:
+    """The nest that scales, updates and narrows what the operand after the output has accumulated."""
+    at = point(out.ndim)
+    result: ir.Expr = ir.Load(inputs + 1, at)
+    if scale is not None:
+        result = result * (ir.Load(1, ()) if isinstance(scale, Tensor) else scale)
+    if finish.updates:
+        old = ir.Load(inputs - 1, at)
+        result = ir.apply(op.combine, old if ir.compute_type(out.dtype) == kind else ir.Cast(kind, old), result)
+    if out.dtype == bool_:
+        result = result.ne(0)
+    elif ir.compute_type(out.dtype) != kind:
+        result = ir.Cast(out.dtype, result)
+    return nest_over(out.shape, ir.Store(inputs, at, result))
