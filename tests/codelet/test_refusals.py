@@ -27,6 +27,7 @@ def sometimes(x):  # noqa: RET503
 CASES: list[tuple[str, str, str]] = [
     ("self.x[0] = 1.0", "field x is an Input and cannot be written", "InOut or Output"),
     ("self.y[0] = unknown", "name 'unknown' is not defined", "set it before"),
+    ("self.y[0] = tahn(1.0)", "name 'tahn' is not defined", "did you mean tanh?"),
     ("self.y[0] = self.z[0]", "has no field 'z'", "its fields are x, y, n"),
     ("self.y = 1.0", "y is set as a whole", "one element at a time"),
     ("self.y[0] = self.x", "vector field x is used as a value", "index it: x[i]"),

@@ -12,7 +12,6 @@ from abele.codelet.functions import Function
 from abele.codelet.rules import cast, common_type, fold, is_weak
 from abele.codelet.scope import FieldRef, Method, Self
 from abele.codelet.tree import Binary, Const, Expr, Helper, HelperCall, Math, Unary
-from abele.errors import nearest
 from abele.numerics import ElementType, bool_, f32, i64, u32
 
 _KEEP_INTEGERS = ("floor", "ceil", "rint")
@@ -144,10 +143,6 @@ class Calls(Expressions):
     def _argument(self, node: ast.expr) -> Any:
         found = self.resolve(node)
         return found if isinstance(found, FieldRef | Self) else self.value(node)
-
-    def unknown_function(self, name: str) -> str | None:
-        """The function of the language that ``name`` was probably meant to be."""
-        return nearest(name, ["exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "sqrt", "rsqrt", "fma", "len"])
 
 
 def _strong(value: Expr) -> Expr:

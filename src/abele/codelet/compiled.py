@@ -6,7 +6,8 @@ import ctypes
 import hashlib
 import sys
 import weakref
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -37,24 +38,19 @@ class CompiledCodelet:
     @cached_property
     def run(self) -> int:
         """Address of ``void run(i64 begin, i64 end, void** tables)``: runs vertices ``begin`` to ``end``."""
-        return self._native("run", lambda: driver.value_module(self.definition, self.tree)).address("run")
+        return self._native("run", self._value_text).address("run")
 
     @cached_property
     def run_aliasing(self) -> int:
         """As :attr:`run`, for vertices with fields that overlap one another; slower."""
-        make = self.tree_module_aliasing
+        make = partial(self._value_text, aliasing=True)
         return self._native("run_aliasing", make).address("run")
-
-    def tree_module_aliasing(self) -> str:
-        """The module behind :attr:`run_aliasing`."""
-        return driver.value_module(self.definition, self.tree, aliasing=True)
 
     @cached_property
     def run_counted(self) -> int:
         """Address of ``void run_counted(i64 begin, i64 end, void** tables, i64* out)``: runs vertices and adds the
         cost of vertex i to ``out[i]``."""
-        make = self._counted_text
-        return self._native("run_counted", make).address("run_counted")
+        return self._native("run_counted", self._counted_text).address("run_counted")
 
     @cached_property
     def slots(self) -> int | None:
@@ -95,6 +91,9 @@ class CompiledCodelet:
     def _counts(self) -> Native:
         return self._native("slots", self._slots_text)
 
+    def _value_text(self, *, aliasing: bool = False) -> str:
+        return driver.value_module(self.definition, self.tree, aliasing=aliasing)
+
     def _counted_text(self) -> str:
         return driver.counted_module(self.definition, self.tree, self.counting.charges)
 
@@ -110,7 +109,7 @@ class CompiledCodelet:
     def _fact(self, name: str) -> int:
         return ctypes.c_int64.from_address(self._counts.address(name)).value
 
-    def _native(self, part: str, make: Any) -> Native:
+    def _native(self, part: str, make: Callable[[], str]) -> Native:
         return compile_keyed(f"{part}\n{self._key}", make)
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
-from abele.codelet.functions import Function
+from abele.codelet.functions import FLOAT_FUNCTIONS, Function
 from abele.codelet.problem import Origin
 from abele.codelet.rules import cast, common_type, converts, fold, is_weak
 from abele.codelet.scope import MISSING, FieldRef, Method, Scope, Self, meaning
 from abele.codelet.tree import Binary, Choice, Compare, Const, Element, Expr, Length, Logic, Math, Scalar, Unary
 from abele.codelet.vertex import CodeletDef
-from abele.errors import CodeletError
+from abele.errors import CodeletError, nearest
 from abele.numerics import ElementType, bool_, f32, i64
 
 _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -140,7 +140,9 @@ class Expressions:
             return scope.local(name, node.lineno)
         found = scope.outer(name)
         if found is MISSING or name in locals_of_function(scope.function):
-            raise self.origin.problem(node, f"name {name!r} is not defined", "set it before it is read")
+            guess = nearest(name, [*scope.types, *scope.known, *FLOAT_FUNCTIONS])
+            hint = f"did you mean {guess}?" if guess else "set it before it is read"
+            raise self.origin.problem(node, f"name {name!r} is not defined", hint)
         known = meaning(found)
         if known is MISSING:
             raise self.origin.problem(
