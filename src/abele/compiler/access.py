@@ -11,7 +11,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
 from abele.compiler.sorting import sort_order
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.tensor import Tensor
 
 
@@ -40,13 +40,13 @@ class Access:
     @property
     def touched(self) -> Int64:
         """Variables that it reads or writes, ascending."""
-        return np.union1d(self.reads, self.writes)
+        return distinct(np.concatenate([self.reads, self.writes]))
 
 
 def compute_set_access(uses: Sequence[FieldUse], writes: Writes, layout: Layout) -> Access:
     """What a compute set touches."""
     read = [_variables_of(u, layout) for u in uses if u.reads]
-    reads = np.unique(np.concatenate(read)) if read else _none()
+    reads = distinct(np.concatenate(read)) if read else _none()
     return _with_writes(reads, *writes.union(), layout)
 
 

@@ -27,7 +27,7 @@ from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group
 from abele.graph.compute_set import ComputeSet
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.program import Copy, Execute, If, PrintTensor, RepeatWhile, WriteUndef
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
@@ -151,7 +151,7 @@ class Analysis:
     def _ipus_of(self, tensor: Tensor) -> int:
         """IPUs that hold part of a view."""
         tiles = self.layout.cut(*tensor.intervals()).tile
-        return max(1, len(np.unique(tiles // self.system.ipu.num_tiles)))
+        return max(1, len(distinct(tiles.astype(np.int64) // self.system.ipu.num_tiles)))
 
     def _add_control(self, step: Step) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""

@@ -11,7 +11,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.traffic import Moves, Phase, Transfers, granules, phase_of, sum_by_tile
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.tensor import Tensor
 
 
@@ -118,7 +118,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     """
     mine, theirs = layout.cut(*source.intervals()), layout.cut(*destination.intervals())
     ends = [np.cumsum(p.length) for p in (mine, theirs)]
-    cuts = np.union1d(*ends)
+    cuts = distinct(np.concatenate(ends))
     length = np.diff(cuts, prepend=0)
     start = cuts - length
     from_, to = (np.searchsorted(e, start, side="right") for e in ends)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.compiler.layout import Layout
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 from abele.graph.regions import Regions
 
@@ -102,8 +102,7 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64, num_tiles: in
         return tile[busy], index[busy]
     key = index[busy] * num_tiles + tile[busy]
     if not bool((key[1:] > key[:-1]).all()):
-        key = np.sort(key)
-        key = key[np.append(True, key[1:] != key[:-1])]
+        key = distinct(key)
     return (key % num_tiles).astype(np.int32), key // num_tiles
 
 

@@ -16,7 +16,7 @@ from abele.graph import view
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugInfo, caller
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32, TileMapping
 from abele.graph.names import CppNames
 from abele.graph.regions import Regions
@@ -187,7 +187,7 @@ class Graph(CppNames):
 
     def variables_at(self, addresses: Int64) -> tuple[Variable, ...]:
         """The variables that hold the given addresses."""
-        ids = np.unique(np.searchsorted(self._bases(), addresses.reshape(-1), side="right") - 1)
+        ids = distinct(np.searchsorted(self._bases(), addresses.reshape(-1), side="right") - 1)
         return tuple(self.variables[int(i)] for i in ids)
 
     def _bases(self) -> Int64:
@@ -252,7 +252,7 @@ class Graph(CppNames):
             self._overlay(at[0] + begin, length, tile)
             return
         starts = np.concatenate([[0], np.cumsum(size)])
-        cuts = np.unique(np.concatenate([starts, begin, begin + length]))
+        cuts = distinct(np.concatenate([starts, begin, begin + length]))
         cuts = cuts[(cuts >= 0) & (cuts <= tensor.size)]
         pieces, lengths = cuts[:-1], np.diff(cuts)
         order = np.argsort(begin, kind="stable")
@@ -267,7 +267,7 @@ class Graph(CppNames):
         keep = length > 0
         address, length, tile = address[keep], length[keep], tile[keep]
         owner = np.searchsorted(self._bases(), address, side="right") - 1
-        for number in np.unique(owner):
+        for number in distinct(owner):
             variable = self.variables[int(number)]
             mine = owner == number
             variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])

@@ -22,6 +22,14 @@ class Interval(NamedTuple):
         return self.end - self.begin
 
 
+def distinct(values: Int64) -> Int64:
+    """The distinct values in ascending order, int64[m]; many times faster than ``np.unique`` on large arrays."""
+    ordered = np.sort(values, axis=None)
+    keep = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]
+
+
 def merge_adjacent(begin: Int64, length: Int64, row: Int64 | None = None) -> tuple[Int64, Int64, Int64 | None]:
     """Join intervals that follow each other in order and in memory.
 

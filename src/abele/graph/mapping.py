@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 
 Int32 = npt.NDArray[np.int32]
 
@@ -71,7 +71,7 @@ class TileMapping:
         if len(begin) == 0:
             return self
         end = begin + length
-        cuts = np.unique(np.concatenate([self.begin, begin, end]))
+        cuts = distinct(np.concatenate([self.begin, begin, end]))
         cuts = cuts[cuts < self.size]
         old = self.tile[np.searchsorted(self.begin, cuts, side="right") - 1]
         slot = np.searchsorted(begin, cuts, side="right") - 1
