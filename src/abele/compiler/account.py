@@ -16,7 +16,8 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.timeline import Part, parts_of
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
-from abele.graph.program import Execute, LibraryCall, Program
+from abele.graph.program import Copy, Execute, LibraryCall, Program
+from abele.graph.stream import Stream
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report, Table, sum_by_op
 
 
@@ -136,7 +137,7 @@ def _ops_table(
         codelets[op_of[step.index]].update(supersteps[step.superstep].codelets)
     debug = [_debug(node) for node in ops]
     return OPS.table(
-        name=[d.name for d in debug],
+        name=[_name(node) for node in ops],
         kind=[_kind(node) for node in ops],
         path=[d.text or d.path for d in debug],
         file=[d.file for d in debug],
@@ -162,6 +163,13 @@ def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: i
 
 def _debug(node: Program) -> Any:
     return node.compute_set.debug if isinstance(node, Execute) else node.debug
+
+
+def _name(node: Program) -> str:
+    """Name of an operation; a copy from or to the host is called after its stream."""
+    ends = (node.source, node.destination) if isinstance(node, Copy) else ()
+    stream = next((end for end in ends if isinstance(end, Stream)), None)
+    return f"{_debug(node).name} {stream.name}" if stream else str(_debug(node).name)
 
 
 def _kind(node: Program) -> str:

@@ -88,7 +88,7 @@ def _categories(report: Report) -> str:
 
 def _runs(report: Report) -> Iterator[tuple[str, str]]:
     if "compile_seconds" in report.meta:
-        yield "compiled in", seconds_text(report.meta["compile_seconds"])
+        yield "compiler took", seconds_text(report.meta["compile_seconds"])
     if len(report.runs):
         seconds = float(report.runs["wall_seconds"].sum())
         modes = "/".join(sorted(set(report.runs["mode"].tolist())))
