@@ -34,7 +34,7 @@ class OutputCollector:
         self.streams = [
             self.graph.host_stream_out(f"output/{number}", t.dtype, t.shape) for number, t in enumerate(outputs)
         ]
-        copies = Steps(*(Copy(t, s) for t, s in zip(outputs, self.streams, strict=True)), name="outputs")
+        copies = Steps(*(Copy(t, s, name=s.name) for t, s in zip(outputs, self.streams, strict=True)), name="outputs")
         match self.schedule.outputs:
             case OutputMode.FINAL:
                 self.after.add(copies)
@@ -50,7 +50,7 @@ class OutputCollector:
             total = clone(self.graph, output, f"output/{number}/sum")
             popops.zero(self.graph, total, self.before)
             popops.map_in_place(self.graph, _1 + _2, [total, output], micro_batch, name="sum_output")
-            self.after.add(Copy(total, stream))
+            self.after.add(Copy(total, stream, name=stream.name))
 
     def _every(self, copies: Steps, micro_batch: Steps) -> None:
         """Copy when a counter, which starts again after ``period`` micro-batches, comes to zero."""

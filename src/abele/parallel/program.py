@@ -114,7 +114,7 @@ class _Builder:
         updates = [group_update(self.graph, g.optimiser, f"optimiser{i}") for i, g in enumerate(self.groups)]
         accumulators = self._accumulators()
         inputs = [self._input_stream(v) for v in self.net.inputs]
-        micro_batch = Steps(*(Copy(s, self.to[v]) for s, v in inputs), compute, name="micro_batch")
+        micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
         self._accumulate(accumulators, micro_batch)
         self.outputs.add([self.to[v] for v in self.net.outputs], micro_batch)
         self._write_back(micro_batch)
@@ -154,7 +154,7 @@ class _Builder:
     def _write_back(self, prog: Steps) -> None:
         """Append the changes of buffers and of the random state."""
         for buffer, value in self.net.updates.items():
-            prog.add(Copy(self.to[value], self.to[buffer]))
+            prog.add(Copy(self.to[value], self.to[buffer], name=f"write_back/{buffer.name}"))
         if self.net.seed is not None:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")

@@ -90,7 +90,7 @@ class SgdUpdate(GroupUpdate):
         if self.dampening is not None:
             value = self._number("dampening")
             source = value if isinstance(value, Tensor) else self.graph.constant(f32, (), value, f"{self.name}/damped")
-            prog.add(Copy(source, self.dampening))
+            prog.add(Copy(source, self.dampening, name="damp"))
 
 
 class AdamUpdate(GroupUpdate):

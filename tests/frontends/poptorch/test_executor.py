@@ -257,6 +257,15 @@ def test_call__failed_compile__leaves_model_and_wrapper_usable() -> None:
     assert model.training
 
 
+@pytest.mark.parametrize("mode", ["native", "tiles"])
+def test_modes__convolution_flattened_into_a_linear_layer__equal_pytorch(mode: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(4, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32, 6), nn.LogSoftmax(1))
+    x = torch.randn(4, 4, 5, 5)
+    got = poptorch.inferenceModel(model, options(mode=mode))(x)
+    torch.testing.assert_close(got, model(x).detach(), rtol=1e-5, atol=1e-6)
+
+
 # --- weights and devices ----------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
-from abele.frontends.poptorch.capture.registry import convert
+from abele.frontends.poptorch.capture.registry import HANDLERS, convert
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.parallel import Network, Value
@@ -75,8 +75,9 @@ def capture(
         UnsupportedOpError: An operator without lowering; names the module and the user's line.
         TypeMismatchError: A tensor of a type that the device lacks.
     """
+    losses = _ANY_LOSS if training else ()
     exported = torch_export.export(
-        model, tuple(args), dict(kwargs or {}), training=training, losses=_ANY_LOSS if training else ()
+        model, tuple(args), dict(kwargs or {}), training=training, losses=losses, handled=HANDLERS
     )
     reader = _Reader(exported, own_tensors(model))
     reader.read()

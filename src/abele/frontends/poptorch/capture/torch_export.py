@@ -77,6 +77,7 @@ def export(
     *,
     training: bool,
     losses: Collection[str] = (),
+    handled: Collection[str] = (),
 ) -> Exported:
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
 
@@ -86,6 +87,7 @@ def export(
         kwargs: Keyword arguments.
         training: Whether gradients will be taken.
         losses: Operators that are kept even if nothing uses their result.
+        handled: Operators that the caller knows; decomposing is left out where there are no others.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
@@ -97,10 +99,19 @@ def export(
             if dead:
                 with _returning_losses(model, losses):
                     program = torch.export.export(model, args, kwargs, strict=False)
-            program = program.run_decompositions({})
+            if not _is_ready(program, handled):
+                program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
     return _read(program, with_losses=bool(dead))
+
+
+def _is_ready(program: torch.export.ExportedProgram, handled: Collection[str]) -> bool:
+    """Whether every call is known and changes none of its arguments, nor a buffer behind its back."""
+    roles = {spec.kind for spec in program.graph_signature.input_specs}
+    calls = [n for n in program.graph.nodes if n.op == "call_function" and op_name(n) != "getitem"]
+    mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", True) for n in calls)
+    return InputKind.BUFFER not in roles and not mutable and all(op_name(n) in handled for n in calls)
 
 
 def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:

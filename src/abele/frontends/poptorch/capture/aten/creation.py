@@ -38,6 +38,8 @@ def new_full(call: Call, value: Value, size: Sequence[int], fill: float, **kwarg
 
 
 @aten("aten.fill", "aten.fill_")
-def fill(call: Call, value: Value, number: float) -> Value:
+def fill(call: Call, value: Value, number: float | Value) -> Value:
     """One number in the shape of the result."""
+    if isinstance(number, Value):
+        return build.expand(call.net, call.operand(number, call.dtype), call.shape)
     return _filled(call, number)
