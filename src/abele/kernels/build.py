@@ -16,6 +16,8 @@ from abele.llvm.jit import Native, compile_keyed
 
 CODE_VERSION = 3
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
+LLVM_SPEED = 1
+"""Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
 
 
 def target() -> Target:
@@ -45,5 +47,5 @@ def build_side_by_side(steps: Sequence[Step]) -> tuple[Native, int]:
 
 def _compiled(content: str, make: Any) -> tuple[Native, int]:
     name = f"kernel_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    native = compile_keyed(content, lambda: make(name))
+    native = compile_keyed(content, lambda: make(name), speed=LLVM_SPEED)
     return native, native.address(name)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import combinations, permutations
+from itertools import combinations
 
 from abele.kernels.ir import Apply
 from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
 from abele.kernels.schedule import Schedule
+from abele.kernels.traffic import Traffic
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
-CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5), (1 << 24, 8.0))
-"""Bytes that fit into a cache beside other things, and what a line from it costs."""
-MEMORY_COST = 40.0
-"""What a line from beyond all caches costs."""
-JUMP_COST = 64.0
-"""Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
-nothing prefetches it."""
 FINALISTS = 12
 """Tiles of which the memory traffic is looked at, too."""
 LINE_COST = 0.3
@@ -52,12 +46,17 @@ def choose(nest: LoopNest, target: Target) -> Schedule:
     """The cheapest schedule of ``nest`` that the model finds."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
-    points = math.prod(nest.extents.values())
+    points, traffic = math.prod(nest.extents.values()), Traffic(nest)
+    reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
+    free = [d for d, _ in nest.parallel if d not in nest.unit]
     found: list[tuple[float, int, Schedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
-        schedule, lines = _ordered(nest, lane, width, tile)
+        schedule = Schedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
+        order, lines = traffic.best_order(schedule, free)
+        schedule = replace(schedule, order=(*nest.unit, *order))
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
-    return min(found)[2]
+    best = min(found)[2]
+    return best if nest.unit else _with_units(nest, best)
 
 
 def _lane_candidates(nest: LoopNest) -> list[str]:
@@ -177,77 +176,16 @@ class _Model:
         return waste
 
 
-def _ordered(nest: LoopNest, lane: str, width: int, tile: Tile) -> tuple[Schedule, float]:
-    """The schedule with its loops in the best order, and the cache lines that they read again."""
-    reduced = sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True)
-    free = [d for d, _ in nest.parallel if d not in nest.unit]
-    draft = Schedule((*nest.unit, *free), len(nest.unit), tuple(reduced), lane, width, tile)
-    order = _parallel_order(nest, draft, free)
-    schedule = Schedule((*nest.unit, *order), len(nest.unit), tuple(reduced), lane, width, tile)
-    units = math.prod(nest.extents[d] for d in nest.unit)
-    lines = _traffic(nest, schedule, order) * units / 64 + _jumps(nest, schedule)
-    return (schedule if nest.unit else _with_units(nest, schedule)), lines
-
-
-def _parallel_order(nest: LoopNest, schedule: Schedule, free: Sequence[str]) -> tuple[str, ...]:
-    """``free`` with the least memory traffic; the lane dim of a sweep is no loop at all."""
-    by_stride = sorted(free, key=lambda d: _out_stride(nest, d), reverse=True)
-    looping = [d for d in by_stride if nest.extents[d] > schedule.step(d)]
-    still = tuple(d for d in by_stride if d not in looping)
-    if not nest.accumulates or len(looping) > 4:
-        return (*looping, *still)
-    orders = list(permutations(looping))
-    return (*min(orders, key=lambda o: (_traffic(nest, schedule, o), orders.index(o))), *still)
-
-
-def _traffic(nest: LoopNest, schedule: Schedule, order: Sequence[str]) -> float:
-    """Bytes that loops of ``order`` read again, weighted by the cache that they come from."""
-    fetches = [(free_dims(f), f.access.type.bytes) for f in nest.fetches()]
-    extents, total, rounds = nest.extents, 0.0, 1.0
-
-    def inside(names: frozenset[str], level: int) -> float:
-        outer = set(order[: level + 1])
-        return math.prod(min(schedule.step(d), extents[d]) if d in outer else extents[d] for d in names)
-
-    for level, dim in enumerate(order):
-        steps = -(-extents[dim] // schedule.step(dim))
-        touched = [inside(names, level) * size for names, size in fetches]
-        weight = next((w for limit, w in CACHES if sum(touched) <= limit), MEMORY_COST)
-        for (names, _), size in zip(fetches, touched, strict=True):
-            if dim not in names:
-                total += rounds * (steps - 1) * size * weight
-        rounds *= steps
-    return total
-
-
-def _jumps(nest: LoopNest, schedule: Schedule) -> float:
-    """Weighted cache lines of large arrays that are reached by jumps."""
-    total, extents = 0.0, nest.extents
-    for access in dict.fromkeys([*(f.access for f in nest.fetches()), *(o.access for o in nest.outs)]):
-        names = [d for d in access.address.names if d in extents]
-        size = math.prod(extents[d] for d in names) * access.type.bytes
-        if size <= CACHES[-2][0] or not names:
-            continue
-        loops = [d for d in (*schedule.order, *schedule.reduced) if d in names and extents[d] > schedule.step(d)]
-        inner = loops[-1] if loops else names[0]
-        if abs(access.stride(inner)) == 1:
-            continue
-        run = max((schedule.step(d) for d in names if abs(access.stride(d)) == 1), default=1) * access.type.bytes
-        total += JUMP_COST * size / 64 * 64 / max(64, run)
-    return total
-
-
 def _with_units(nest: LoopNest, schedule: Schedule) -> Schedule:
     """``schedule`` with the outermost loops as units, as many as give threads enough to share."""
     order = sorted(schedule.order, key=lambda d: not _is_separate(nest, d))
-    schedule = Schedule(tuple(order), 0, schedule.reduced, schedule.lane, schedule.lanes, schedule.tile)
     units, count = 1, 0
     for dim in order:
         if units >= MIN_UNITS or not _is_separate(nest, dim):
             break
         units *= -(-nest.extents[dim] // schedule.step(dim))
         count += 1
-    return Schedule(tuple(order), count, schedule.reduced, schedule.lane, schedule.lanes, schedule.tile)
+    return replace(schedule, order=tuple(order), num_unit_dims=count)
 
 
 def _is_separate(nest: LoopNest, dim: str) -> bool:
@@ -265,11 +203,7 @@ def _is_separate(nest: LoopNest, dim: str) -> bool:
 
 
 def _stride_key(nest: LoopNest, dim: str) -> int:
-    return sum(abs(f.access.stride(dim)) for f in nest.fetches())
-
-
-def _out_stride(nest: LoopNest, dim: str) -> int:
-    return max(abs(o.access.stride(dim)) for o in nest.outs)
+    return sum(abs(f.access.stride(dim)) for f in nest.fetches)
 
 
 def _power_of_two(extent: int) -> int:

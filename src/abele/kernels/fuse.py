@@ -33,7 +33,7 @@ def drop_unread(program: Program) -> None:
         puts = tuple(p for p in task.puts if program.spaces[p.space].pinned or p.space in read)
         if puts:
             task = replace(task, puts=puts)
-            read |= task.reads()
+            read |= task.reads
             kept.append(task)
     program.tasks[:] = reversed(kept)
 
@@ -43,8 +43,8 @@ def _fuse_into_producer(program: Program, number: int) -> bool:
     consumer = program.tasks[number]
     if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
         return False
-    for ref in consumer.refs():
-        producer = max((n for n in range(number) if ref.space in program.tasks[n].writes()), default=None)
+    for ref in consumer.refs:
+        producer = max((n for n in range(number) if ref.space in program.tasks[n].writes), default=None)
         if producer is None:
             continue
         fused = _fused(program, program.tasks[producer], consumer, ref.space)
@@ -67,7 +67,7 @@ def _place(program: Program, producer: int, consumer: int, fused: Task) -> bool:
 
 
 def _conflict(a: Task, b: Task) -> bool:
-    return bool(a.writes() & (b.reads() | b.writes()) or a.reads() & b.writes())
+    return bool(a.writes & (b.reads | b.writes) or a.reads & b.writes)
 
 
 def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task | None:
@@ -76,8 +76,8 @@ def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task
     if put is None or put.combine != "set" or put.guards or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
         return None
     names = _whole(program, producer, put)
-    seen = {r.index for r in consumer.refs() if r.space == space}
-    if names is None or len(seen) != 1 or any(r.bounds for r in consumer.refs() if r.space == space):
+    seen = {r.index for r in consumer.refs if r.space == space}
+    if names is None or len(seen) != 1 or any(r.bounds for r in consumer.refs if r.space == space):
         return None
     theirs = [plain(a) for a in next(iter(seen))]
     if set(theirs) != set(dict(consumer.parallel)) or len(set(theirs)) < len(theirs):
@@ -114,13 +114,13 @@ def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
 def _same_points(producer: Task, consumer: Task) -> bool:
     """Whether the two touch common spaces only at the same point, so that one pass does both."""
     made = {p.space: p.index for p in producer.puts}
-    if any(r.space in made and r.index != made[r.space] for r in consumer.refs()):
+    if any(r.space in made and r.index != made[r.space] for r in consumer.refs):
         return False
     stored = {p.space: p.index for p in consumer.puts}
     if any(made.get(s, i) != i for s, i in stored.items()) or len(stored) < len(consumer.puts):
         return False
     inner = {e.space for r in producer.reductions for e in r.value.walk() if isinstance(e, Ref)}
-    return not inner & set(stored) and all(r.space not in stored or r.index == stored[r.space] for r in producer.refs())
+    return not inner & set(stored) and all(r.space not in stored or r.index == stored[r.space] for r in producer.refs)
 
 
 def _joined(program: Program, producer: Task, consumer: Task) -> Task:
@@ -138,7 +138,7 @@ def _joined(program: Program, producer: Task, consumer: Task) -> Task:
         return known.get(part.space) if isinstance(part, Ref) else None
 
     follower = consumer.rewritten(change)
-    replaced = consumer.writes()
+    replaced = consumer.writes
     kept = [p for p in puts if p.space not in replaced]
     name = producer.name if consumer.name.startswith(producer.name) else f"{producer.name}+{consumer.name}"
     return replace(producer, name=name, puts=(*kept, *follower.puts), locals=(*values, *follower.locals))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from abele.kernels.ir import Affine, Expr, Index
 from abele.numerics import ElementType
@@ -150,9 +151,10 @@ class LoopNest:
         for value in (*(a.value for a in self.accumulates), *self.locals, *(o.value for o in self.outs)):
             yield from value.walk()
 
-    def fetches(self) -> list[Fetch]:
+    @cached_property
+    def fetches(self) -> tuple[Fetch, ...]:
         """Every distinct load."""
-        return list(dict.fromkeys(e for e in self.expressions() if isinstance(e, Fetch)))
+        return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, Fetch)))
 
     def guards(self) -> Iterator[Bound]:
         """Every guard of accumulators and outputs."""

@@ -51,7 +51,7 @@ def _positions(nest: LoopNest) -> Iterator[Affine]:
 
 def _bounds(nest: LoopNest) -> Iterator[Bound]:
     yield from nest.guards()
-    for fetch in nest.fetches():
+    for fetch in nest.fetches:
         yield from fetch.bounds
 
 

@@ -94,7 +94,7 @@ class _Planner:
         users: dict[int, set[int]] = {}
         for number, stage in enumerate(stages):
             for task in (self.program.tasks[n] for n in stage.tasks):
-                for space in task.reads() | task.writes():
+                for space in task.reads | task.writes:
                     users.setdefault(space, set()).add(number)
         return users
 

@@ -126,17 +126,20 @@ class _Refinement:
             return [(math.prod(self.buffers[buffer].shape), 1)]
         return self.chains[buffer].digits()
 
+    def _chain(self, buffer: int) -> Chain:
+        """The chain by which views of ``buffer`` and loops agree; a flat buffer has one a view, to split its loops."""
+        return Chain(math.prod(self.buffers[buffer].shape)) if buffer in self.flat else self.chains[buffer]
+
     def _split_to_fixpoint(self) -> None:
         accesses = [
             (
-                self.chains[self.bindings[c][operand].buffer],
+                self._chain(self.bindings[c][operand].buffer),
                 self.bindings[c][operand],
                 self._loop_chains(c, n, operand, index),
             )
             for c, call in enumerate(self.calls)
             for n, item in enumerate(call.kernel.nests)
             for operand, index in _accesses(item)
-            if self.bindings[c][operand].buffer not in self.flat
         ]
         for chain, binding, loops in accesses:
             for factors, loop in zip(binding.factors, loops, strict=True):

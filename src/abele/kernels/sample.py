@@ -41,7 +41,7 @@ def find_sample_dim(program: Program) -> SampleDim | None:
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
     """Every load and store of ``task``."""
-    yield from task.refs()
+    yield from task.refs
     yield from task.puts
 
 

@@ -54,13 +54,13 @@ def dependences(tasks: Sequence[Task]) -> list[set[int]]:
     readers: dict[int, set[int]] = {}
     result = []
     for number, task in enumerate(tasks):
-        needed = {writers[s] for s in task.reads() | task.writes() if s in writers}
-        for space in task.writes():
+        needed = {writers[s] for s in task.reads | task.writes if s in writers}
+        for space in task.writes:
             needed |= readers.get(space, set())
         result.append(needed - {number})
-        for space in task.reads():
+        for space in task.reads:
             readers.setdefault(space, set()).add(number)
-        for space in task.writes():
+        for space in task.writes:
             writers[space] = number
             readers[space] = set()
     return result

@@ -117,21 +117,21 @@ def localise(program: Program, sample: SampleDim, sweep: Sweep, local: set[int])
     tasks: list[Task] = []
     dims: list[str] = []
     for task, dim in zip(sweep.tasks, sweep.dims, strict=True):
-        for ref in task.refs():
+        for ref in task.refs:
             outside = ref.space in sample.spaces and ref.space not in local
             if outside and ref.space not in copies and _reads_again(program, sweep, ref.space):
                 copies[ref.space] = _copy(program, sample, ref.space, tasks, dims)
                 local.add(copies[ref.space])
         tasks.append(_redirected(task, copies))
         dims.append(dim)
-        for space in task.writes():
+        for space in task.writes:
             copies.pop(space, None)
     sweep.tasks, sweep.dims = tasks, dims
 
 
 def _reads_again(program: Program, sweep: Sweep, space: int) -> bool:
     size = program.spaces[space].size
-    points = [t.points for t in sweep.tasks for r in t.refs() if r.space == space]
+    points = [t.points for t in sweep.tasks for r in t.refs if r.space == space]
     return len(points) > 1 or any(p > size for p in points)
 
 
@@ -149,7 +149,7 @@ def _copy(program: Program, sample: SampleDim, space: int, tasks: list[Task], di
 
 
 def _redirected(task: Task, copies: dict[int, int]) -> Task:
-    if not any(r.space in copies for r in task.refs()):
+    if not any(r.space in copies for r in task.refs):
         return task
 
     def change(part: Expr) -> Expr | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from abele.kernels.ir import Affine, Apply, Cast, Expr, Index
 from abele.kernels.loops import Bound, Hash
@@ -128,18 +129,21 @@ class Task:
             locals=tuple(rewrite(value, change) for value in self.locals),
         )
 
-    def refs(self) -> list[Ref]:
+    @cached_property
+    def refs(self) -> tuple[Ref, ...]:
         """Every distinct load."""
-        return list(dict.fromkeys(e for e in self.expressions() if isinstance(e, Ref)))
+        return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, Ref)))
 
-    def reads(self) -> set[int]:
+    @cached_property
+    def reads(self) -> frozenset[int]:
         """Spaces that it reads, those of combining stores too."""
         seeds = {e.seed.array for e in self.expressions() if isinstance(e, Hash)}
-        return {r.space for r in self.refs()} | seeds | {p.space for p in self.puts if p.combine != "set"}
+        return frozenset({r.space for r in self.refs} | seeds | {p.space for p in self.puts if p.combine != "set"})
 
-    def writes(self) -> set[int]:
+    @cached_property
+    def writes(self) -> frozenset[int]:
         """Spaces that it writes."""
-        return {p.space for p in self.puts}
+        return frozenset(p.space for p in self.puts)
 
     def __str__(self) -> str:
         loops = ", ".join(f"{d}<{n}" for d, n in self.parallel)
