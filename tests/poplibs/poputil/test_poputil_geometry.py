@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poplibs_kit import system_of
+from poplibs_kit import Bench, system_of
 
 from abele.errors import TensorError
 from abele.graph import Graph, TileMapping
 from abele.numerics import f16, f32
+from abele.poplibs import poputil
 from abele.poplibs.poputil import (
     broadcast_to_match,
     calc_linear_tile_mapping,
@@ -18,10 +21,13 @@ from abele.poplibs.poputil import (
     clone,
     create_activations,
     create_output_like,
+    duplicate,
     flat_regions,
     map_tensor_linearly,
+    map_tensor_linearly_with_offset,
     split_evenly,
     storage_order,
+    template_vertex,
     tile_imbalance,
 )
 from abele.poplibs.poputil.grid import Grid, cells_of, collapse, split_for_workers
@@ -184,3 +190,34 @@ def test_split_evenly__ranges__parts_differ_by_a_grain(totals: list[int], parts:
         assert length[mine].sum() == n
         np.testing.assert_array_equal(begin[mine], np.cumsum(length[mine]) - length[mine])
         assert length[mine].max() - length[mine][:-1].min(initial=length[mine].max()) <= grain
+
+
+def test_duplicate__contents__are_copied() -> None:
+    bench = Bench(8)
+    x = bench.tensor(np.arange(24.0).reshape(2, 12), "f32", "activations")
+    copy = duplicate(bench.graph, x, bench.prog)
+    np.testing.assert_array_equal(bench.run(copy)[0], bench.data[x])
+    np.testing.assert_array_equal(copy.mapping.tile, x.mapping.tile)
+
+
+def test_map_tensor_linearly_with_offset__last_tile__wraps_around() -> None:
+    graph = Graph(system_of(4))
+    x = map_tensor_linearly_with_offset(graph, graph.variable(f32, (128,), name="x"), 3)
+    assert list(x.mapping.tile) == [3, 0, 1, 2]
+
+
+class _Kind(Enum):
+    ADD = 1
+
+
+def test_template_vertex__parameters_of_all_kinds__are_spelt_as_poplibs_does() -> None:
+    assert (
+        template_vertex("popops::Reduce", _Kind.ADD, f16, f32, False, 4)
+        == "popops::Reduce<_Kind::ADD,half,float,false,4>"
+    )
+    assert template_vertex("popnn::Loss") == "popnn::Loss"
+
+
+def test_camel_case_names__are_the_same_functions() -> None:
+    assert poputil.mapTensorLinearly is map_tensor_linearly  # type: ignore[attr-defined]
+    assert poputil.createOutputLike is create_output_like  # type: ignore[attr-defined]

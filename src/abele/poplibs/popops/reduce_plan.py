@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from abele.graph.intervals import distinct
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.grid import Cells, Grid
 from abele.poplibs.poputil.regions import count_up
@@ -154,7 +155,7 @@ def _share(total: Int64, parts: Int64, part: Int64, grain: int) -> tuple[Int64, 
 
 def _pieces(key: Int64, length: Int64, extra_cuts: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     """Ranges cut where any of them begins or ends: cuts, and for each piece its segment, range and offset in it."""
-    cuts = np.unique(np.concatenate([key, key + length, extra_cuts]))
+    cuts = distinct(np.concatenate([key, key + length, extra_cuts]))
     first = np.searchsorted(cuts, key)
     last = np.searchsorted(cuts, key + length)
     entry, number = count_up(last - first)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from abele.errors import TensorError
-from abele.graph import Graph, Tensor
-from abele.graph.mapping import TileMapping
+from abele.graph import Copy, Graph, Sequence, Tensor, TileMapping
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil.mapping import elements_per_tile, linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import storage_order
@@ -24,7 +23,7 @@ def channels_per_group(channels: int) -> int:
 
 
 def create_activations(
-    graph: Graph, dtype: ElementType | str, shape: Sequence[int], name: str = "activations", *, group: int | None = None
+    graph: Graph, dtype: ElementType | str, shape: Iterable[int], name: str = "activations", *, group: int | None = None
 ) -> Tensor:
     """A new tensor [batch, channels, *field], channels grouped innermost, spread evenly over the tiles.
 
@@ -41,9 +40,10 @@ def create_activations(
     Raises:
         TensorError: ``shape`` has fewer than two dimensions, or ``group`` does not divide the channels.
     """
-    if len(shape) < 2:
-        raise TensorError(f"activations {name!r} need a batch and a channel dimension, got shape {list(shape)}")
-    batch, channels, *field = (int(n) for n in shape)
+    dims = [int(n) for n in shape]
+    if len(dims) < 2:
+        raise TensorError(f"activations {name!r} need a batch and a channel dimension, got shape {dims}")
+    batch, channels, *field = dims
     inner = channels_per_group(channels) if group is None else group
     if inner < 1 or channels % inner:
         raise TensorError(f"activations {name!r}: {channels} channels do not divide into groups of {inner}")
@@ -56,7 +56,7 @@ def create_activations(
 
 
 def create_output_like(
-    graph: Graph, inputs: Sequence[Tensor], shape: tuple[int, ...], dtype: ElementType, name: str
+    graph: Graph, inputs: Iterable[Tensor], shape: tuple[int, ...], dtype: ElementType, name: str
 ) -> Tensor:
     """A new tensor of ``shape`` and ``dtype``, laid out like the best-mapped input of that shape.
 
@@ -81,12 +81,19 @@ def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = N
     return order.undo(variable)
 
 
+def duplicate(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "duplicate") -> Tensor:
+    """A :func:`clone` of ``tensor`` that ``prog`` fills with its elements."""
+    copy = clone(graph, tensor, name)
+    prog.add(Copy(tensor, copy))
+    return copy
+
+
 def storage_mapping(tensor: Tensor) -> TileMapping:
     """Tile of every element of ``tensor`` in storage order, in which neighbours mostly share a tile."""
     return storage_order(tensor).apply(tensor).mapping
 
 
-def _best_mapped(graph: Graph, tensors: Sequence[Tensor]) -> Tensor | None:
+def _best_mapped(graph: Graph, tensors: list[Tensor]) -> Tensor | None:
     if len(tensors) < 2:
         return tensors[0] if tensors else None
     return min(tensors, key=lambda t: _fullest(graph, storage_mapping(t)))

@@ -59,6 +59,15 @@ def map_tensor_linearly(
     return set_mapping(tensor, calc_linear_tile_mapping(graph, tensor, min_elements, grain))
 
 
+def map_tensor_linearly_with_offset(
+    graph: Graph, tensor: Tensor, offset: int, min_elements: int | None = None, grain: int | None = None
+) -> Tensor:
+    """As :func:`map_tensor_linearly`, from tile ``offset`` on; tiles wrap around."""
+    linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
+    tile = ((linear.tile + offset) % graph.system.num_tiles).astype(np.int32)
+    return set_mapping(tensor, TileMapping(linear.size, linear.begin, tile))
+
+
 def set_mapping(tensor: Tensor, mapping: TileMapping) -> Tensor:
     """Place every piece of ``mapping``, given over the flattened ``tensor``, on its tile. Returns ``tensor``."""
     return tensor.map(mapping)
