@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.errors import EngineError
-from abele.graph import Copy, Graph, If, Repeat, Sequence, Tensor, concat
+from abele.graph import Copy, Execute, Graph, If, Repeat, Sequence, Tensor, concat
 from abele.kernels.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine
@@ -17,12 +18,31 @@ from support.engines import run_both, run_once
 N = 6
 
 
+@codelet
+class Raise(Vertex):
+    x: InOut[Vector[f32]]
+
+    def compute(self):
+        for i in range(len(self.x)):
+            self.x[i] += 1.0
+
+
 def turned(graph: Graph, prog: Sequence, source: Tensor, destination: Tensor) -> None:
     """A library call that writes the transpose of ``source``; its body is a copy."""
     body_kernel = nest({"i": N, "j": N}, store(1, ("i", "j"), load(0, "j", "i")))
     kernel = HostKernel(((N, N), (N, N)), (f32, f32), 1, 1, (body_kernel,))
     with graph.library_call(prog, "turn", inputs=(source,), outputs=(destination,), kernel=kernel) as body:
         body.add(Copy(source.T, destination))
+
+
+def raised(graph: Graph, prog: Sequence, tensor: Tensor) -> None:
+    """A library call in place: every element grows by one; its body is a superstep."""
+    body_kernel = nest({"i": N, "j": N}, store(1, ("i", "j"), load(0, "i", "j") + 1.0))
+    kernel = HostKernel(((N, N), (N, N)), (f32, f32), 1, 1, (body_kernel,))
+    with graph.library_call(prog, "raise", inputs=(tensor,), outputs=(tensor,), kernel=kernel) as body:
+        step = graph.compute_set("raise")
+        step.vertices(Raise, tile=[0], x=tensor.reshape(1, N * N))
+        body.add(Execute(step))
 
 
 def _graph(num: int = 5) -> tuple[Graph, list[Tensor]]:
@@ -34,7 +54,11 @@ def _values(num: int = 5) -> dict[str, np.ndarray]:
     return {f"v{i}": (np.arange(N * N, dtype=np.float32) + 100 * i).reshape(N, N) for i in range(num)}
 
 
-steps = st.tuples(st.sampled_from(["turn", "copy", "half", "swap"]), st.integers(0, 4), st.integers(0, 4))
+steps = st.tuples(
+    st.sampled_from(["turn", "copy", "half", "swap", "joined", "flat", "in_place"]),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
 plain = st.lists(steps, max_size=6)
 
 
@@ -47,6 +71,14 @@ def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
             prog.add(Copy(variables[a][::-1], variables[b]))
         elif kind == "half" and a != b:
             prog.add(Copy(variables[a][: N // 2], variables[b][N // 2 :]))
+        elif kind == "joined" and a != b:
+            turned(
+                graph, prog, concat([variables[a][2:], variables[b][:2]]), variables[(a + b) % 5 if a + b != 5 else b]
+            )
+        elif kind == "flat" and a != b:
+            prog.add(Copy(variables[a].T.reshape(N * N), variables[b].reshape(2, -1)))
+        elif kind == "in_place" and a != b:
+            raised(graph, prog, concat([variables[a][:2], variables[b][2:]]))
         elif kind == "swap":
             prog.add(Copy(concat([variables[a][3:], variables[a][:3]]), variables[a]))
     return prog

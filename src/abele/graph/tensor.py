@@ -309,6 +309,11 @@ class Tensor:
         block = self._blocks[0]
         return Strided(block.variable, block.offset, tuple(view.simplified(f) for f in block.factors))
 
+    @property
+    def blocks(self) -> tuple[view.Block, ...] | None:
+        """The strided blocks that fill the view, or None when it has no such form."""
+        return self._blocks
+
     @cached_property
     def _intervals(self) -> tuple[Int64, Int64]:
         if self._blocks is None:

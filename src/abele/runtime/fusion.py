@@ -28,6 +28,7 @@ Run = tuple[Program, ...]
 """Steps that follow each other and that host kernels can carry out: library calls, and copies between them."""
 
 _OUTSIDE: Run = ()
+_MOST_BLOCKS = 16
 
 
 def flattened(steps: Steps) -> Iterator[Program]:
@@ -50,21 +51,40 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
 
 
 def is_fusible(step: Program) -> bool:
-    """Whether a host kernel can stand for a step: every operand is one strided block of one variable."""
+    """Whether a host kernel can stand for a step: every operand is made of a few strided blocks."""
     match step:
         case LibraryCall():
             return step.kernel is not None and all(map(_is_bindable, (*step.inputs, *step.outputs)))
+        case Copy(source=Tensor(), destination=Tensor()):
+            source, destination = matched(step)
+            return _is_bindable(source) and _is_bindable(destination) and not source.overlaps(destination)
         case Copy():
-            sides = step.source, step.destination
-            tensors = [t for t in sides if isinstance(t, Tensor)]
-            return all(map(_is_bindable, tensors)) and not (len(tensors) == 2 and tensors[0].overlaps(tensors[1]))
+            return all(_is_bindable(t) for t in (step.source, step.destination) if isinstance(t, Tensor))
         case _:
             return False
 
 
 def _is_bindable(tensor: Tensor) -> bool:
-    strided = tensor.strided()
-    return strided is not None and strided.variable.dtype == tensor.dtype and tensor.size > 0
+    blocks = tensor.blocks
+    return (
+        blocks is not None
+        and 0 < len(blocks) <= _MOST_BLOCKS
+        and all(b.variable.dtype == tensor.dtype for b in blocks)
+        and tensor.size > 0
+    )
+
+
+def matched(copy: Copy) -> tuple[Tensor, Tensor]:
+    """Source and destination of a copy on the device in one shape: elements go in flattened order."""
+    source, destination = copy.source, copy.destination
+    assert isinstance(source, Tensor)
+    assert isinstance(destination, Tensor)
+    if source.shape == destination.shape:
+        return source, destination
+    reshaped = source.reshape(destination.shape)
+    if reshaped.blocks is not None:
+        return reshaped, destination
+    return source, destination.reshape(source.shape)
 
 
 def operands(step: Program) -> tuple[tuple[Tensor | Stream, ...], tuple[Tensor | Stream, ...]]:
