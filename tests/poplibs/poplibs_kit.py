@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
+from abele.compiler import Executable, compile_program
 from abele.graph import Graph, LibraryCall, Sequence, Tensor, walk
 from abele.kernels.reference import evaluate
 from abele.machine import System, systems
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil import create_activations
+from abele.runtime import Engine
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = {"f32": 2e-5, "f16": 4e-3}
@@ -54,12 +56,15 @@ class Bench:
         """What a variable starts with, in 64 bits."""
         return self.data[tensor].astype(np.float64)
 
+    @cached_property
+    def executable(self) -> Executable:
+        """The program, compiled when it is first run: what is appended later does not run."""
+        return compile_program(self.graph, self.prog)
+
     def run(self, *outputs: Tensor, mode: str = "tiles", debug: bool = False, threads: int = 1) -> list[Array]:
         """Run the program once and read ``outputs``."""
-        from abele.runtime import Engine
-
         keep = [*self.data, *outputs]
-        with Engine(self.graph, self.prog, mode=mode, debug=debug, threads=threads, keep=keep) as engine:
+        with Engine(self.executable, mode=mode, debug=debug, threads=threads, keep=keep) as engine:
             for tensor, array in self.data.items():
                 engine[tensor] = array
             engine.run()

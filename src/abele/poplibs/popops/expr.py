@@ -1,7 +1,8 @@
 """Expressions over placeholders: what ``map`` computes for every element.
 
->>> print((_1 * 2 + exp(_2)).lower((f32, f32)))
-(%0[] * 2) + exp(%1[])
+>>> from abele.numerics import f32
+>>> print((_1 * 2.0 + exp(_2)).lower((f32, f32)))
+(%0[] * 2.0) + exp(%1[])
 """
 
 from __future__ import annotations
