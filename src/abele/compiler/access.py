@@ -9,7 +9,6 @@ import numpy as np
 
 from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
-from abele.compiler.sorting import sort_order
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, distinct
 from abele.graph.tensor import Tensor
@@ -56,7 +55,7 @@ def copy_access(source: Tensor | None, destination: Tensor | None, layout: Layou
     if destination is None:
         return Access(reads)
     begin, length = destination.intervals()
-    order = sort_order(begin)
+    order = np.argsort(begin, kind="stable")
     return _with_writes(reads, begin[order], (begin + length)[order], layout)
 
 
@@ -68,7 +67,7 @@ def read_access(tensor: Tensor, layout: Layout) -> Access:
 def undef_access(tensor: Tensor, layout: Layout) -> Access:
     """What declaring ``tensor`` undefined means for the variables that it covers completely."""
     begin, length = tensor.intervals()
-    order = sort_order(begin)
+    order = np.argsort(begin, kind="stable")
     return Access(undefined=_with_writes(_none(), begin[order], (begin + length)[order], layout).complete)
 
 

@@ -69,7 +69,7 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
         if id(regions) not in known:
             known[id(regions)] = residence_of(regions, layout)
         residence = known[id(regions)]
-        tile, region = foreign_pairs(residence, use.row_tile, use.edge.index, layout.num_tiles)
+        tile, region = foreign_pairs(residence, use.row_tile, use.edge.index)
         if len(tile) == 0:
             continue
         pieces = pair_pieces(residence, tile, region)

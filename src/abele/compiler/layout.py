@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.compiler.sorting import sort_order
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -122,7 +121,7 @@ def _packed(owner: Int64, tile: Int32, length: Int64, num_tiles: int) -> tuple[I
     if len(owner) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     key = owner * (num_tiles + 1) + tile + 1
-    order = sort_order(key)
+    order = np.argsort(key, kind="stable")
     place = np.cumsum(length[order]) - length[order]
     fresh = np.append(True, key[order][1:] != key[order][:-1])
     first = np.maximum.accumulate(np.where(fresh, place, 0))

@@ -41,8 +41,10 @@ class Shares:
         owner = layout.variables_at(layout.begin[mapped])
         key = owner * layout.num_tiles + layout.tile[mapped]
         size = (layout.end - layout.begin)[mapped] * layout.width[owner]
-        unique, inverse = np.unique(key, return_inverse=True)
-        total = np.bincount(inverse, weights=size, minlength=len(unique)).astype(np.int64)
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+        unique, total = key[first], np.add.reduceat(size[order], first) if len(first) else size
         ptr = np.searchsorted(unique, np.arange(len(layout.base) + 1) * layout.num_tiles)
         tile = (unique % layout.num_tiles).astype(np.int32)
         return Shares(ptr.astype(np.int64), tile, total, -(-total // alignment_bytes) * alignment_bytes)

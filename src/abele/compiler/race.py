@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.compiler.sorting import sort_order
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64
 
@@ -79,7 +78,7 @@ def collect_writes(uses: Sequence[FieldUse]) -> Writes:
     begin, length, vertex = (_joined([f[i] for f in found]) for i in range(3))
     part = None
     if len(begin) and not bool((begin[1:] >= begin[:-1]).all()):
-        part = sort_order(begin)
+        part = np.argsort(begin, kind="stable")
         begin, length, vertex = begin[part], length[part], vertex[part]
     end = begin + length
     return Writes(begin, end, np.maximum.accumulate(end), vertex, part, parts, writing)

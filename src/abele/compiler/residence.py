@@ -87,23 +87,23 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     return Residence(ptr, pieces.begin[first], length, tile, pieces.share[first], home, width)
 
 
-def foreign_pairs(residence: Residence, tile: Int32, index: Int64, num_tiles: int) -> tuple[Int32, Int64]:
+def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int32, Int64]:
     """Distinct (tile, region) pairs whose region is not in one piece on that tile.
 
     Args:
         residence: Where the regions live.
         tile: Tile of each row, int32[rows].
         index: Region of each row, int64[rows].
-        num_tiles: Tiles of the system.
     """
     home = residence.home[index]
     busy = np.flatnonzero((home != tile) & (home != EMPTY))
     if len(busy) == 0:
         return tile[busy], index[busy]
-    key = index[busy] * num_tiles + tile[busy]
+    num_regions = len(residence.home)
+    key = tile[busy].astype(np.int64) * num_regions + index[busy]
     if not bool((key[1:] > key[:-1]).all()):
         key = distinct(key)
-    return (key % num_tiles).astype(np.int32), key // num_tiles
+    return (key // num_regions).astype(np.int32), key % num_regions
 
 
 def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.sorting import sort_order
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 
@@ -154,7 +153,7 @@ def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
     """What arrives at each tile once, and the copies for what it wanted again."""
     span = int((transfers.begin + transfers.length).max(initial=0)) + 1
     key = transfers.receiver.astype(np.int64) * span + transfers.begin
-    order = sort_order(key * 2 + ~transfers.alone)
+    order = np.argsort(key * 2 + ~transfers.alone, kind="stable")
     key = key[order]
     end = key + transfers.length[order]
     fresh = np.maximum(key, _reach_before(end))
@@ -179,7 +178,7 @@ def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
 
 def _sent(received: _Fragments) -> _Fragments:
     """What leaves each sending tile: one multicast for all that want it."""
-    order = sort_order(received.begin)
+    order = np.argsort(received.begin, kind="stable")
     begin = received.begin[order]
     end = begin + received.length[order]
     fresh = np.maximum(begin, _reach_before(end))
@@ -261,7 +260,7 @@ def _link_bytes(f: _Fragments, size: Int64, num_tiles: int, tiles_per_ipu: int) 
     far = np.flatnonzero(source != target)
     span = int((f.begin + f.length).max(initial=0)) + 1
     key = target[far].astype(np.int64) * span + f.begin[far]
-    order = sort_order(key)
+    order = np.argsort(key, kind="stable")
     end = key[order] + f.length[far][order]
     fresh = np.maximum(key[order], _reach_before(end))
     crossing = np.maximum(end - fresh, 0) * f.width[far][order]
