@@ -34,7 +34,7 @@ def category_text(name: str) -> str:
 
 
 def source_text(file: str, line: int) -> str:
-    """Where the user's line stands, as ``folder/file.py:12``; a dash when unknown. The full path is in the ops table."""
+    """Where the user's line stands, as ``folder/file.py:12``, or a dash; the ops table has the full path."""
     if not file:
         return "–"
     short = "/".join(Path(file).parts[-2:])
