@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -71,6 +72,7 @@ class Engine(CppNames):
         self._progress = progress or _silent
         self._connections: dict[Stream, Connection] = {}
         self._image: Image | None = None
+        self._running = threading.Lock()
         self._runs: list[dict[str, Any]] = []
         self._streams = [_streams_of(p) for p in self.executable.programs]
         self._prepared()
@@ -140,16 +142,21 @@ class Engine(CppNames):
             Whether it ended; False after :meth:`stop`.
 
         Raises:
-            EngineError: No such program.
+            EngineError: No such program, or a run is under way already.
             StreamConnectionError: A stream that the program uses is connected to nothing, or ran out.
             KeyboardInterrupt: Ctrl-C; state is as of the last finished step, and the engine stays usable.
         """
         index = self._index(program)
         image = self._prepared()
         self._check_connected(index, image)
-        start = time.perf_counter()
-        verdict = self._execute(image, index)
-        self._note_run(index, name, time.perf_counter() - start)
+        if not self._running.acquire(blocking=False):
+            raise EngineError("the engine is running already", remedy="wait for the run, or make a second engine")
+        try:
+            start = time.perf_counter()
+            verdict = self._execute(image, index)
+            self._note_run(index, name, time.perf_counter() - start)
+        finally:
+            self._running.release()
         return verdict is Verdict.DONE
 
     def _execute(self, image: Image, index: int) -> Verdict:
