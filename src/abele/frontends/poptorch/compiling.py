@@ -13,9 +13,9 @@ import torch
 from abele.compiler import Executable, compile_program
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
-from abele.frontends.poptorch.optim import read_optimiser
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.progress import compilation_progress
+from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.weights import plain
 from abele.graph import Graph
 from abele.parallel import Group, NetworkProgram, inference_program, training_program

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from abele.compiler import Executable
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture.capture import own_tensors
 from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.optim import read_rules
+from abele.frontends.poptorch.inspection import Inspection
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.results import mark_results
+from abele.frontends.poptorch.rules import read_rules
 from abele.frontends.poptorch.signature import Signature
 from abele.frontends.poptorch.weights import follow, owner_of, release
-from abele.report import Report
 
-NOT_COMPILED = "Model has not been compiled or has been destroyed."
 _capturing = False
 
 
@@ -34,7 +30,7 @@ def isRunningOnIpu() -> bool:
     return _capturing
 
 
-class PoplarExecutor:
+class PoplarExecutor(Inspection):
     """A model on the modelled machine.
 
     Calls take and return what the model's ``forward`` does, for a whole host batch: the micro-batch that the model
@@ -179,11 +175,6 @@ class PoplarExecutor:
         self._compiled = None
         self._attached = False
 
-    def _require(self) -> CompiledModel:
-        if self._compiled is None:
-            raise Error(NOT_COMPILED)
-        return self._compiled
-
     def _first_seed(self) -> int:
         chosen = self._options.random_seed if self._options.exists("random_seed") else torch.initial_seed()
         return int(chosen) & 0xFFFFFFFF
@@ -285,58 +276,6 @@ class PoplarExecutor:
     @rng_state.setter
     def rng_state(self, state: list[int]) -> None:
         self._require().random_state = state
-
-    @property
-    def executable(self) -> Executable:
-        """The compiled program."""
-        return self._require().executable
-
-    def report(self) -> Report:
-        """What the program costs on the machine, and what runs took on the host."""
-        return self._require().report()
-
-    def cycleCount(self) -> int:
-        """Cycles of one call on the machine.
-
-        Raises:
-            Error: Cycle counts were not asked for, or nothing is compiled.
-        """
-        if not self._options.log_cycle_count:
-            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
-        return int(self._require().report().total_cycles)
-
-    def compilationTime(self) -> datetime.timedelta:
-        """Time that compiling took.
-
-        Raises:
-            Error: Nothing is compiled yet.
-        """
-        if self._compiled is None:
-            raise Error("Please compile the model before obtaining compilation time.")
-        return datetime.timedelta(seconds=self._compiled.seconds)
-
-    def getTensorNames(self) -> list[str]:
-        """Names of the variables on the device.
-
-        Raises:
-            CheckError: Nothing is compiled yet.
-        """
-        if self._compiled is None:
-            raise CheckError("The model must be compiled before its tensors have names")
-        return [v.name for v in self._compiled.program.graph.variables]
-
-    def save(self, filename: str | Path) -> None:
-        """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""
-        path = Path(filename)
-        path = path / "model.poptorch" if path.is_dir() else path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(self.state_dict(), path)
-
-    def load(self, filename: str | Path) -> None:
-        """Read weights that :meth:`save` wrote; nothing in the file is executed."""
-        path = Path(filename)
-        path = path / "model.poptorch" if path.is_dir() else path
-        self.load_state_dict(torch.load(path, weights_only=True))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -1,18 +1,14 @@
-"""``poptorch.optim``: PyTorch's optimisers with the device's extra options, and how either kind is read."""
+"""``poptorch.optim``: PyTorch's optimisers with the device's extra options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from abele.errors import InvalidOptionError
-from abele.frontends.poptorch.errors import CheckError, Error
-from abele.parallel import Adam as AdamRule
-from abele.parallel import Group, Value
-from abele.parallel import Optimiser as Rule
-from abele.parallel import Sgd as SgdRule
+from abele.frontends.poptorch.errors import CheckError
 
 
 class VariableAttributes:
@@ -112,7 +108,7 @@ class Adam(Optimizer, torch.optim.Adam):
         first_order_momentum_accum_type: torch.dtype | None = None,
         second_order_momentum_accum_type: torch.dtype | None = None,
     ) -> None:
-        _check_amsgrad(amsgrad)
+        check_amsgrad(amsgrad)
         for kind in (accum_type, first_order_momentum_accum_type, second_order_momentum_accum_type):
             _check_accumulation(kind)
         given = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
@@ -138,7 +134,7 @@ class AdamW(Optimizer, torch.optim.AdamW):
         first_order_momentum_accum_type: torch.dtype | None = None,
         second_order_momentum_accum_type: torch.dtype | None = None,
     ) -> None:
-        _check_amsgrad(amsgrad)
+        check_amsgrad(amsgrad)
         for kind in (accum_type, first_order_momentum_accum_type, second_order_momentum_accum_type):
             _check_accumulation(kind)
         given = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
@@ -148,84 +144,11 @@ class AdamW(Optimizer, torch.optim.AdamW):
         self._set_up(given, loss_scaling)
 
 
-def _check_amsgrad(amsgrad: bool | None) -> None:
-    if amsgrad:
-        raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported.")
-
-
-# --- reading ---------------------------------------------------------------------------------------------------
-
-
-def read_optimiser(optimiser: torch.optim.Optimizer, values: Mapping[int, Value]) -> list[Group]:
-    """The update rules of an optimiser, with the network's values of its parameters.
-
-    Args:
-        optimiser: One of PyTorch's or PopTorch's SGD, Adam or AdamW.
-        values: Trained value of each parameter tensor, by ``id``; parameters that the model lacks are passed over.
+def check_amsgrad(amsgrad: bool | None) -> None:
+    """Raise if the AMSGrad variant is asked for.
 
     Raises:
-        Error: Another kind of optimiser.
+        ValueError: It is.
     """
-    variable = _variable_attributes(optimiser)
-    return [
-        Group(read(group, variable), tuple(values[id(p)] for p in group["params"] if id(p) in values))
-        for read in [_reader(optimiser)]
-        for group in optimiser.param_groups
-    ]
-
-
-def read_rules(optimiser: torch.optim.Optimizer) -> list[Rule]:
-    """The update rule of every parameter group."""
-    variable, read = _variable_attributes(optimiser), _reader(optimiser)
-    return [read(group, variable) for group in optimiser.param_groups]
-
-
-def _variable_attributes(optimiser: torch.optim.Optimizer) -> frozenset[str]:
-    """Names of the numbers that live on the device: the learning rate, and what a PopTorch optimiser was given."""
-    if not isinstance(optimiser, Optimizer):
-        return frozenset({"lr"})
-    names = {name for name in optimiser.variable_attrs._variable if name != "betas"}
-    if "betas" in optimiser.variable_attrs._variable:
-        names |= {"beta1", "beta2"}
-    return frozenset(names)
-
-
-Reader = Callable[[Mapping[str, Any], frozenset[str]], Rule]
-
-
-def _reader(optimiser: torch.optim.Optimizer) -> Reader:
-    if isinstance(optimiser, torch.optim.SGD):
-        return _read_sgd
-    if isinstance(optimiser, (torch.optim.AdamW, torch.optim.Adam)):
-        _check_amsgrad(any(g["amsgrad"] for g in optimiser.param_groups))
-        decoupled, corrected = isinstance(optimiser, torch.optim.AdamW), getattr(optimiser, "bias_correction", True)
-        return lambda group, variable: _read_adam(group, variable, decoupled=decoupled, corrected=corrected)
-    raise Error(
-        f"Unsupported optimizer type {type(optimiser).__name__}", remedy="use SGD, Adam or AdamW of torch or poptorch"
-    )
-
-
-def _read_sgd(group: Mapping[str, Any], variable: frozenset[str]) -> Rule:
-    return SgdRule(
-        lr=float(group["lr"]),
-        momentum=float(group["momentum"]),
-        dampening=float(group["dampening"]),
-        weight_decay=float(group["weight_decay"]),
-        nesterov=bool(group["nesterov"]),
-        maximize=bool(group["maximize"]),
-        variable=variable,
-    )
-
-
-def _read_adam(group: Mapping[str, Any], variable: frozenset[str], *, decoupled: bool, corrected: bool) -> Rule:
-    return AdamRule(
-        lr=float(group["lr"]),
-        beta1=float(group["betas"][0]),
-        beta2=float(group["betas"][1]),
-        eps=float(group["eps"]),
-        weight_decay=float(group["weight_decay"]),
-        decoupled=decoupled or bool(group.get("decoupled_weight_decay", False)),
-        bias_correction=corrected,
-        maximize=bool(group["maximize"]),
-        variable=variable,
-    )
+    if amsgrad:
+        raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported.")

@@ -178,7 +178,7 @@ class Options(CheckedOptions):
         return self.set(max_repeat_logs=max_lines)
 
     def relaxOptimizerAttributesChecks(self, relax: bool = True) -> Self:
-        """Whether unknown attributes of optimisers pass without a warning."""
+        """Stored; attributes that an optimiser does not know are passed over in any case."""
         return self.set(relax_optimizer_checks=bool(relax))
 
     def disableModuleNamescope(self) -> Self:
@@ -186,7 +186,7 @@ class Options(CheckedOptions):
         return self.set(module_namescope_enabled=False)
 
     def sourceLocationExcludes(self, excludes: Iterable[str]) -> Self:
-        """Parts of file names that are not shown as the source of an operation."""
+        """Stored; files of PyTorch and of Abele itself are never shown as the source of an operation."""
         return self.set(source_location_excludes=list(excludes))
 
     def appendToLocationExcludes(self, *excludes: str) -> Self:

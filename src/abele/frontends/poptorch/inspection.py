@@ -1,0 +1,89 @@
+"""What can be asked of a wrapped model: its program, its cost, its weights as a file."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from abele.compiler import Executable
+from abele.frontends.poptorch.compiling import CompiledModel
+from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.options import Options
+from abele.report import Report
+
+NOT_COMPILED = "Model has not been compiled or has been destroyed."
+
+
+class Inspection:
+    """The part of a wrapped model that tells about it."""
+
+    _options: Options
+    _compiled: CompiledModel | None
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The newest weights."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
+        """Load weights."""
+        raise NotImplementedError
+
+    def _require(self) -> CompiledModel:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        return self._compiled
+
+    @property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        return self._require().executable
+
+    def report(self) -> Report:
+        """What the program costs on the machine, and what runs took on the host."""
+        return self._require().report()
+
+    def cycleCount(self) -> int:
+        """Cycles of one call on the machine.
+
+        Raises:
+            Error: Cycle counts were not asked for, or nothing is compiled.
+        """
+        if not self._options.log_cycle_count:
+            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        return int(self._require().report().total_cycles)
+
+    def compilationTime(self) -> datetime.timedelta:
+        """Time that compiling took.
+
+        Raises:
+            Error: Nothing is compiled yet.
+        """
+        if self._compiled is None:
+            raise Error("Please compile the model before obtaining compilation time.")
+        return datetime.timedelta(seconds=self._compiled.seconds)
+
+    def getTensorNames(self) -> list[str]:
+        """Names of the variables on the device.
+
+        Raises:
+            CheckError: Nothing is compiled yet.
+        """
+        if self._compiled is None:
+            raise CheckError("The model must be compiled before its tensors have names")
+        return [v.name for v in self._compiled.program.graph.variables]
+
+    def save(self, filename: str | Path) -> None:
+        """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""
+        path = Path(filename)
+        path = path / "model.poptorch" if path.is_dir() else path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(self.state_dict(), path)
+
+    def load(self, filename: str | Path) -> None:
+        """Read weights that :meth:`save` wrote; nothing in the file is executed."""
+        path = Path(filename)
+        path = path / "model.poptorch" if path.is_dir() else path
+        self.load_state_dict(torch.load(path, weights_only=True))
