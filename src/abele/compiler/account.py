@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-import abele
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
@@ -53,7 +53,7 @@ def build_report(
         variables=_variables_table(graph, memory, first_row),
         liveness=_liveness_table(memory, first_row, len(rows)),
         compute_cycles_by_tile=_compute_by_tile(graph.num_tiles, lowered, supersteps, executions),
-        meta={"abele_version": abele.__version__, "created": _now(), **meta},
+        meta={"abele_version": version("abele"), "created": _now(), **meta},
     )
 
 
