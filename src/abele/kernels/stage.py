@@ -28,24 +28,45 @@ class Stage:
 
 
 def make_stages(program: Program, sample: SampleDim | None) -> list[Stage]:
-    """The tasks of ``program`` in stages; every dependence goes forward, or along one sample inside a sweep."""
-    before = Stage(False)
-    levels: list[int] = []
-    kinds = [_kind(program, sample, n) for n in range(len(program.tasks))]
+    """The tasks of ``program`` in stages; every dependence goes forward, or along one sample inside a sweep.
+
+    There are as few sweeps as dependences allow. A task of a sweep runs in the last one that it can, next to those
+    that use its values; other tasks run as early as they can.
+    """
+    tasks = range(len(program.tasks))
+    kinds = [_kind(program, sample, n) for n in tasks]
     depends = dependences(program.tasks)
-    for number, kind in enumerate(kinds):
-        level = 0 if kind else -1
-        for other in depends[number]:
-            forward = kind != "" and kinds[other] != "S"
-            level = max(level, levels[other] + int(forward))
-        levels.append(level)
-    stages = [before]
+    levels = _latest(kinds, depends, _earliest(kinds, depends, {}))
+    levels = _earliest(kinds, depends, {n: levels[n] for n in tasks if kinds[n]})
+    stages = [Stage(False, [n for n in tasks if levels[n] < 0])]
     for level in range(max(levels, default=-1) + 1):
-        members = [n for n, at in enumerate(levels) if at == level]
+        members = [n for n in tasks if levels[n] == level]
         stages.append(Stage(True, [n for n in members if kinds[n]]))
         stages.append(Stage(False, [n for n in members if not kinds[n]]))
-    before.tasks = [n for n, level in enumerate(levels) if level < 0]
     return [s for s in stages if s.tasks]
+
+
+def _earliest(kinds: Sequence[str], depends: Sequence[set[int]], fixed: dict[int, int]) -> list[int]:
+    """For every task the first sweep that it can run in, or after (-1: before all); ``fixed`` ones stay."""
+    levels: list[int] = []
+    for number, kind in enumerate(kinds):
+        least = max((levels[o] + _gap(kinds[o], kind) for o in depends[number]), default=-1)
+        levels.append(fixed.get(number, max(least, 0 if kind else -1)))
+    return levels
+
+
+def _latest(kinds: Sequence[str], depends: Sequence[set[int]], earliest: list[int]) -> list[int]:
+    """For every task the last sweep that it can run in, or after, without a further one."""
+    levels = [max(earliest, default=-1)] * len(kinds)
+    for number in reversed(range(len(kinds))):
+        for other in depends[number]:
+            levels[other] = min(levels[other], levels[number] - _gap(kinds[other], kinds[number]))
+    return levels
+
+
+def _gap(before: str, after: str) -> int:
+    """How many sweeps later ``after`` must run than ``before``, on which it depends."""
+    return int(after != "" and before != "S")
 
 
 def dependences(tasks: Sequence[Task]) -> list[set[int]]:

@@ -111,22 +111,28 @@ def _start(task: Task, part: int, reduction: Reduction) -> Task:
     return Task(f"{task.name}.start", task.parallel, (), (), (put,))
 
 
-def localise(program: Program, sample: SampleDim, sweep: Sweep, local: set[int]) -> None:
-    """Give the sweep a block-wise copy of every space from outside whose elements it reads more than once."""
+def localise(program: Program, sample: SampleDim, sweep: Sweep, blocked: set[int]) -> list[int]:
+    """Give the sweep a block-wise copy of every space that is not ``blocked`` and that it reads more than once.
+
+    Returns:
+        The copies.
+    """
     copies: dict[int, int] = {}
+    made: list[int] = []
     tasks: list[Task] = []
     dims: list[str] = []
     for task, dim in zip(sweep.tasks, sweep.dims, strict=True):
         for ref in task.refs:
-            outside = ref.space in sample.spaces and ref.space not in local
+            outside = ref.space in sample.spaces and ref.space not in blocked
             if outside and ref.space not in copies and _reads_again(program, sweep, ref.space):
                 copies[ref.space] = _copy(program, sample, ref.space, tasks, dims)
-                local.add(copies[ref.space])
+                made.append(copies[ref.space])
         tasks.append(_redirected(task, copies))
         dims.append(dim)
         for space in task.writes:
             copies.pop(space, None)
     sweep.tasks, sweep.dims = tasks, dims
+    return made
 
 
 def _reads_again(program: Program, sweep: Sweep, space: int) -> bool:

@@ -82,8 +82,20 @@ class Traffic:
         for array in self.arrays:
             size = math.prod(self.extents[d] for d in array.strides) * array.bytes
             moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
-            if size <= CACHES[-2][0] or not moving or abs(array.strides[moving[-1]]) == 1:
+            if size <= CACHES[-2][0] or not moving:
                 continue
-            run = max((steps[d] for d, s in array.strides.items() if abs(s) == 1), default=1) * array.bytes
-            total += JUMP_COST * size / max(LINE_BYTES, run)
+            run, further = self._run(array, steps)
+            if moving[-1] != further:
+                total += JUMP_COST * size / max(LINE_BYTES, run * array.bytes)
         return total
+
+    def _run(self, array: _Array, steps: dict[str, int]) -> tuple[int, str]:
+        """Elements of ``array`` in a row that a tile touches, and the dim along which the row goes on."""
+        run, further = 1, ""
+        for dim, stride in sorted(array.strides.items(), key=lambda item: abs(item[1])):
+            if abs(stride) != run:
+                break
+            run *= min(steps[dim], self.extents[dim])
+            if steps[dim] < self.extents[dim]:
+                return run, dim
+        return run, further
