@@ -13,7 +13,7 @@ from rich.text import Text
 
 from abele.cli.output import console, print_json
 from abele.machine import System
-from abele.report.text import count_text, percent_text, seconds_text
+from abele.report.text import count_text, seconds_text
 
 if TYPE_CHECKING:
     from abele.garden.result import DemoResult
@@ -90,6 +90,7 @@ def show(result: DemoResult, system: System, out: Console) -> None:
     out.print(render(result.report))
     if result.comparisons:
         out.print(_comparisons(result))
+        out.print(result.comparison_note, style="dim")
 
 
 def _headlines(result: DemoResult, system: System) -> list[tuple[str, str]]:
@@ -120,15 +121,14 @@ def _comparisons(result: DemoResult) -> Table:
         box=None,
         padding=(0, 2, 0, 0),
     )
-    for heading in ("batch", "modelled", "measured", "ratio", "fits"):
+    for heading in ("batch", "modelled", "measured", "modelled/measured", "fits"):
         table.add_column(heading, justify="right")
     for row in result.comparisons:
         table.add_row(
             str(row["batch"]),
             count_text(row["modelled_samples_per_second"]),
             count_text(row["measured_samples_per_second"]),
-            percent_text(row["ratio"]),
+            f"{row['ratio']:.2f}x",
             "yes" if row["fits"] else "no",
         )
-    table.caption, table.caption_justify = result.comparison_note, "left"
     return table

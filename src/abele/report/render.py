@@ -68,8 +68,10 @@ def _ops(report: Report) -> RenderableType:
     grid = Grid(
         title="most expensive operations", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
     )
-    for heading, justify in (("share", "right"), ("cycles", "right"), ("mostly", "left"), ("operation", "left")):
-        grid.add_column(heading, justify="right" if justify == "right" else "left")
+    grid.add_column("share", justify="right")
+    grid.add_column("cycles", justify="right")
+    grid.add_column("mostly")
+    grid.add_column("operation", overflow="fold")
     grid.add_column("source", overflow="fold", style="dim")
     for op in op_lines(report):
         grid.add_row(op.share, op.cycles, op.mostly, Text(op.name), Text(op.source))
