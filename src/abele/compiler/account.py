@@ -169,7 +169,7 @@ def _name(node: Program) -> str:
     """Name of an operation; a copy from or to the host is called after its stream."""
     ends = (node.source, node.destination) if isinstance(node, Copy) else ()
     stream = next((end for end in ends if isinstance(end, Stream)), None)
-    return f"{_debug(node).name} {stream.name}" if stream else str(_debug(node).name)
+    return f"stream {stream.name}" if stream else str(_debug(node).name)
 
 
 def _kind(node: Program) -> str:
