@@ -55,7 +55,7 @@ def _values(num: int = 5) -> dict[str, np.ndarray]:
 
 
 steps = st.tuples(
-    st.sampled_from(["turn", "copy", "half", "swap", "joined", "flat", "in_place"]),
+    st.sampled_from(["turn", "copy", "half", "swap", "joined", "flat", "in_place", "recut"]),
     st.integers(0, 4),
     st.integers(0, 4),
 )
@@ -79,6 +79,13 @@ def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
             prog.add(Copy(variables[a].T.reshape(N * N), variables[b].reshape(2, -1)))
         elif kind == "in_place" and a != b:
             raised(graph, prog, concat([variables[a][:2], variables[b][2:]]))
+        elif kind == "recut" and a != b:
+            turned(
+                graph,
+                prog,
+                variables[a].reshape(2, 3, 6).transpose(0, 2, 1).reshape(4, 9).T.reshape(N, N),
+                variables[b],
+            )
         elif kind == "swap":
             prog.add(Copy(concat([variables[a][3:], variables[a][:3]]), variables[a]))
     return prog
@@ -170,3 +177,20 @@ def test_native__any_number_of_threads__gives_the_same_bits():
         results.append(run_once(graph, prog, inputs, threads=threads)["z"])
         np.testing.assert_allclose(results[-1], inputs["x"] @ inputs["y"], rtol=1e-4, atol=1e-4)
     assert all((r == results[0]).all() for r in results)
+
+
+def test_native__operand_reshaped_across_its_layout__is_fused_all_the_same():
+    graph = Graph("bow-2000")
+    x = graph.variable("f32", (3, 2, 4), "x", initial=np.arange(24).reshape(3, 2, 4)).map(0)
+    y = graph.variable("f32", (2, 4, 3), "y").map(0)
+    seen = x.transpose(1, 0, 2).reshape(2, 12).reshape(2, 4, 3)
+    assert seen.blocks is None
+    shape = (2, 4, 3)
+    dims = dict(zip("ijk", shape, strict=True))
+    kernel = HostKernel((shape, shape), (f32, f32), 1, 1, (nest(dims, store(1, "ijk", load(0, *"ijk") + 1.0)),))
+    prog = Sequence()
+    with graph.library_call(prog, "add_one", inputs=(seen,), outputs=(y,), kernel=kernel):
+        pass
+    with Engine(graph, prog, threads=2) as engine:
+        engine.run()
+        np.testing.assert_array_equal(engine["y"], engine[seen] + 1)

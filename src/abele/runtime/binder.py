@@ -11,6 +11,7 @@ from abele.kernels import Binding, Buffer, Call, bind, copy_kernel
 from abele.numerics import ElementType
 from abele.runtime.fusion import Storage, matched
 from abele.runtime.leaf import StreamUse
+from abele.runtime.regroup import regrouped
 
 NUMBER = re.compile(r"#(\d+) ")
 """Finds in the name of a call, or of calls that were fused, the numbers of the steps that they carry out."""
@@ -21,8 +22,8 @@ Owner = Variable | StreamUse | None
 class Binder:
     """Numbers the buffers of one run and binds its steps to them.
 
-    An operand of several strided blocks (a concatenation) goes through a buffer of its own, which the planner fills
-    block by block, or does away with.
+    An operand that is no single strided block (a concatenation, a reshape across factors) goes through a buffer of its
+    own, which the planner fills part by part, or does away with.
 
     Attributes:
         buffers: By number.
@@ -50,9 +51,9 @@ class Binder:
             case Tensor(), Tensor():
                 return [self._copy(name, *pair) for pair in _block_pairs(*matched(step))]
             case Stream() as source, Tensor() as destination:
-                return self._block_copies(name, destination, self._stream(source, destination), into_view=True)
+                return self._part_copies(name, destination, self._stream(source, destination), into_view=True)
             case Tensor() as source, Stream() as destination:
-                return self._block_copies(name, source, self._stream(destination, source), into_view=False)
+                return self._part_copies(name, source, self._stream(destination, source), into_view=False)
         raise AssertionError(step)
 
     def _library_call(self, name: str, step: LibraryCall) -> list[Call]:
@@ -68,23 +69,33 @@ class Binder:
                 continue
             number = next((n for t, n in own if t.is_same_view(tensor)), None)
             if number is None:
-                number = self._add(None, tensor.shape, tensor.dtype, f"{name}.blocks")
+                number = self._add(None, tensor.shape, tensor.dtype, f"{name}.parts")
                 own.append((tensor, number))
                 if is_input:
-                    before += self._block_copies(name, tensor, number, into_view=False)
+                    before += self._part_copies(name, tensor, number, into_view=False)
             if not is_input:
-                after += self._block_copies(name, tensor, number, into_view=True)
+                after += self._part_copies(name, tensor, number, into_view=True)
             bindings.append(bind(self.buffers[number]))
         return [*before, Call(step.kernel, tuple(bindings), name), *after]
 
-    def _block_copies(self, name: str, tensor: Tensor, number: int, *, into_view: bool) -> list[Call]:
-        """Copies between the blocks of a view and a buffer of the view's shape."""
+    def _part_copies(self, name: str, tensor: Tensor, number: int, *, into_view: bool) -> list[Call]:
+        """Copies between the parts of a view and a buffer of the view's shape."""
         calls = []
-        for box, part in _block_views(tensor):
-            mine, theirs = _box_binding(number, tensor.shape, box), self._binding(part)
+        for shape, mine, theirs in self._parts(tensor, number):
             sides = (mine, theirs) if into_view else (theirs, mine)
-            calls.append(Call(copy_kernel(part.shape, part.dtype), sides, name))
+            calls.append(Call(copy_kernel(shape, tensor.dtype), sides, name))
         return calls
+
+    def _parts(self, tensor: Tensor, number: int) -> Iterator[tuple[tuple[int, ...], Binding, Binding]]:
+        """Shape of each part of a view, its place in a row-major buffer of the view's shape, and in its variable."""
+        if tensor.blocks is not None:
+            for box, part in _block_views(tensor):
+                yield part.shape, _box_binding(number, tensor.shape, box), self._binding(part)
+            return
+        found = regrouped(tensor)
+        assert found is not None
+        everything = _box_binding(number, found.shape, tuple(slice(0, n) for n in found.shape))
+        yield found.shape, everything, Binding(self._number(found.variable), found.factors, found.offset)
 
     def _copy(self, name: str, source: Tensor, destination: Tensor) -> Call:
         kernel = copy_kernel(source.shape, source.dtype)
@@ -93,10 +104,12 @@ class Binder:
     def _binding(self, tensor: Tensor) -> Binding:
         strided = tensor.strided()
         assert strided is not None
-        variable = strided.variable
+        return Binding(self._number(strided.variable), strided.factors, strided.offset)
+
+    def _number(self, variable: Variable) -> int:
         if variable not in self._numbers:
             self._numbers[variable] = self._add(variable, variable.shape, variable.dtype, variable.name)
-        return Binding(self._numbers[variable], strided.factors, strided.offset)
+        return self._numbers[variable]
 
     def _stream(self, stream: Stream, tensor: Tensor) -> int:
         """A buffer for one copy of a stream, in the shape of the other side: copies go in flattened order."""

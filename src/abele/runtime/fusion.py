@@ -23,6 +23,7 @@ from abele.graph import (
 from abele.graph import Sequence as Steps
 from abele.runtime.arena import Arena
 from abele.runtime.effects import EffectsOf
+from abele.runtime.regroup import regrouped
 
 Run = tuple[Program, ...]
 """Steps that follow each other and that host kernels can carry out: library calls, and copies between them."""
@@ -51,10 +52,10 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
 
 
 def is_fusible(step: Program) -> bool:
-    """Whether a host kernel can stand for a step: every operand is made of a few strided blocks."""
+    """Whether a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
     match step:
         case LibraryCall():
-            return step.kernel is not None and all(map(_is_bindable, (*step.inputs, *step.outputs)))
+            return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
         case Copy(source=Tensor(), destination=Tensor()):
             source, destination = matched(step)
             return _is_bindable(source) and _is_bindable(destination) and not source.overlaps(destination)
@@ -62,6 +63,13 @@ def is_fusible(step: Program) -> bool:
             return all(_is_bindable(t) for t in (step.source, step.destination) if isinstance(t, Tensor))
         case _:
             return False
+
+
+def _is_operand(tensor: Tensor) -> bool:
+    if tensor.blocks is not None or tensor.size == 0:
+        return _is_bindable(tensor)
+    found = regrouped(tensor)
+    return found is not None and found.variable.dtype == tensor.dtype
 
 
 def _is_bindable(tensor: Tensor) -> bool:
