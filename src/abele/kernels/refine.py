@@ -2,8 +2,8 @@
 
 A view may run one of its dims over several strides of the buffer (the channels of a ``[C1, B, H, W, C0]`` variable),
 and another view of the same buffer may split it elsewhere. Buffers and loop dims are split at all these places, to a
-fixpoint. An operand whose index cannot be split (a window over such a dim) is copied; a buffer whose views share no
-splitting is indexed by address.
+fixpoint. An operand whose index cannot be split (a window over such a dim) is copied; where the views of a buffer share
+no splitting, the dims concerned are one, indexed by address.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ from abele.numerics import ElementType, u32
 
 @dataclass
 class _CannotIndexError(Exception):
-    """An operand whose index does not split, or a buffer whose views do not agree."""
+    """An operand whose index does not split, or a buffer whose views do not agree.
+
+    Attributes:
+        call: Number of the call.
+        operand: The operand, which needs a copy of its own if ``whole`` is None.
+        buffer: Its buffer.
+        whole: Addresses between which the buffer must not be split.
+    """
 
     call: int
     operand: int
-    buffer: int | None = None
+    buffer: int = 0
+    whole: tuple[int, int] | None = None
 
 
 def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
@@ -41,17 +49,19 @@ def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
     known = {b.id: b for b in buffers}
     for call in calls:
         check_types(call, known)
-    calls, flat = [normalised(c) for c in calls], set[int]()
+    calls, whole = [normalised(c) for c in calls], dict[int, set[tuple[int, int]]]()
     while True:
         try:
-            return _Refinement(known, calls, flat).program()
+            return _Refinement(known, calls, whole).program()
         except _CannotIndexError as issue:
             found = issue
-        if found.buffer is None:
+        if found.whole is None:
             calls = _copied(known, calls, found.call, found.operand)
+            whole.clear()
         else:
-            assert found.buffer not in flat, "an address always indexes"
-            flat.add(found.buffer)
+            ranges = whole.setdefault(found.buffer, set())
+            assert found.whole not in ranges, "a range that is whole does not split"
+            ranges.add(found.whole)
 
 
 def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
@@ -78,15 +88,18 @@ def _copied(buffers: dict[int, Buffer], calls: list[Call], number: int, operand:
 
 
 class _Refinement:
-    """One attempt, with the operands copied and the buffers flattened so far."""
+    """One attempt, with the operands copied and the ranges of buffers kept whole so far."""
 
-    def __init__(self, buffers: dict[int, Buffer], calls: list[Call], flat: set[int]) -> None:
-        self.calls, self.flat = calls, flat
+    def __init__(self, buffers: dict[int, Buffer], calls: list[Call], whole: dict[int, set[tuple[int, int]]]) -> None:
+        self.calls = calls
         self.bindings: list[list[Binding]] = []
         self.buffers: dict[int, Buffer] = dict(buffers)
         for call in calls:
             self.bindings.append([*call.bindings, *map(self._temporary, self._temporaries(call))])
         self.chains = {b.id: Chain(math.prod(b.shape)) for b in self.buffers.values()}
+        for number, ranges in whole.items():
+            for low, high in ranges:
+                self.chains[number].keep_whole(low, high)
         self.splits = {
             (c, n, d): Chain(extent)
             for c, call in enumerate(calls)
@@ -113,7 +126,7 @@ class _Refinement:
         self.spaces = {}
         for number in used:
             buffer = self.buffers[number]
-            shape = tuple(extent for extent, _ in reversed(self._digits(number)))
+            shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
             name = buffer.name or f"b{number}"
             self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
         for c, call in enumerate(self.calls):
@@ -121,19 +134,10 @@ class _Refinement:
                 lower_nest(program, call.name, _View(self, c, n, item))
         return program
 
-    def _digits(self, buffer: int) -> list[tuple[int, int]]:
-        if buffer in self.flat:
-            return [(math.prod(self.buffers[buffer].shape), 1)]
-        return self.chains[buffer].digits()
-
-    def _chain(self, buffer: int) -> Chain:
-        """The chain by which views of ``buffer`` and loops agree; a flat buffer has one a view, to split its loops."""
-        return Chain(math.prod(self.buffers[buffer].shape)) if buffer in self.flat else self.chains[buffer]
-
     def _split_to_fixpoint(self) -> None:
         accesses = [
             (
-                self._chain(self.bindings[c][operand].buffer),
+                self.chains[self.bindings[c][operand].buffer],
                 self.bindings[c][operand],
                 self._loop_chains(c, n, operand, index),
             )
@@ -232,8 +236,8 @@ class _View:
     def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """``index`` into ``operand`` as one into its space."""
         binding = self._binding(operand)
-        digits = self.owner._digits(binding.buffer)
-        result = [Affine(())] * len(digits)
+        chain = self.owner.chains[binding.buffer]
+        result = [Affine(())] * len(chain.digits())
         offset = binding.offset
         sure = not self.bounds(operand, index)
         for position, factors in zip(index, binding.factors, strict=True):
@@ -242,28 +246,29 @@ class _View:
                 offset += _constant_offset(position.const, factors)
                 continue
             for place, stride in self._steps(operand, position, factors):
-                digit, count = self._digit(operand, binding.buffer, stride)
+                digit, count = self._digit(operand, stride)
                 result[digit] = result[digit] + place * count
-        numbers = Chain.split(self.owner.chains[binding.buffer], offset)
-        if binding.buffer in self.owner.flat:
-            numbers = [offset]
-        result = [a + n for a, n in zip(result, numbers, strict=True)]
-        for a, (extent, _) in zip(result, digits, strict=True):
+        result = [a + n for a, n in zip(result, chain.split(offset), strict=True)]
+        for number, (a, (extent, _)) in enumerate(zip(result, chain.digits(), strict=True)):
             low, high = a.bounds(self.extents)
             if sure and (low < 0 or high >= extent):
-                raise _CannotIndexError(self.call, operand, binding.buffer)
+                raise self._joined(operand, number)
         return tuple(reversed(result))
 
-    def _digit(self, operand: int, buffer: int, stride: int) -> tuple[int, int]:
-        """The digit of ``buffer`` in which ``stride`` moves, and by how much."""
-        if buffer in self.owner.flat:
-            return 0, stride
-        chain = self.owner.chains[buffer]
+    def _digit(self, operand: int, stride: int) -> tuple[int, int]:
+        """The digit of the operand's buffer in which ``stride`` moves, and by how much."""
+        chain = self.owner.chains[self._binding(operand).buffer]
         digit = chain.digit_of(abs(stride))
-        unit = chain.marks[digit]
-        if stride % unit:
-            raise _CannotIndexError(self.call, operand, buffer)
-        return digit, stride // unit
+        if stride % chain.marks[digit]:
+            raise self._joined(operand, digit - 1)
+        return digit, stride // chain.marks[digit]
+
+    def _joined(self, operand: int, digit: int) -> _CannotIndexError:
+        """What to raise where an index needs ``digit`` of the operand's buffer and the next one to be one."""
+        buffer = self._binding(operand).buffer
+        marks = self.owner.chains[buffer].marks
+        first = max(0, min(digit, len(marks) - 3))
+        return _CannotIndexError(self.call, operand, buffer, (marks[first], marks[min(first + 2, len(marks) - 1)]))
 
     def _steps(self, operand: int, position: Affine, factors: tuple[tuple[int, int], ...]) -> list[tuple[Affine, int]]:
         """``position`` over ``factors`` as terms (index, stride)."""
@@ -276,8 +281,8 @@ class _View:
         if not factors:
             return []
         extent, stride = factors[0]
-        buffer = self._binding(operand).buffer
-        if buffer not in self.owner.flat and self.owner.chains[buffer].between(abs(stride), abs(stride) * extent):
+        inside = self.owner.chains[self._binding(operand).buffer].between(abs(stride), abs(stride) * extent)
+        if inside:
             raise _CannotIndexError(self.call, operand)
         return [(position.substitute(self.whole), stride)] if stride else []
 
