@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -23,25 +22,25 @@ def _graph() -> tuple[Graph, Copy]:
     return graph, Copy(x.reverse(), x)
 
 
-def _wait_for_threads(count: int) -> int:
-    deadline = time.monotonic() + 5
-    while threading.active_count() > count and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return threading.active_count()
+def _end(threads: set[threading.Thread]) -> bool:
+    for thread in threads:
+        thread.join(timeout=5)
+    return not any(thread.is_alive() for thread in threads)
 
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_engine__closed_or_dropped__leaves_no_thread(closed):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     engine = Engine(*_graph(), threads=3)
     engine.run()
-    assert threading.active_count() == before + 3
+    hired = set(threading.enumerate()) - before
+    assert len(hired) == 3
     if closed:
         engine.close()
     else:
         del engine
         gc.collect()
-    assert _wait_for_threads(before) == before
+    assert _end(hired)
 
 
 def test_interpreter__with_an_open_engine__ends():

@@ -38,9 +38,7 @@ def run_both(
     return tiles, native
 
 
-def run_once(
-    graph: Graph, program: Program, inputs: Mapping[Any, Any], *, runs: int = 1, **options: Any
-) -> Engine:
+def run_once(graph: Graph, program: Program, inputs: Mapping[Any, Any], *, runs: int = 1, **options: Any) -> Engine:
     """The engine after running a program on inputs; its threads are gone, its values can be read."""
     with Engine(graph, program, allow_out_of_memory=True, **options) as engine:
         for handle, values in inputs.items():
