@@ -114,3 +114,13 @@ def test_errors__location__is_the_users_line():
     with pytest.raises(TileMappingError) as caught:
         t.map(-1)
     assert "test_mapping.py:" in str(caught.value)
+
+
+def test_locate__beside_an_empty_variable__finds_the_one_that_holds_the_address():
+    graph = Graph("bow-2000")
+    first = graph.variable("f32", 10, "first")
+    graph.variable("f32", 0, "none")
+    second = graph.variable("f32", 3, "second")
+    assert graph.locate(9) == (first.variables[0], 9)
+    assert graph.locate(10) == (second.variables[0], 0)
+    assert first.map({0: [(0, 9)], 1: [(9, 10)]}).mapping.is_complete

@@ -192,8 +192,8 @@ class Graph(CppNames):
 
     def _bases(self) -> Int64:
         if len(self._base_cache) != len(self.variables):
-            # Empty variables share their base with the next one: one below, searches pass over them.
-            self._base_cache = np.array([v.base if v.size else v.base - 1 for v in self.variables], dtype=np.int64)
+            # Empty variables share their base with the next one, which searches from the right find.
+            self._base_cache = np.array([v.base for v in self.variables], dtype=np.int64)
         return self._base_cache
 
     # --- mapping -----------------------------------------------------------------------------------------------
