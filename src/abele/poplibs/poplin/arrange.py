@@ -7,18 +7,20 @@ spread over all tiles, before they are sent to where they are used.
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Regions
+from abele.graph.intervals import distinct
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import cost, vertices
 from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.operand import Operand
 from abele.poplibs.poplin.target import Target
+from abele.poplibs.poputil.regions import count_up
 
 _WIDEST = 16
 _NARROWEST = 4
@@ -78,41 +80,45 @@ def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
 
 def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
     """Start and size of every box, by dimension name: about ``wanted`` boxes."""
-    chunks = _chunks(source, target, wanted)
-    counts = [-(-n // chunks[d]) for d, n in source.extents.items()]
-    index = np.unravel_index(np.arange(prod(counts), dtype=np.int64), counts)
-    start = {d: np.asarray(i * chunks[d], dtype=np.int64) for d, i in zip(source.dims, index, strict=True)}
-    return start, {d: np.minimum(chunks[d], n - start[d]) for d, n in source.extents.items()}
+    cuts = _cuts(source, target, wanted)
+    index = np.unravel_index(np.arange(prod(map(len, cuts.values())), dtype=np.int64), [len(c) for c in cuts.values()])
+    sizes = {d: np.diff(c, append=source.extents[d]) for d, c in cuts.items()}
+    start = {d: cuts[d][i] for d, i in zip(cuts, index, strict=True)}
+    return start, {d: sizes[d][i] for d, i in zip(cuts, index, strict=True)}
 
 
-def _chunks(source: Operand, target: Operand, wanted: int) -> dict[str, int]:
-    """Extent of a box along every dimension: a square where the order changes, and a run along what lies next to it.
+def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
+    """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
 
     Squares shrink, or runs grow, until there is about one box for each of the ``wanted`` tiles.
     """
     extents = source.extents
+    blocks = {d: _blocks(d, source, target) for d in extents}
     turned = {source.innermost, target.innermost}
-    whole = {d: gcd(*blocks) if (blocks := _blocks(d, source, target)) else n for d, n in extents.items()}
     side = _WIDEST
     while True:
-        chunks = {d: (_fitting(side, d, whole, source, target) if d in turned else 1) for d in extents}
-        boxes = prod(-(-n // chunks[d]) for d, n in extents.items())
+        cuts = {d: _cut(n, blocks[d], side if d in turned else 1) for d, n in extents.items()}
+        boxes = prod(map(len, cuts.values()))
         if boxes * 4 > wanted or side == _NARROWEST:
             break
         side //= 2
     longest = boxes // wanted
     runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
     for dim in runs[: _STRIDED_DIMS - len(turned)]:
-        chunks[dim] = _fitting(max(1, longest), dim, whole, source, target)
-        longest //= chunks[dim]
-        if chunks[dim] < whole[dim]:
+        whole = min((*blocks[dim], extents[dim]))
+        run = max(1, min(longest, whole))
+        cuts[dim] = _cut(extents[dim], blocks[dim], run)
+        longest //= run
+        if run < whole:
             break
-    return chunks
+    return cuts
 
 
-def _fitting(size: int, dim: str, whole: dict[str, int], source: Operand, target: Operand) -> int:
-    """At most ``size`` indices of a dimension: a divisor of its block where it is stored in blocks."""
-    return gcd(size, whole[dim]) if _blocks(dim, source, target) else min(size, whole[dim])
+def _cut(extent: int, blocks: list[int], size: int) -> Int64:
+    """Starts of pieces of at most ``size`` indices, each of which lies within one block of every operand."""
+    edges = distinct(np.concatenate([np.arange(0, extent, step, dtype=np.int64) for step in (*blocks, extent)]))
+    piece, number = count_up(-(-np.diff(edges, append=extent) // size))
+    return np.asarray(edges[piece] + number * size, dtype=np.int64)
 
 
 def _blocks(dim: str, source: Operand, target: Operand) -> list[int]:

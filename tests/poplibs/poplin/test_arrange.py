@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.graph import Graph, Sequence
+from abele.numerics import f32
+from abele.poplibs.poplin.arrange import arrange
+from abele.poplibs.poplin.operand import allocate, operand
+from poplibs.poplin.support import run_body, system
+
+
+@given(st.integers(1, 6), st.sampled_from([9, 14, 27]), st.sampled_from([1, 3, 40]))
+def test_arrange__rows_and_blocks_that_do_not_divide__keeps_the_values(rows: int, width: int, channels: int) -> None:
+    samples = rows * width * 16
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (rows * 16, channels, width), name="x").map_linear()
+    source = operand(stored.transpose(0, 2, 1).reshape((samples, channels)), ("b", "co"))
+    target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
+    prog = Sequence()
+    arrange(graph, prog, source, target, "x")
+    values = np.random.default_rng(0).normal(size=stored.shape).astype(np.float32)
+    (result,) = run_body(graph, prog, {stored: values}, target.tensor)
+    assert np.array_equal(result, values.transpose(0, 2, 1).reshape(samples, channels))
+
+
+def test_arrange__rows_and_blocks_that_do_not_divide__makes_few_vertices() -> None:
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (16, 64, 81), name="x").map_linear()
+    source = operand(stored.transpose(0, 2, 1).reshape((16 * 81, 64)), ("b", "co"))
+    target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
+    arrange(graph, Sequence(), source, target, "x")
+    (group,) = graph.compute_sets[-1].groups
+    assert group.num == 81 + 15  # one for each block of samples, and for each row that ends inside one
