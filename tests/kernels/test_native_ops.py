@@ -124,3 +124,16 @@ def test_constant__stored_to_every_type__is_converted():
     for type_ in (f32, f16, i32, u8, i64, bool_):
         kernel = HostKernel(((9,),), (type_,), 0, 1, (nest({"i": 9}, store(0, ("i",), Const(1, type_))),))
         assert (run_kernel(kernel, [])[0] == 1).all()
+
+
+@pytest.mark.parametrize("type_", [f16, bf16])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_16_bit_floats__overlapping_scatter__rounds_once(type_, accumulate):
+    x = np.random.default_rng(9).uniform(0, 1, (5, 40)).astype(type_.np)
+    start = np.full((5, 44), 3, type_.np)
+    body = store(1, ("b", affine("i", "k")), load(0, "b", "i"), "add", accumulate=accumulate)
+    kernel = HostKernel(((5, 40), (5, 44)), (type_, type_), 1, 1, (nest({"b": 5, "i": 40, "k": 5}, body),))
+    expected = np.full((5, 44), 3.0 if accumulate else 0.0)
+    for shift in range(5):
+        expected[:, shift : shift + 40] += x.astype(np.float64)
+    np.testing.assert_array_equal(run_kernel(kernel, [x, start])[0], expected.astype(np.float32).astype(type_.np))

@@ -73,11 +73,13 @@ def _check_load(kernel: HostKernel, nest: Nest, load: Load) -> None:
 
 
 def _check_random(kernel: HostKernel, nest: Nest, random: Random) -> None:
-    _check_operand(kernel, nest, random.seed, (Affine(()),), at=str(random))
+    at = str(random)
+    if not 0 <= random.seed < len(kernel.shapes):
+        raise TensorError(f"no operand %{random.seed}: the kernel has {len(kernel.shapes)}", at=at)
     if kernel.shapes[random.seed] != (2,) or kernel.types[random.seed] != u32:
         got = f"{kernel.types[random.seed]}{list(kernel.shapes[random.seed])}"
-        raise TensorError(f"the seed of a random expression is a u32[2], got {got}", at=str(random))
-    _check_names(nest, random.index, at=str(random))
+        raise TensorError(f"the seed of a random expression is a u32[2], got {got}", at=at)
+    _check_names(nest, random.index, at=at)
 
 
 def _check_store(kernel: HostKernel, nest: Nest, store: Store) -> None:

@@ -19,44 +19,74 @@ from abele.kernels.ir import (
     Random,
     Store,
     compute_type,
+    load,
     nest,
     store,
 )
 from abele.kernels.ops import identity
 from abele.kernels.task import rewrite
+from abele.numerics import ElementType, f32
 
 
 def normalised(call: Call) -> Call:
     """``call`` with its kernel in normal form.
 
-    Afterwards a store that does not accumulate sets or combines every element of its operand.
+    Afterwards a store that does not accumulate sets or combines every element of its operand, and no 16-bit float is
+    combined into point after point: such sums are made in f32 and rounded once.
     """
-    kernel = call.kernel
-    nests = [n for original in kernel.nests for n in _with_starts(kernel, original)]
-    return replace(call, kernel=replace(kernel, nests=tuple(map(_without_units, nests))))
+    draft = _Draft(call.kernel)
+    nests = [_without_units(n) for original in call.kernel.nests for n in draft.nests(original)]
+    kernel = replace(call.kernel, shapes=tuple(draft.shapes), types=tuple(draft.types), nests=tuple(nests))
+    return replace(call, kernel=kernel)
 
 
-def _with_starts(kernel: HostKernel, item: Nest) -> list[Nest]:
-    starts, stores = [], []
-    for s in item.stores:
-        needs = s.combine != "set" and not s.accumulate and not _covers(kernel, item, s)
-        if needs:
-            starts.append(_start(kernel, s))
-        stores.append(replace(s, accumulate=True) if needs else s)
-    return [*starts, Nest(item.dims, tuple(stores))]
+class _Draft:
+    """A kernel while temporaries are added to it."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        self.shapes, self.types = list(kernel.shapes), list(kernel.types)
+
+    def nests(self, item: Nest) -> list[Nest]:
+        """``item`` with the nests that set start values before it, and those that round sums after it."""
+        before, stores, after = [], [], []
+        for s in item.stores:
+            if self._is_rounded_often(item, s):
+                wide = self._temporary(self.shapes[s.operand])
+                before += [self._copy(s.operand, wide)] if s.accumulate else []
+                after.append(self._copy(wide, s.operand))
+                s = replace(s, operand=wide)
+            needs = s.combine != "set" and not s.accumulate and not _covers(self.shapes[s.operand], item, s)
+            if needs:
+                before.append(_start(self.shapes[s.operand], self.types[s.operand], s))
+            stores.append(replace(s, accumulate=True) if needs else s)
+        return [*before, Nest(item.dims, tuple(stores)), *after]
+
+    def _is_rounded_often(self, item: Nest, target: Store) -> bool:
+        type_ = self.types[target.operand]
+        once = target.combine == "set" or injective(target.index, item.extents)
+        return type_.is_float and type_.bits < 32 and not once
+
+    def _temporary(self, shape: tuple[int, ...]) -> int:
+        self.shapes.append(shape)
+        self.types.append(f32)
+        return len(self.shapes) - 1
+
+    def _copy(self, source: int, target: int) -> Nest:
+        names = [f"d{n}" for n in range(len(self.shapes[source]))]
+        return nest(dict(zip(names, self.shapes[source], strict=True)), store(target, names, load(source, *names)))
 
 
-def _start(kernel: HostKernel, item: Store) -> Nest:
+def _start(shape: tuple[int, ...], stored: ElementType, item: Store) -> Nest:
     """The nest that sets the operand of ``item`` to the identity of its combine."""
-    shape, type_ = kernel.shapes[item.operand], compute_type(kernel.types[item.operand])
+    type_ = compute_type(stored)
     names = [f"d{n}" for n in range(len(shape))]
     value: Any = identity(item.combine, type_.np).item()
     return nest(dict(zip(names, shape, strict=True)), store(item.operand, names, Const(value, type_)))
 
 
-def _covers(kernel: HostKernel, item: Nest, target: Store) -> bool:
+def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
     """Whether ``target`` reaches every element of its operand, each from one point of the dims that it mentions."""
-    extents, shape = item.extents, kernel.shapes[target.operand]
+    extents = item.extents
     inside = all(
         low >= 0 and high < n for (low, high), n in zip((a.bounds(extents) for a in target.index), shape, strict=True)
     )

@@ -1,7 +1,8 @@
 """Find the sample dim: the dim of buffers along which most of the work falls into independent pieces.
 
 Dims of spaces are joined where one loop dim runs over both, whole. A joined set that appears at most once in every
-space and every task could be the batch; the one that runs through most of the work is taken.
+space and every task could be the batch; the one that runs through most of the work is taken. Dims of state (weights,
+which are read and then written) come last: the units of a single layer run through all of its work, too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def find_sample_dim(program: Program) -> SampleDim | None:
     for node in list(joined):
         groups.setdefault(_root(joined, node), []).append(node)
     found = [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
-    return max(found, key=lambda c: (_work(program, c), c.extent), default=None)
+    state = _state(program)
+    return max(found, key=lambda c: (not state & c.spaces.keys(), _work(program, c), c.extent), default=None)
 
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
@@ -74,6 +76,16 @@ def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
     number, place = spaces[0]
     extent = program.spaces[number].shape[int(place)]
     return SampleDim(extent, {n: int(p) for n, p in spaces}, {n: str(d) for n, d in tasks})
+
+
+def _state(program: Program) -> set[int]:
+    """Pinned spaces that are read before they are written."""
+    written: set[int] = set()
+    early: set[int] = set()
+    for task in program.tasks:
+        early |= task.reads - written
+        written |= task.writes
+    return {s for s in early & written if program.spaces[s].pinned}
 
 
 def _work(program: Program, candidate: SampleDim) -> int:
