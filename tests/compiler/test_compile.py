@@ -278,7 +278,6 @@ def test_compile__unmapped_variable_that_nobody_uses__is_no_error(graph: Graph) 
 def test_compile__tile_that_the_system_lacks__names_both(graph: Graph) -> None:
     x, y = (graph.variable(f32, (6,), n).map(0) for n in "xy")
     x.variables[0].mapping = TileMapping(6, np.array([0]), np.array([9], dtype=np.int32))
-    graph.touch()
     text = fails(graph, Copy(x, y), TileMappingError)
     assert "variable 'x' is mapped to tile 9, but small-8 has 8 tiles" in text
 

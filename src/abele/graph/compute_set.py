@@ -109,7 +109,6 @@ class ComputeSet:
         cost = None if cycles is None else np.broadcast_to(np.asarray(cycles, dtype=np.int64), tiles.shape).copy()
         group = VertexGroup(definition, tiles, edges, state, cost, debug)
         self._groups.append(group)
-        self.graph.touch()
         return group
 
     def vertex(self, codelet: Any, *, tile: int | None = None, cycles: int | None = None, **fields: Any) -> VertexRef:
@@ -118,7 +117,6 @@ class ComputeSet:
         debug = self.graph.origin(definition.name)
         ref = VertexRef(self, definition, tile, dict(fields), debug, cycles, dict.fromkeys(fields, debug.location))
         self._pending.append(ref)
-        self.graph.touch()
         return ref
 
     @property

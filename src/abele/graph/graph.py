@@ -48,8 +48,6 @@ class Graph(CppNames):
         self._next_address = 0
         self._scopes: list[str] = []
         self._locations: list[tuple[str, int, str]] = []
-        self._version = 0
-        self._map_cache: tuple[int, IntervalMap] | None = None
         self._base_cache: Int64 = np.empty(0, dtype=np.int64)
 
     @property
@@ -81,15 +79,6 @@ class Graph(CppNames):
                 self._locations.pop()
             if name:
                 self._scopes.pop()
-
-    def touch(self) -> None:
-        """Note that the graph changed; cached analyses are stale."""
-        self._version += 1
-
-    @property
-    def version(self) -> int:
-        """A number that grows with every change."""
-        return self._version
 
     # --- variables -----------------------------------------------------------------------------------------------
 
@@ -145,7 +134,6 @@ class Graph(CppNames):
             variable.initial = np.broadcast_to(to_device(initial, element), dims).copy()
         self.variables.append(variable)
         self._next_address += size
-        self.touch()
         return Tensor(self, element, dims, (view.whole(variable),))
 
     @staticmethod
@@ -267,11 +255,11 @@ class Graph(CppNames):
         keep = length > 0
         address, length, tile = address[keep], length[keep], tile[keep]
         owner = np.searchsorted(self._bases(), address, side="right") - 1
-        for number in distinct(owner):
+        numbers = distinct(owner)
+        for number in numbers:
             variable = self.variables[int(number)]
-            mine = owner == number
+            mine = slice(None) if len(numbers) == 1 else owner == number
             variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])
-        self.touch()
 
     def check_tiles(self, tiles: Int32, what: str, debug: DebugInfo) -> None:
         """Raise unless the system has all these tiles.
@@ -290,18 +278,16 @@ class Graph(CppNames):
     def mapping_of(self, tensor: Tensor) -> TileMapping:
         """Tile of every element of a flattened view."""
         begin, length = tensor.intervals()
-        address, size, tile = self.interval_map().split(begin, length)[:3]
+        address, size, tile = self.interval_map(tensor.variables).split(begin, length)[:3]
         starts = np.cumsum(size) - size
         if not len(address):
             return TileMapping.unmapped(tensor.size)
         change = np.append(True, tile[1:] != tile[:-1])
         return TileMapping(tensor.size, starts[change], tile[change])
 
-    def interval_map(self) -> IntervalMap:
-        """The tile of every element of the global space."""
-        if self._map_cache is None or self._map_cache[0] != self._version:
-            self._map_cache = (self._version, IntervalMap.of(self.variables))
-        return self._map_cache[1]
+    def interval_map(self, variables: Sequence[Variable] | None = None) -> IntervalMap:
+        """The tile of every element of the global space, or of some variables in it."""
+        return IntervalMap.of(self.variables if variables is None else sorted(variables, key=lambda v: v.base))
 
     # --- compute sets, streams, programs ---------------------------------------------------------------------------
 

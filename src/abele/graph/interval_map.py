@@ -14,12 +14,12 @@ from abele.graph.variable import Variable
 
 @dataclass(frozen=True, eq=False, slots=True)
 class IntervalMap:
-    """Tiles of the whole element space.
+    """Tiles of the whole element space, or of some variables in it.
 
     Attributes:
         begin: First address of each piece, int64[m], ascending; a piece never crosses a variable.
         tile: Tile of each piece, int32[m]; −1 where unmapped.
-        size: Addresses in the space.
+        size: One past the last address.
     """
 
     begin: Int64
@@ -28,7 +28,7 @@ class IntervalMap:
 
     @staticmethod
     def of(variables: Sequence[Variable]) -> IntervalMap:
-        """The map of all variables, which must be in order of their base."""
+        """The map of variables in order of their base."""
         if not variables:
             return IntervalMap(np.empty(0, np.int64), np.empty(0, np.int32), 0)
         begin = np.concatenate([v.base + v.mapping.begin for v in variables])
@@ -40,19 +40,17 @@ class IntervalMap:
         """Cut intervals where the tile (or variable) changes.
 
         Args:
-            begin: Global begin of each interval, int64[k].
+            begin: Global begin of each interval, int64[k]; the interval lies in one of the variables.
             length: Elements of each, int64[k], at least 1.
 
         Returns:
             Begin, length and tile of each piece, in order, and the interval that it came from.
         """
+        end = begin + length
         first = np.searchsorted(self.begin, begin, side="right") - 1
-        last = np.searchsorted(self.begin, begin + length, side="left") - 1
-        count = last - first + 1
-        total = np.cumsum(count)
+        count = np.searchsorted(self.begin, end, side="left") - first
         source = np.repeat(np.arange(len(begin), dtype=np.int64), count)
-        piece = first[source] + np.arange(len(source), dtype=np.int64) - (total - count)[source]
+        piece = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
         low = np.maximum(self.begin[piece], begin[source])
-        ends = np.append(self.begin[1:], self.size)
-        high = np.minimum(ends[piece], (begin + length)[source])
+        high = np.minimum(np.append(self.begin[1:], self.size)[piece], end[source])
         return low, high - low, self.tile[piece], source

@@ -65,21 +65,28 @@ class TileMapping:
             length: Elements of each, int64[k].
             tile: New tile of each, int32[k].
         """
-        keep = length > 0
-        order = np.argsort(begin[keep], kind="stable")
-        begin, length, tile = begin[keep][order], length[keep][order], tile[keep][order]
+        order = np.argsort(begin, kind="stable")
+        order = order[length[order] > 0]
+        begin, length, tile = begin[order], length[order], tile[order]
         if len(begin) == 0:
             return self
         end = begin + length
+        if begin[0] == 0 and end[-1] == self.size and np.array_equal(begin[1:], end[:-1]):
+            return _joined(self.size, begin, tile)
         cuts = distinct(np.concatenate([self.begin, begin, end]))
         cuts = cuts[cuts < self.size]
         old = self.tile[np.searchsorted(self.begin, cuts, side="right") - 1]
         slot = np.searchsorted(begin, cuts, side="right") - 1
         covered = (slot >= 0) & (cuts < end[np.maximum(slot, 0)])
         fresh = np.where(covered, tile[np.maximum(slot, 0)], old).astype(np.int32)
-        change = np.append(True, fresh[1:] != fresh[:-1])
-        return TileMapping(self.size, cuts[change], fresh[change])
+        return _joined(self.size, cuts, fresh)
 
     def tiles_of(self, elements: Int64) -> Int32:
         """Tile of each element, int32[k]."""
         return self.tile[np.searchsorted(self.begin, elements, side="right") - 1]
+
+
+def _joined(size: int, begin: Int64, tile: Int32) -> TileMapping:
+    """The mapping of pieces in order, neighbours on one tile joined."""
+    change = np.append(True, tile[1:] != tile[:-1])
+    return TileMapping(size, begin[change], tile[change])

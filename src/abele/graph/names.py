@@ -47,7 +47,6 @@ class CppNames:
         """Place a view (on a tile, or by intervals a tile) or a vertex."""
         if isinstance(item, VertexRef):
             item.tile = int(tile)
-            self.touch()
         else:
             self.map(item, tile)
 

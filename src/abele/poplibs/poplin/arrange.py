@@ -74,7 +74,7 @@ def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
 def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
     """The tile that holds the first element of every region, or None where there is no mapping yet."""
     first = written.begin[written.ptr[:-1]]
-    tile = graph.interval_map().split(first, np.ones_like(first))[2]
+    tile = graph.interval_map(written.tensor.variables).split(first, np.ones_like(first))[2]
     return None if len(tile) == 0 or int(tile.min()) < 0 else tile
 
 

@@ -155,7 +155,7 @@ class Call:
         graph, like = self.graph, self.like
         if like is not None and self.is_direct and self.schedule.needs_finish:
             result = clone(graph, like, "out", self.problem.output)
-            tiles = graph.interval_map()
+            tiles = graph.interval_map(result.variables)
             return result, [home_on(plan, out, tiles) for plan, out in self._parts(result)], result
         if like is not None and self.is_direct:
             made = same_storage(graph, like, self.problem.output)
