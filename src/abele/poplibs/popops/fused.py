@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from abele.errors import TypeMismatchError
 from abele.kernels import ir
 from abele.numerics import ElementType, bool_, f32, i32, u32
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, Types
 from abele.poplibs.popops.op_table import CostClass, find_op
+from abele.poplibs.popops.ops import lower_op
 
 
 @dataclass(frozen=True)
@@ -28,24 +30,27 @@ class Fused:
     out_types: Types
     lowered: tuple[ir.Expr, ...]
 
-    @property
+    @cached_property
+    def _leaves(self) -> tuple[ir.Load | ir.Index | ir.Random, ...]:
+        return tuple(leaves(self.lowered))
+
+    @cached_property
     def used(self) -> tuple[int, ...]:
         """Operands that some expression reads, in order."""
-        loads = {e.operand for low in self.lowered for e in low.walk() if isinstance(e, ir.Load)}
-        seeds = {e.seed for low in self.lowered for e in low.walk() if isinstance(e, ir.Random)}
-        return tuple(sorted(loads | seeds))
+        loads = {e.operand for e in self._leaves if isinstance(e, ir.Load)}
+        return tuple(sorted(loads | self.seeds))
 
     @property
     def needs_index(self) -> bool:
         """Whether an expression depends on the position of the element."""
-        return any(isinstance(e, (ir.Index, ir.Random)) for low in self.lowered for e in low.walk())
+        return any(isinstance(e, (ir.Index, ir.Random)) for e in self._leaves)
 
-    @property
+    @cached_property
     def seeds(self) -> frozenset[int]:
         """Operands that are seeds of random bits."""
-        return frozenset(e.seed for low in self.lowered for e in low.walk() if isinstance(e, ir.Random))
+        return frozenset(e.seed for e in self._leaves if isinstance(e, ir.Random))
 
-    @property
+    @cached_property
     def operations(self) -> tuple[Op, ...]:
         """Every operation once, however often its result is used."""
         seen: dict[int, Op] = {}
@@ -67,8 +72,8 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
     """
     lowered, stored = [], []
     for expression, wanted in zip(exprs, out_types, strict=True):
-        low = expression.lower(types)
-        natural = storage_type(expression, types)
+        low, natural = _typed(expression, types)
+        natural = natural or ir.result_type(low, types)
         out = wanted or natural
         if out.kind != natural.kind and wanted is not None:
             raise TypeMismatchError(
@@ -81,38 +86,30 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
     return Fused(tuple(exprs), types, tuple(stored), tuple(lowered))
 
 
-def storage_type(expression: Expr, types: Types) -> ElementType:
-    """The element type of an expression's result: that of its operands, the wider of two float types, or bool."""
-    found = _storage_type(expression, types)
-    if found is not None:
-        return found
-    return ir.result_type(expression.lower(types), types)
-
-
-def _storage_type(expression: Expr, types: Types) -> ElementType | None:
-    """As :func:`storage_type`; None for what adapts to its neighbours."""
+def _typed(expression: Expr, types: Types) -> tuple[ir.Expr, ElementType | None]:
+    """An expression lowered, and the element type of its result: that of its operands, the wider of two float types, or
+    bool; None for what adapts to its neighbours."""
+    if isinstance(expression, Op):
+        args = [_typed(a, types) for a in expression.args]
+        low = lower_op(expression.name, [a for a, _ in args], types)
+        return low, _op_type(low, [t for _, t in args[: 2 if expression.name == "select" else None]], types)
+    low = expression.lower(types)
     match expression:
         case PlaceHolder():
-            expression.lower(types)
-            return types[expression.number - 1]
+            return low, types[expression.number - 1]
         case Const() | Cast():
-            return expression.type
-        case Op():
-            return _op_type(expression, types)
-    low = expression.lower(types)
-    return i32 if isinstance(low, ir.Index) else u32 if isinstance(low, ir.Random) else ir.result_type(low, types)
+            return low, expression.type
+    return low, i32 if isinstance(low, ir.Index) else u32 if isinstance(low, ir.Random) else ir.result_type(low, types)
 
 
-def _op_type(expression: Op, types: Types) -> ElementType | None:
-    args = expression.args[:2] if expression.name == "select" else expression.args
-    found = [t for t in (_storage_type(a, types) for a in args) if t is not None]
-    if ir.result_type(expression.lower(types), types) == bool_:
+def _op_type(low: ir.Expr, args: Sequence[ElementType | None], types: Types) -> ElementType | None:
+    """The type of an operation's result from those of its arguments."""
+    if ir.result_type(low, types) == bool_:
         return bool_
-    if not found:
-        return None
-    if all(t.is_float for t in found):
-        return found[0] if all(t == found[0] for t in found) else f32
-    return found[0]
+    found = [t for t in args if t is not None]
+    if len(found) > 1 and all(t.is_float for t in found) and any(t != found[0] for t in found):
+        return f32
+    return found[0] if found else None
 
 
 def _collect(expression: Expr, seen: dict[int, Op]) -> None:

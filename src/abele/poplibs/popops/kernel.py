@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from abele.graph import Tensor
 from abele.kernels import ir
@@ -11,6 +12,7 @@ from abele.poplibs.popops.fused import Fused, leaves, with_leaves
 from abele.poplibs.poputil.broadcast import Shape
 
 
+@cache
 def dim_names(rank: int) -> tuple[str, ...]:
     """Names of the dims of a nest over a tensor of ``rank`` dimensions."""
     return tuple(f"d{i}" for i in range(rank))
@@ -51,7 +53,7 @@ def at_points(expression: ir.Expr, shapes: Sequence[Shape], shape: Shape) -> ir.
     """
     linear = {ELEMENT: linear_index(shape)}
     placed: dict[ir.Expr, ir.Expr] = {}
-    for leaf in leaves([expression]):
+    for leaf in dict.fromkeys(leaves([expression])):
         match leaf:
             case ir.Load():
                 placed[leaf] = ir.Load(leaf.operand, index_of(shapes[leaf.operand], shape))
