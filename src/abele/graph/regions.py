@@ -150,29 +150,37 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
 
 def _patterns(tables: list[Int64], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:
     """Group boxes whose elements lie alike relative to their first: group of each box, one box of each group."""
-    keys = []
+    first, number = np.zeros(1, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
     for d, table in enumerate(tables):
-        if len(table) < 2 or _is_linear(table):
-            keys.append(sizes[:, d])
-        else:
-            keys.append(_unique_rows(np.stack([starts[:, d], sizes[:, d]], axis=1), table))
-    _, first, inverse = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
-    return inverse.reshape(-1), first
+        linear = len(table) < 2 or _is_linear(table)
+        alike = sizes[:, d] if linear else _alike(starts[:, d], sizes[:, d], table)
+        if (alike != alike[0]).any():
+            first, number = _numbered(number * (int(alike.max()) + 1) + alike)
+    return number, first
 
 
 def _is_linear(table: Int64) -> bool:
     return bool((np.diff(table) == table[1] - table[0]).all())
 
 
-def _unique_rows(pairs: Int64, table: Int64) -> Int64:
+def _numbered(key: Int64) -> tuple[Int64, Int64]:
+    """Equal keys numbered alike, from 0: the first position of each number, and the number at each position."""
+    order = np.argsort(key, kind="stable")
+    fresh = np.append(True, np.diff(key[order]) != 0)
+    number = np.empty_like(key)
+    number[order] = np.cumsum(fresh) - 1
+    return order[fresh], number
+
+
+def _alike(start: Int64, size: Int64, table: Int64) -> Int64:
     """A number for each (start, size) along one dimension, equal where the relative offsets are equal."""
-    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    first, number = _numbered(start * (len(table) + 1) + size)
     seen: dict[bytes, int] = {}
-    numbers = np.empty(len(unique), dtype=np.int64)
-    for i, (start, size) in enumerate(unique):
-        relative = table[start : start + size] - (table[start] if size else 0)
+    numbers = np.empty(len(first), dtype=np.int64)
+    for i, (at, n) in enumerate(zip(start[first], size[first], strict=True)):
+        relative = table[at : at + n] - (table[at] if n else 0)
         numbers[i] = seen.setdefault(relative.tobytes(), len(seen))
-    return numbers[inverse.reshape(-1)]
+    return numbers[number]
 
 
 def _pattern_runs(tables: list[Int64], start: Int64, size: Int64) -> tuple[Int64, Int64]:
