@@ -20,6 +20,7 @@ from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.statements import read_compute
 from abele.codelet.tree import Helper
 from abele.codelet.vertex import CodeletDef
+from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
 from abele.numerics import ElementType
 
@@ -61,12 +62,12 @@ class CompiledCodelet:
     @cached_property
     def data_dependent(self) -> bool:
         """Whether the cost of a vertex depends on the data of its edges."""
-        return bool(self._fact("data_dependent"))
+        return bool(ctypes.c_int64.from_address(self._counts.address("data_dependent")).value)
 
     @cached_property
     def code_bytes(self) -> int:
-        """Estimated size of the codelet's code on the tile."""
-        return self._fact("code_bytes")
+        """Estimated size of the codelet's code on the tile. Kept on disk: a known codelet is not even read for it."""
+        return _kept(f"code_bytes\n{self._key}", lambda: self.counting.code_bytes)
 
     @cached_property
     def tree(self) -> Helper:
@@ -99,15 +100,12 @@ class CompiledCodelet:
 
     def _slots_text(self) -> str:
         control = self.control
-        facts = {"data_dependent": int(control.data_dependent), "code_bytes": self.counting.code_bytes}
+        facts = {"data_dependent": int(control.data_dependent)}
 
         def body(builder: Any, memory: Any, counter: Any) -> CountCode:
             return CountCode(builder, memory, self.counting.charges, counter, self.tree, control)
 
         return driver.slots_module(self.definition, None if control.data_dependent else body, facts)
-
-    def _fact(self, name: str) -> int:
-        return ctypes.c_int64.from_address(self._counts.address(name)).value
 
     def _native(self, part: str, make: Callable[[], str]) -> Native:
         return compile_keyed(f"{part}\n{self._key}", make)
@@ -124,6 +122,17 @@ def compile_codelet(definition: CodeletDef) -> CompiledCodelet:
     if definition not in _compiled:
         _compiled[definition] = CompiledCodelet(definition)
     return _compiled[definition]
+
+
+def _kept(content: str, make: Callable[[], int]) -> int:
+    """The number that ``make`` returns for ``content``, from the disk cache if it is known there."""
+    key = hashlib.sha256(content.encode()).hexdigest()
+    known = load_object(key)
+    if known is not None:
+        return int(known)
+    number = make()
+    store_object(key, str(number).encode())
+    return number
 
 
 def content_key(definition: CodeletDef) -> str:

@@ -77,11 +77,7 @@ def control_code_bytes(busy: np.ndarray[tuple[int], np.dtype[np.bool_]], ipu: Ip
 
 
 def code_bytes_of(codelet: CodeletDef) -> int:
-    """Bytes of IPU instructions of a codelet, as its compiler estimates them.
-
-    A codelet with a formula is only read, not compiled: nothing else here needs its counting function.
-    """
+    """Bytes of IPU instructions of a codelet, as its compiler estimates them."""
     from abele.codelet import compile_codelet
 
-    compiled = compile_codelet(codelet)
-    return int(compiled.code_bytes if codelet.formula is None else compiled.counting.code_bytes)
+    return compile_codelet(codelet).code_bytes
