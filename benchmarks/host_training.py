@@ -66,7 +66,8 @@ def compiled_contestant(work: Workload) -> Contestant:
     """The same with model, loss and optimiser step compiled."""
     model = work.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    return training_loop(work, torch.compile(model), torch.compile(optimizer.step), optimizer.zero_grad)
+    step = torch.compile(optimizer.step, dynamic=False)
+    return training_loop(work, torch.compile(model, dynamic=False), step, optimizer.zero_grad)
 
 
 def training_loop(
