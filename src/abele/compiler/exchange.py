@@ -45,7 +45,9 @@ class _Collector:
         """The phase of all transfers and all copies of this direction."""
         if not self.transfers:
             return None, Moves.joined(self.moves)
-        phase, finishing = phase_of(Transfers.joined(self.transfers), layout.num_tiles, tiles_per_ipu)
+        transfers = Transfers.joined(self.transfers)
+        self.transfers.clear()
+        phase, finishing = phase_of(transfers, layout.num_tiles, tiles_per_ipu)
         return phase, Moves.joined([*self.moves, finishing])
 
 
@@ -97,7 +99,7 @@ def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: 
     if len(far) == 0:
         return
     needer, holder = pieces.needer[far], pieces.holder[far]
-    widths = np.full(len(needer), width, dtype=np.int64)
+    widths = np.full(len(needer), width, dtype=np.int8)
     collector.transfers.append(
         Transfers(
             holder if outward else needer,
@@ -139,7 +141,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
             source_at[far],
             length[far],
             mine.share[from_][far],
-            np.full(len(far), width, dtype=np.int64),
+            np.full(len(far), width, dtype=np.int8),
             np.zeros(len(far), dtype=bool),
         )
         before, finishing = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
@@ -167,7 +169,7 @@ def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> Exchan
         ones * piece.begin[0],
         ones,
         ones * piece.begin[0],
-        ones * tensor.dtype.bytes,
+        np.full(n, tensor.dtype.bytes, dtype=np.int8),
         flags,
     )
     phase, _ = phase_of(wishes, layout.num_tiles, tiles_per_ipu)

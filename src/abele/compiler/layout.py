@@ -122,9 +122,9 @@ def _packed(owner: Int64, tile: Int32, length: Int64, num_tiles: int) -> tuple[I
         return np.empty(0, np.int64), np.empty(0, np.int64)
     key = owner * (num_tiles + 1) + tile + 1
     order = np.argsort(key, kind="stable")
-    place = np.cumsum(length[order]) - length[order]
-    fresh = np.append(True, key[order][1:] != key[order][:-1])
-    first = np.maximum.accumulate(np.where(fresh, place, 0))
+    key, length = key[order], length[order]
+    place = np.cumsum(length) - length
+    first = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), place, 0))
     packed, share = np.empty_like(place), np.empty_like(place)
     packed[order], share[order] = place, first
     return packed, share

@@ -43,7 +43,6 @@ class PairPieces(NamedTuple):
     """Pieces of (tile, region) pairs: what the tile needs, and where it lies.
 
     Attributes:
-        pair: Pair that each piece belongs to, int64[k].
         needer: Tile of the pair, int32[k].
         begin: First packed address, int64[k].
         length: Elements, int64[k].
@@ -52,7 +51,6 @@ class PairPieces(NamedTuple):
         alone: Whether the region is one piece, bool[k].
     """
 
-    pair: Int64
     needer: Int32
     begin: Int64
     length: Int64
@@ -109,15 +107,14 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
 def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
     """The pieces that pairs of a tile and a region are made of."""
     count = np.diff(residence.ptr)[region]
-    pair = np.repeat(np.arange(len(region), dtype=np.int64), count)
+    needer = np.repeat(tile, count)
     starts = np.cumsum(count) - count
-    source = np.arange(len(pair), dtype=np.int64) + np.repeat(residence.ptr[:-1][region] - starts, count)
+    source = np.arange(len(needer), dtype=np.int64) + np.repeat(residence.ptr[:-1][region] - starts, count)
     return PairPieces(
-        pair,
-        tile[pair],
+        needer,
         residence.begin[source],
         residence.length[source],
         residence.tile[source],
         residence.share[source],
-        (count == 1)[pair],
+        np.repeat(count == 1, count),
     )

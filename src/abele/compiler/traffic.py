@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 
 Bool = npt.NDArray[np.bool_]
+Column = npt.NDArray[Any]
+Int8 = npt.NDArray[np.int8]
 
 WORD_BYTES = 4
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -27,7 +29,7 @@ class Transfers(NamedTuple):
         begin: First packed address, int64[k].
         length: Elements, int64[k].
         share: Packed address from which the piece is laid out without a gap, int64[k].
-        width: Bytes of an element, int64[k].
+        width: Bytes of an element, int8[k].
         alone: Whether whoever wants the piece is content with it wherever it arrives, bool[k]; otherwise a second
             wish for the same element on a tile costs a copy there.
     """
@@ -37,7 +39,7 @@ class Transfers(NamedTuple):
     begin: Int64
     length: Int64
     share: Int64
-    width: Int64
+    width: Int8
     alone: Bool
 
     @staticmethod
@@ -46,8 +48,8 @@ class Transfers(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         if not parts:
-            empty = np.empty(0, dtype=np.int64)
-            return Transfers(empty.astype(np.int32), empty.astype(np.int32), empty, empty, empty, empty, empty > 0)
+            empty, tiles = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+            return Transfers(tiles, tiles, empty, empty, empty, empty.astype(np.int8), empty > 0)
         return Transfers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -111,7 +113,7 @@ class _Fragments(NamedTuple):
     begin: Int64
     length: Int64
     share: Int64
-    width: Int64
+    width: Int8
     alone: Bool
 
 
@@ -153,48 +155,42 @@ def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
     """What arrives at each tile once, and the copies for what it wanted again."""
     span = int((transfers.begin + transfers.length).max(initial=0)) + 1
     key = transfers.receiver.astype(np.int64) * span + transfers.begin
-    order = np.argsort(key * 2 + ~transfers.alone, kind="stable")
-    key = key[order]
-    end = key + transfers.length[order]
-    fresh = np.maximum(key, _reach_before(end))
-    length = np.maximum(end - fresh, 0)
-    receiver, width = transfers.receiver[order], transfers.width[order]
-    again = np.flatnonzero((length < transfers.length[order]) & ~transfers.alone[order])
-    size = (transfers.length[order][again] - length[again]) * width[again]
-    offset = (transfers.begin[order][again] - transfers.share[order][again]) * width[again]
-    repeated = Moves(receiver[again], size, granules(offset, size))
-    kept = np.flatnonzero(length)
-    found = _Fragments(
-        receiver[kept],
-        transfers.sender[order][kept],
-        fresh[kept] - receiver[kept].astype(np.int64) * span,
-        length[kept],
-        transfers.share[order][kept],
-        width[kept],
-        transfers.alone[order][kept],
-    )
-    return _merged(found, found.peer, found.alone), repeated
+    order = _order(key * 2 + ~transfers.alone)
+    wanted, key = _Fragments(*_taken(transfers, order)), key[order]
+    fresh, length = _news(key, wanted.length)
+    again = np.flatnonzero((length < wanted.length) & ~wanted.alone)
+    size = (wanted.length[again] - length[again]) * wanted.width[again]
+    offset = (wanted.begin[again] - wanted.share[again]) * wanted.width[again]
+    found = _without_empty(wanted._replace(begin=wanted.begin + (fresh - key), length=length))
+    return _merged(found, found.peer, found.alone), Moves(wanted.tile[again], size, granules(offset, size))
 
 
 def _sent(received: _Fragments) -> _Fragments:
     """What leaves each sending tile: one multicast for all that want it."""
-    order = np.argsort(received.begin, kind="stable")
-    begin = received.begin[order]
-    end = begin + received.length[order]
+    f = _Fragments(*_taken(received, _order(received.begin)))
+    begin, length = _news(f.begin, f.length)
+    found = _without_empty(f._replace(tile=f.peer, peer=f.tile, begin=begin, length=length))
+    return _merged(found, found.tile, np.ones(len(found.begin), dtype=bool))
+
+
+def _order(key: Int64) -> Int64 | slice:
+    """What sorts ``key``: everything as it is where it is sorted."""
+    return slice(None) if bool((key[1:] >= key[:-1]).all()) else np.argsort(key, kind="stable")
+
+
+def _taken(columns: Iterable[Column], which: Int64 | slice) -> Iterator[Column]:
+    return (column[which] for column in columns)
+
+
+def _without_empty(f: _Fragments) -> _Fragments:
+    return f if f.length.all() else _Fragments(*_taken(f, np.flatnonzero(f.length)))
+
+
+def _news(begin: Int64, length: Int64) -> tuple[Int64, Int64]:
+    """The part of each interval that none before it holds, as begin and length; intervals are in order."""
+    end = begin + length
     fresh = np.maximum(begin, _reach_before(end))
-    length = np.maximum(end - fresh, 0)
-    kept = np.flatnonzero(length)
-    at = order[kept]
-    found = _Fragments(
-        received.peer[at],
-        received.tile[at],
-        fresh[kept],
-        length[kept],
-        received.share[at],
-        received.width[at],
-        received.alone[at],
-    )
-    return _merged(found, found.tile, np.ones(len(kept), dtype=bool))
+    return fresh, np.maximum(end - fresh, 0)
 
 
 def _reach_before(end: Int64) -> Int64:
@@ -260,9 +256,7 @@ def _link_bytes(f: _Fragments, size: Int64, num_tiles: int, tiles_per_ipu: int) 
     far = np.flatnonzero(source != target)
     span = int((f.begin + f.length).max(initial=0)) + 1
     key = target[far].astype(np.int64) * span + f.begin[far]
-    order = np.argsort(key, kind="stable")
-    end = key[order] + f.length[far][order]
-    fresh = np.maximum(key[order], _reach_before(end))
-    crossing = np.maximum(end - fresh, 0) * f.width[far][order]
+    order = _order(key)
+    crossing = _news(key[order], f.length[far][order])[1] * f.width[far][order]
     route = source[far][order].astype(np.int64) * num_ipus + target[far][order]
     return sum_by_tile(route, crossing, num_ipus * num_ipus).reshape(num_ipus, num_ipus)
