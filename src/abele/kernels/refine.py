@@ -129,9 +129,17 @@ class _Refinement:
             shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
             name = buffer.name or f"b{number}"
             self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
-        for c, call in enumerate(self.calls):
-            for n, item in enumerate(call.kernel.nests):
-                lower_nest(program, call.name, _View(self, c, n, item))
+        views = [
+            (call.name, _View(self, c, n, item))
+            for c, call in enumerate(self.calls)
+            for n, item in enumerate(call.kernel.nests)
+        ]
+        # An index that does not split ends the attempt: find it before anything is lowered.
+        for _, view in views:
+            for operand, index in _accesses(view.nest):
+                view.index(operand, index)
+        for name, view in views:
+            lower_nest(program, name, view)
         return program
 
     def _split_to_fixpoint(self) -> None:
