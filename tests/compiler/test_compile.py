@@ -7,6 +7,7 @@ import pytest
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable, compile_program
+from abele.compiler.durations import host_cycles
 from abele.errors import (
     ConstantWriteError,
     ControlProgramError,
@@ -122,6 +123,21 @@ def test_compile__streams__cost_host_time(graph: Graph) -> None:
     assert found.report.steps["host_cycles"][0] == np.ceil(seconds * graph.system.ipu.clock_hz)
     assert found.memory.by_category["stream_buffers"].tolist() == [20] * 8
     assert not found.memory.liveness.always_live.any()
+
+
+def test_compile__stream_copies_in_a_row__meet_the_host_once(graph: Graph) -> None:
+    x, y = (graph.variable(f32, (8, 5), n).map_rows(range(8)) for n in "xy")
+    into = graph.host_stream_in("in", f32, (8, 5))
+    out = graph.host_stream_out("out", f32, (8, 5))
+    load, store = (lambda: Copy(into, x)), (lambda: Copy(y, out))
+    body = Sequence(Sequence(load(), Copy(into, y)), load(), store(), store(), Copy(x, y), store())
+    found = compile_program(graph, Sequence(load(), Repeat(2, body)))
+    streams = [s for s in found.steps if s.kind.startswith("stream")]
+    assert [s.joins_previous for s in streams] == [False, False, True, True, False, True, False]
+    first, joined = (found.plan[streams[i].superstep] for i in (1, 2))
+    assert joined.host_cycles == host_cycles(160, 1, graph.system, rendezvous=False) < first.host_cycles
+    cycles = found.report.steps["sync_cycles"][found.report.steps["kind"] == "stream"]
+    assert (cycles > 0).tolist() == [True, True, False, False, True, False, True]
 
 
 def test_compile__branches_and_loops__are_marked_as_assumed(graph: Graph) -> None:

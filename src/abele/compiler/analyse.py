@@ -53,7 +53,7 @@ class Analysis:
         kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stream_buffers")
         self.code: dict[str, Int64] = {kind: self._zeros() for kind in kinds}
         self._validator = Validator(graph)
-        self._known: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int, bool], int] = {}
         self._code_on: dict[CodeletDef, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
         self._controlled: set[int] = set()
 
@@ -77,9 +77,9 @@ class Analysis:
 
     def _superstep_of(self, step: Step) -> int:
         node = step.node
-        key = ("execute", node.compute_set.id) if isinstance(node, Execute) else (step.kind, id(node))
+        key = (step.kind, node.compute_set.id if isinstance(node, Execute) else id(node), step.joins_previous)
         if key not in self._known:
-            superstep = Superstep(len(self.supersteps), step.kind, node)
+            superstep = Superstep(len(self.supersteps), step.kind, node, step.joins_previous)
             self._analyse(superstep, step)
             self._known[key] = superstep.index
             self.supersteps.append(superstep)
@@ -140,7 +140,9 @@ class Analysis:
     def _stream(self, superstep: Superstep, stream: Stream, access: Access, tensor: Tensor) -> None:
         self._check(superstep, access, f"stream {stream.name!r}")
         superstep.host_bytes = stream.bytes
-        superstep.host_cycles = host_cycles(stream.bytes, self._ipus_of(tensor), self.system)
+        superstep.host_cycles = host_cycles(
+            stream.bytes, self._ipus_of(tensor), self.system, rendezvous=not superstep.joins_previous
+        )
         host = self.system.host
         packet = host.packet_to_tile_bytes if stream.direction == "in" else host.packet_to_host_bytes
         pieces = self.layout.cut(*tensor.intervals())

@@ -39,6 +39,7 @@ class Step:
         program: Position of the program that it belongs to.
         sync_group: Tiles that meet at its barriers; 0 is all tiles.
         superstep: Number of the analysed superstep that it runs; −1 before analysis.
+        joins_previous: Whether it is a stream copy that shares the host rendezvous of the one right before it.
     """
 
     index: int
@@ -51,6 +52,7 @@ class Step:
     program: int
     sync_group: int = 0
     superstep: int = -1
+    joins_previous: bool = False
 
 
 @dataclass(eq=False)
@@ -105,12 +107,23 @@ class _Lowering:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.calls: list[LibraryCall] = []
+        self._stream: Step | None = None
 
     def add(self, kind: str, node: Program, name: str, at: _Context) -> Step:
         full = f"{at.path}/{name}" if at.path and not name.startswith(at.path) else name
         step = Step(len(self.steps), kind, node, full, at.executions, at.is_assumed, at.call, at.program)
         self.steps.append(step)
+        if kind != "undef":
+            step.joins_previous = self._stream is not None and self._stream.kind == kind
+            self._stream = step if kind in ("stream_in", "stream_out") else None
         return step
+
+    def lower_apart(self, node: Program, at: _Context) -> Step | Block:
+        """What ``node`` becomes under control of its own: its stream copies join none outside."""
+        self._stream = None
+        lowered = self.lower(node, at)
+        self._stream = None
+        return lowered
 
     def lower(self, node: Program, at: _Context) -> Step | Block:
         """The step or block that ``node`` becomes."""
@@ -123,7 +136,7 @@ class _Lowering:
                 return self.lower(node.body, inside)
             case Repeat():
                 inside = replace(at, executions=at.executions * node.count)
-                return Block("repeat", [self.lower(node.body, inside)], node.count)
+                return Block("repeat", [self.lower_apart(node.body, inside)], node.count)
             case RepeatWhile():
                 return self._loop(node, at)
             case If():
@@ -153,14 +166,14 @@ class _Lowering:
 
     def _loop(self, node: RepeatWhile, at: _Context) -> Block:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
-        condition = self.lower(node.condition, inside)
+        condition = self.lower_apart(node.condition, inside)
         decision = self.add("decide", node, node.debug.full_name, inside)
-        return Block("while", [condition, decision, self.lower(node.body, inside)])
+        return Block("while", [condition, decision, self.lower_apart(node.body, inside)])
 
     def _branch(self, node: If, at: _Context) -> Block:
         decision = self.add("decide", node, node.debug.full_name, at)
-        taken = self.lower(node.then, replace(at, is_assumed=True))
-        other = self.lower(node.otherwise, replace(at, executions=0, is_assumed=True))
+        taken = self.lower_apart(node.then, replace(at, is_assumed=True))
+        other = self.lower_apart(node.otherwise, replace(at, executions=0, is_assumed=True))
         return Block("sequence", [decision, Block("if", [taken, other])])
 
     def _called(self, node: Call, at: _Context) -> Step | Block:
@@ -171,7 +184,7 @@ class _Lowering:
                 at=node.debug.location or None,
                 remedy="the machine has no call stack: write the recursion as a loop",
             )
-        return self.lower(function.body, replace(at, functions=(*at.functions, id(function))))
+        return self.lower_apart(function.body, replace(at, functions=(*at.functions, id(function))))
 
 
 def lower(programs: list[Program]) -> Lowered:
@@ -183,6 +196,6 @@ def lower(programs: list[Program]) -> Lowered:
     lowering = _Lowering()
     blocks = []
     for number, program in enumerate(programs):
-        item = lowering.lower(program, _Context(program=number))
+        item = lowering.lower_apart(program, _Context(program=number))
         blocks.append(item if isinstance(item, Block) else Block("sequence", [item]))
     return Lowered(blocks, lowering.steps, lowering.calls)

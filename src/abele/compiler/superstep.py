@@ -88,7 +88,8 @@ class Superstep:
         compute: Its vertices.
         scatter: Copies that put outputs in place.
         after: Exchange that sends outputs home.
-        host_cycles: Transfer from or to the host, rendezvous included.
+        joins_previous: Whether it is a stream copy that shares the host rendezvous of the one before it.
+        host_cycles: Transfer from or to the host, its own rendezvous included.
         host_bytes: Bytes of that transfer.
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
@@ -100,6 +101,7 @@ class Superstep:
     index: int
     kind: str
     node: Program
+    joins_previous: bool = False
     access: Access = field(default_factory=Access)
     before: Exchanged | None = None
     gather: Copied | None = None

@@ -58,7 +58,8 @@ def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
 def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
     sync = system.sync_cycles
     if superstep.kind in ("stream_in", "stream_out", "print"):
-        yield Part("stream", sync=sync, host=superstep.host_cycles, bytes=superstep.host_bytes)
+        own_sync = 0 if superstep.joins_previous else sync
+        yield Part("stream", sync=own_sync, host=superstep.host_cycles, bytes=superstep.host_bytes)
         return
     if superstep.kind == "decide":
         exchange = superstep.before.cycles if superstep.before else 0
