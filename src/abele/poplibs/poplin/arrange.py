@@ -90,11 +90,11 @@ def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int
 def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
     """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
 
-    Squares shrink, or runs grow, until there is about one box for each of the ``wanted`` tiles.
+    Squares shrink, or they and then the runs grow, until there is about one box for each of the ``wanted`` tiles.
     """
     extents = source.extents
     blocks = {d: _blocks(d, source, target) for d in extents}
-    turned = {source.innermost, target.innermost}
+    turned = tuple(dict.fromkeys((source.innermost, target.innermost)))
     side = _WIDEST
     while True:
         cuts = {d: _cut(n, blocks[d], side if d in turned else 1) for d, n in extents.items()}
@@ -102,15 +102,12 @@ def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
         if boxes * 4 > wanted or side == _NARROWEST:
             break
         side //= 2
-    longest = boxes // wanted
     runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
-    for dim in runs[: _STRIDED_DIMS - len(turned)]:
-        whole = min((*blocks[dim], extents[dim]))
-        run = max(1, min(longest, whole))
-        cuts[dim] = _cut(extents[dim], blocks[dim], run)
-        longest //= run
-        if run < whole:
+    for dim in (*turned, *runs[: _STRIDED_DIMS - len(turned)]):
+        longer = prod(map(len, cuts.values())) // wanted
+        if longer < 2:
             break
+        cuts[dim] = _cut(extents[dim], blocks[dim], longer * (side if dim in turned else 1))
     return cuts
 
 
