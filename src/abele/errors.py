@@ -47,6 +47,14 @@ class TensorError(AbeleError, ValueError):
     """A shape, rank or index that the tensor does not have."""
 
 
+class TensorIndexError(TensorError, IndexError):
+    """An index, slice or dimension outside a tensor."""
+
+
+class TensorCreationError(TensorError):
+    """A variable or constant that cannot be made: its shape, its size, or the values it starts with."""
+
+
 class TypeMismatchError(AbeleError, TypeError):
     """An element type that does not fit where it is used."""
 
@@ -59,16 +67,60 @@ class GraphConnectionError(AbeleError):
     """A vertex field that is not connected, connected twice, or connected to something that does not fit."""
 
 
+class UnknownFieldError(GraphConnectionError):
+    """A vertex field that the codelet does not declare."""
+
+
+class UnknownVertexTypeError(GraphConnectionError):
+    """A vertex of a codelet that the graph does not know."""
+
+
+class VectorSizeError(GraphConnectionError):
+    """The size of a vector that carries none (a pointer without a length), or a vector that was given none."""
+
+
+class FieldOverflowError(GraphConnectionError, OverflowError):
+    """A size or value that its field has too few bits for."""
+
+
+class MemoryElementError(GraphConnectionError):
+    """Fields that must lie in different memory elements, in interleaved memory or at an alignment, and cannot."""
+
+
 class DataRaceError(AbeleError):
     """Two vertices of one compute set touch the same element and at least one of them writes it."""
 
 
-class ConstantWriteError(AbeleError):
+class TensorAccessError(AbeleError):
+    """A tensor that may not be read or written in this way, by the program or by the host."""
+
+
+class ConstantWriteError(TensorAccessError):
     """A write to a constant or to a view in which an element appears more than once."""
 
 
 class CodeletError(AbeleError):
     """A codelet that uses something outside the vertex language; ``at`` names its line."""
+
+
+class CodeletParseError(CodeletError):
+    """Source code of a codelet that is not valid in its language."""
+
+
+class CodeletLoadError(CodeletError):
+    """A file of codelets that cannot be read, or that holds none."""
+
+
+class CodeletLinkError(CodeletError):
+    """A codelet that calls what no library of the tile has."""
+
+
+class SymbolError(CodeletError):
+    """A codelet whose entry point is missing or defined twice."""
+
+
+class MissingPerfEstimateError(CodeletError):
+    """A vertex whose cost cannot be counted and that nobody estimated."""
 
 
 class CodeletAccessError(AbeleError, IndexError):
@@ -77,6 +129,22 @@ class CodeletAccessError(AbeleError, IndexError):
 
 class ControlProgramError(AbeleError):
     """A control program that cannot be lowered: a bad copy, predicate, repeat count or call."""
+
+
+class GraphRecursionError(ControlProgramError):
+    """A function that calls itself: the machine has no call stack for control programs."""
+
+
+class GraphReplicationError(AbeleError):
+    """A number of replicas that the system cannot hold, or a step that means nothing across replicas."""
+
+
+class RemoteBufferError(AbeleError, IndexError):
+    """A remote buffer that does not exist, or a row outside it."""
+
+
+class StreamMemoryError(AbeleError):
+    """A stream that needs a larger host buffer than the machine allows."""
 
 
 class StreamConnectionError(AbeleError):
@@ -93,6 +161,26 @@ class FileFormatError(AbeleError):
 
 class EngineError(AbeleError):
     """A request that an engine cannot serve: an unknown tensor, an unknown program, a model not loaded."""
+
+
+class ProfilingDisabledError(EngineError):
+    """A profile that was asked of an engine that was told not to record one."""
+
+
+class ProgramRuntimeError(AbeleError):
+    """A program that went wrong while it ran."""
+
+
+class ApplicationRuntimeError(ProgramRuntimeError):
+    """The program itself is at fault: an abort, a floating-point exception, a codelet that went astray."""
+
+
+class ReplicaDivergenceError(ApplicationRuntimeError):
+    """Replicas of one program that would take different branches."""
+
+
+class UninitialisedReadError(ApplicationRuntimeError):
+    """A read of memory that nothing has written."""
 
 
 class OutOfMemoryError(AbeleError):

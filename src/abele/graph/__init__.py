@@ -2,19 +2,38 @@
 
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.connect import Shared, shared
+from abele.graph.control import (
+    Abort,
+    AbortOnCondition,
+    AssumeEqualAcrossReplicas,
+    Block,
+    CrossReplicaCopy,
+    CycleCount,
+    CycleStamp,
+    ErrorProgram,
+    FloatingPointBehaviour,
+    GetHwSeeds,
+    SetFloatingPointBehaviour,
+    SetHwSeeds,
+    Switch,
+    Sync,
+)
 from abele.graph.debug import DebugInfo, caller
 from abele.graph.graph import Graph
+from abele.graph.host import Argument, HostCall, HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Interval
 from abele.graph.mapping import TileMapping
 from abele.graph.program import (
     Call,
     Copy,
+    End,
     Execute,
     Function,
     If,
     LibraryCall,
     PrintTensor,
+    PrintTensorFmt,
     Program,
     Repeat,
     RepeatWhile,
@@ -25,37 +44,61 @@ from abele.graph.program import (
     walk,
 )
 from abele.graph.regions import Regions, boxes, rows, whole
+from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
+from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Strided, Tensor, concat, stack
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
 __all__ = [
+    "Abort",
+    "AbortOnCondition",
+    "Argument",
+    "AssumeEqualAcrossReplicas",
+    "Block",
     "Call",
     "ComputeSet",
     "Copy",
+    "CrossReplicaCopy",
+    "CycleCount",
+    "CycleStamp",
     "DebugInfo",
     "Edge",
+    "End",
+    "ErrorProgram",
     "Execute",
     "FieldRef",
+    "FloatingPointBehaviour",
     "Function",
+    "GetHwSeeds",
     "Graph",
+    "HostCall",
+    "HostFunction",
+    "HostHandle",
     "If",
     "Interval",
     "IntervalMap",
     "LibraryCall",
     "PrintTensor",
+    "PrintTensorFmt",
     "Program",
     "Regions",
+    "RemoteBuffer",
     "Repeat",
     "RepeatWhile",
     "RepeatWhileFalse",
     "RepeatWhileTrue",
     "Sequence",
+    "SetFloatingPointBehaviour",
+    "SetHwSeeds",
     "Shared",
     "StateData",
     "Stream",
     "Strided",
+    "Switch",
+    "Sync",
+    "SyncGroup",
     "Tensor",
     "TileMapping",
     "Variable",

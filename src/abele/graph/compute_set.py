@@ -150,7 +150,8 @@ class ComputeSet:
         state = {name: _joined_state([w[1][name] for w in wired]) for name in wired[0][1]}
         known = [r.cycles for r in refs]
         cost = None if any(c is None for c in known) else np.array(known, dtype=np.int64)
-        return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug)
+        origins = tuple(r.debug for r in refs)
+        return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug, origins)
 
     def _check_tiles(self, tiles: npt.NDArray[np.int32], definition: CodeletDef, debug: DebugInfo) -> None:
         self.graph.check_tiles(tiles, f"a vertex {definition.name} of compute set {self.name!r}", debug)

@@ -60,3 +60,9 @@ def caller() -> tuple[str, int]:
             break
         frame = frame.f_back
     return "", 0
+
+
+def here(name: str) -> DebugInfo:
+    """Debug information for a program step that the user makes now."""
+    file, line = caller()
+    return DebugInfo(name, file=file, line=line)

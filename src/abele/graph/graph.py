@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorError, TileMappingError
+from abele.errors import GraphReplicationError, TensorError, TileMappingError
 from abele.graph import program as programs
 from abele.graph import view
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugInfo, caller
+from abele.graph.ends import HostEnds
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32, TileMapping
 from abele.graph.names import CppNames
 from abele.graph.regions import Regions
-from abele.graph.stream import Stream
+from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.machine import System, systems
@@ -33,18 +34,30 @@ _MIN_BYTES_A_TILE = 128
 _GRAIN_BYTES = 8
 
 
-class Graph(CppNames):
+class Graph(CppNames, HostEnds):
     """A static description of a tile program for one system.
 
     Args:
         system: The machine, its name, or a file that describes it.
+        replicas: Copies of the program that run side by side, each on an equal share of the system's IPUs, with state
+            and streams of its own. The graph describes one of them.
+
+    Attributes:
+        system: The machine of one replica.
+        whole_system: The machine of all.
+
+    Raises:
+        GraphReplicationError: The IPUs cannot be shared out equally.
     """
 
-    def __init__(self, system: System | str) -> None:
-        self.system: System = systems.resolve(system)
+    def __init__(self, system: System | str, *, replicas: int = 1) -> None:
+        super().__init__()
+        self.whole_system: System = systems.resolve(system)
+        self.replicas = replicas
+        self.system: System = _share(self.whole_system, replicas)
         self.variables: list[Variable] = []
         self.compute_sets: list[ComputeSet] = []
-        self.streams: dict[str, Stream] = {}
+        self.sync_groups: list[SyncGroup] = []
         self._next_address = 0
         self._scopes: list[str] = []
         self._locations: list[tuple[str, int, str]] = []
@@ -52,7 +65,7 @@ class Graph(CppNames):
 
     @property
     def num_tiles(self) -> int:
-        """Tiles of the whole system."""
+        """Tiles of one replica."""
         return self.system.num_tiles
 
     # --- origins -----------------------------------------------------------------------------------------------
@@ -297,31 +310,45 @@ class Graph(CppNames):
         self.compute_sets.append(compute_set)
         return compute_set
 
-    def host_stream_in(self, name: str, dtype: Any, shape: int | Sequence[int]) -> Stream:
-        """A stream from the host; each copy moves ``shape`` elements."""
-        return self._stream(name, dtype, shape, "in")
+    def function(
+        self,
+        body: programs.Program,
+        name: str = "function",
+        *,
+        parameters: Sequence[Tensor] = (),
+        results: Sequence[Tensor] = (),
+    ) -> programs.Function:
+        """A body that ``Call`` runs; the machine holds it once.
 
-    def host_stream_out(self, name: str, dtype: Any, shape: int | Sequence[int]) -> Stream:
-        """A stream to the host; each copy moves ``shape`` elements."""
-        return self._stream(name, dtype, shape, "out")
+        A call with arguments copies them to ``parameters`` before the body, and ``results`` out after it.
+        """
+        return programs.Function(body, self.origin(name), tuple(parameters), tuple(results))
 
-    def _stream(self, name: str, dtype: Any, shape: Any, direction: str) -> Stream:
+    def sync_group(self, tiles: npt.ArrayLike, name: str = "sync group") -> SyncGroup:
+        """Tiles that meet at barriers of their own, such as IO tiles; all others of an IPU are one group.
+
+        Raises:
+            TileMappingError: A tile that the system lacks, or that is in another group.
+        """
         debug = self.origin(name)
-        if debug.full_name in self.streams:
-            first = self.streams[debug.full_name]
-            raise TensorError(
-                f"a stream {debug.full_name!r} exists already",
-                at=debug.location,
-                because=f"the first was made at {first.debug.location}",
-            )
-        dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
-        stream = Stream(debug.full_name, as_element_type(dtype), dims, direction, debug)
-        self.streams[stream.name] = stream
-        return stream
+        numbers = np.unique(np.asarray(tiles, dtype=np.int32).reshape(-1))
+        self.check_tiles(numbers, f"sync group {name!r}", debug)
+        for other in self.sync_groups:
+            common = np.intersect1d(numbers, other.tiles)
+            if len(common):
+                raise TileMappingError(
+                    f"tile {common[0]} is in sync group {name!r} and in {other.name!r}",
+                    at=debug.location,
+                    because=f"{other.name!r} was made at {other.debug.location}" if other.debug.file else None,
+                )
+        group = SyncGroup(debug.full_name, numbers, debug)
+        self.sync_groups.append(group)
+        return group
 
-    def function(self, body: programs.Program, name: str = "function") -> programs.Function:
-        """A body that ``Call`` runs; the machine holds it once."""
-        return programs.Function(body, self.origin(name))
+    def replica_index(self, name: str = "replica_index") -> Tensor:
+        """A constant u32 scalar that holds the number of the replica."""
+        tensor = self._new("u32", (), name, "replica_index", None)
+        return tensor.map(0)
 
     @contextmanager
     def library_call(
@@ -345,3 +372,13 @@ class Graph(CppNames):
 
     def __repr__(self) -> str:
         return f"Graph({self.system.name}, {len(self.variables)} variables, {len(self.compute_sets)} compute sets)"
+
+
+def _share(system: System, replicas: int) -> System:
+    """The part of a system that one of ``replicas`` has."""
+    if replicas < 1 or system.num_ipus % replicas:
+        raise GraphReplicationError(
+            f"{replicas} replicas cannot share the {system.num_ipus} IPUs of {system.name} equally",
+            remedy=f"a divisor of {system.num_ipus}, or a larger system",
+        )
+    return system.with_ipus(system.num_ipus // replicas)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from abele.errors import ConstantWriteError, ControlProgramError, TypeMismatchError
-from abele.graph.debug import DebugInfo, caller
+from abele.graph.debug import DebugInfo, here
+from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 
 if TYPE_CHECKING:
     from abele.graph.compute_set import ComputeSet
     from abele.kernels.ir import HostKernel
-
-
-def _here(name: str) -> DebugInfo:
-    file, line = caller()
-    return DebugInfo(name, file=file, line=line)
 
 
 class Program:
@@ -30,12 +26,20 @@ class Program:
         """The steps directly inside this one."""
         return ()
 
+    def reads(self) -> tuple[Tensor, ...]:
+        """Views that the step itself reads; not what vertices or steps inside it do."""
+        return ()
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """Views that the step itself writes as a whole; not what vertices or steps inside it do."""
+        return ()
+
 
 class Sequence(Program):
     """Steps one after the other."""
 
     def __init__(self, *steps: Program, name: str = "sequence") -> None:
-        self.debug = _here(name)
+        self.debug = here(name)
         self.steps: list[Program] = []
         for step in steps:
             self.add(step)
@@ -45,7 +49,7 @@ class Sequence(Program):
         if not isinstance(step, Program):
             raise ControlProgramError(
                 f"a Sequence takes programs, not {type(step).__name__}",
-                at=_here("add").location,
+                at=here("add").location,
                 remedy="wrap a compute set in Execute(…), a tensor pair in Copy(…)",
             )
         self.steps.append(step)
@@ -73,33 +77,61 @@ class Execute(Program):
 
     def __init__(self, compute_set: ComputeSet) -> None:
         self.compute_set = compute_set
-        self.debug = _here(compute_set.debug.name)
+        self.debug = here(compute_set.debug.name)
 
     def __repr__(self) -> str:
         return f"Execute({self.compute_set.name!r})"
 
 
+End = Tensor | Stream | RemoteBuffer
+
+
 class Copy(Program):
-    """Copy elements between two views, or between a view and a host stream, in flattened order.
+    """Copy elements between two views, or between a view and a host stream or remote buffer, in flattened order.
 
     All reads happen before the first write, so the views may overlap.
 
+    Args:
+        source: Where the elements come from.
+        destination: Where they go.
+        name: What the step is called.
+        offset: Rows of the remote buffer: u32 (or i32), one row number or one a row copied; row 0 when left out.
+
     Raises:
-        ControlProgramError: The numbers of elements differ, or a stream runs the other way.
+        ControlProgramError: The numbers of elements differ, a stream runs the other way, or neither end is a view.
         TypeMismatchError: The element types differ.
         ConstantWriteError: The destination is constant or shows an element twice.
     """
 
-    def __init__(self, source: Tensor | Stream, destination: Tensor | Stream, name: str = "copy") -> None:
+    def __init__(self, source: End, destination: End, name: str = "copy", *, offset: Tensor | None = None) -> None:
         self.source = source
         self.destination = destination
-        self.debug = _here(name)
+        self.offset = offset
+        self.debug = here(name)
         self._check()
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The source and the rows, where they are views."""
+        return tuple(t for t in (self.source, self.offset) if isinstance(t, Tensor))
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The destination, where it is a view."""
+        return (self.destination,) if isinstance(self.destination, Tensor) else ()
+
+    @property
+    def remote(self) -> RemoteBuffer | None:
+        """The remote buffer at one of the ends, if there is one."""
+        ends = (self.source, self.destination)
+        return next((e for e in ends if isinstance(e, RemoteBuffer)), None)
 
     def _check(self) -> None:
         source, destination, at = self.source, self.destination, self.debug.location
-        if isinstance(source, Stream) and isinstance(destination, Stream):
-            raise ControlProgramError("a Copy between two streams moves nothing on the device", at=at)
+        if not isinstance(source, Tensor) and not isinstance(destination, Tensor):
+            raise ControlProgramError(
+                f"a Copy between two streams moves nothing on the device: {source!r} to {destination!r}",
+                at=at,
+                remedy="copy to a tensor first",
+            )
         for stream, way in ((source, "in"), (destination, "out")):
             if isinstance(stream, Stream) and stream.direction != way:
                 raise ControlProgramError(f"{stream!r} runs {stream.direction}, the Copy needs it to run {way}", at=at)
@@ -107,13 +139,26 @@ class Copy(Program):
             raise TypeMismatchError(
                 f"Copy from {source!r} to {destination!r}: the element types differ", at=at, remedy="cast first"
             )
-        if source.size != destination.size:
+        rows = self._rows()
+        sizes = [e.num_elements * rows if isinstance(e, RemoteBuffer) else e.size for e in (source, destination)]
+        if sizes[0] != sizes[1]:
             raise ControlProgramError(
-                f"Copy from {source!r} to {destination!r}: {source.size} elements into {destination.size}", at=at
+                f"Copy from {source!r} to {destination!r}: {sizes[0]} elements into {sizes[1]}", at=at
             )
         if isinstance(destination, Tensor) and not destination.writable:
             why = "is constant" if destination.contains_constant else "shows an element more than once"
             raise ConstantWriteError(f"Copy writes to {destination!r}, which {why}", at=at)
+
+    def _rows(self) -> int:
+        """Rows of a remote buffer that the copy moves."""
+        offset, at = self.offset, self.debug.location
+        if offset is None:
+            return 1
+        if self.remote is None:
+            raise ControlProgramError("only a Copy with a remote buffer has an offset", at=at)
+        if offset.dtype.kind not in ("uint", "int") or offset.dtype.bits != 32 or offset.ndim > 1:
+            raise ControlProgramError(f"the offset {offset!r} is not one or a vector of u32 or i32", at=at)
+        return offset.size
 
     def __repr__(self) -> str:
         return f"Copy({self.source!r} → {self.destination!r})"
@@ -124,16 +169,50 @@ class WriteUndef(Program):
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.debug = _here("write_undef")
+        self.debug = here("write_undef")
+
+
+@dataclass(frozen=True, slots=True)
+class PrintTensorFmt:
+    """How PrintTensor writes; names and defaults are Poplar's.
+
+    Attributes:
+        summarise_threshold: More elements than this are summarised by their edges.
+        edge_items: Elements shown at each edge of a summarised dimension.
+        max_line_width: Characters of a line.
+        digits: Digits after the point.
+        float_format: ``auto``, ``fixed``, ``scientific`` or ``none``.
+        separator: Between elements.
+        open_bracket: Before each dimension.
+        close_bracket: After each dimension.
+    """
+
+    summarise_threshold: int = 1000
+    edge_items: int = 3
+    max_line_width: int = 75
+    digits: int = 4
+    float_format: str = "auto"
+    separator: str = " "
+    open_bracket: str = "["
+    close_bracket: str = "]"
 
 
 class PrintTensor(Program):
-    """Print a tensor from the running program."""
+    """Print a tensor from the running program: ``PrintTensor(t)``, ``PrintTensor(t, "title")`` or, in Poplar's order,
+    ``PrintTensor("title", t)``."""
 
-    def __init__(self, tensor: Tensor, title: str = "") -> None:
+    def __init__(self, tensor: Tensor | str, title: str | Tensor = "", fmt: PrintTensorFmt | None = None) -> None:
+        if isinstance(tensor, str):
+            tensor, title = title, tensor
+        assert isinstance(tensor, Tensor)
         self.tensor = tensor
-        self.title = title or tensor.name
-        self.debug = _here("print_tensor")
+        self.title = str(title) or tensor.name
+        self.fmt = fmt
+        self.debug = here("print_tensor")
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The tensor."""
+        return (self.tensor,)
 
 
 class Repeat(Program):
@@ -142,7 +221,7 @@ class Repeat(Program):
     def __init__(self, count: int, body: Program) -> None:
         self.count = count
         self.body = body
-        self.debug = _here("repeat")
+        self.debug = here("repeat")
         if count < 0:
             raise ControlProgramError(f"a Repeat runs {count} times", at=self.debug.location, remedy="0 or more")
 
@@ -162,8 +241,12 @@ class RepeatWhile(Program):
         self.predicate = predicate
         self.body = body
         self.value = value
-        self.debug = _here("repeat_while")
-        _check_predicate(predicate, self.debug)
+        self.debug = here("repeat_while")
+        check_predicate(predicate, self.debug)
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The predicate."""
+        return (self.predicate,)
 
     def children(self) -> tuple[Program, ...]:
         """The condition and the body."""
@@ -187,8 +270,12 @@ class If(Program):
         self.predicate = predicate
         self.then = then
         self.otherwise = otherwise if otherwise is not None else Sequence()
-        self.debug = _here("if")
-        _check_predicate(predicate, self.debug)
+        self.debug = here("if")
+        check_predicate(predicate, self.debug)
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The predicate."""
+        return (self.predicate,)
 
     def children(self) -> tuple[Program, ...]:
         """Both branches."""
@@ -197,22 +284,52 @@ class If(Program):
 
 @dataclass(eq=False)
 class Function:
-    """A program body of which the machine holds one copy, however often it is called."""
+    """A program body of which the machine holds one copy, however often it is called.
+
+    Attributes:
+        body: What a call runs.
+        debug: Where the user made it.
+        parameters: Views that a call with arguments fills before the body.
+        results: Views that such a call reads after it.
+    """
 
     body: Program
     debug: DebugInfo
+    parameters: tuple[Tensor, ...] = ()
+    results: tuple[Tensor, ...] = ()
 
 
 class Call(Program):
-    """Run a function's body."""
+    """Run a function's body; with arguments, copy them to its parameters before and its results out after.
 
-    def __init__(self, function: Function) -> None:
+    Attributes:
+        function: What is called.
+        copies_in: Copies of arguments to parameters, before the body.
+        copies_out: Copies of results, after it.
+
+    Raises:
+        ControlProgramError: The number or sizes of arguments differ from the function's.
+        TypeMismatchError: Their types do.
+    """
+
+    def __init__(self, function: Function, arguments: Iterable[Tensor] = (), results: Iterable[Tensor] = ()) -> None:
         self.function = function
-        self.debug = _here(function.debug.name)
+        self.debug = here(function.debug.name)
+        self.copies_in = self._copies("arguments", tuple(arguments), function.parameters)
+        self.copies_out = self._copies("results", function.results, tuple(results))
+
+    def _copies(self, what: str, sources: tuple[Tensor, ...], destinations: tuple[Tensor, ...]) -> tuple[Copy, ...]:
+        if len(sources) != len(destinations):
+            raise ControlProgramError(
+                f"function {self.function.debug.full_name!r}: {len(sources)} {what} for {len(destinations)}",
+                at=self.debug.location,
+                because=f"it was made at {self.function.debug.location}" if self.function.debug.file else None,
+            )
+        return tuple(Copy(s, d, f"{self.debug.name} {what}") for s, d in zip(sources, destinations, strict=True))
 
     def children(self) -> tuple[Program, ...]:
-        """The body of the function."""
-        return (self.function.body,)
+        """The copies in, the body of the function, the copies out."""
+        return (*self.copies_in, self.function.body, *self.copies_out)
 
 
 @dataclass(eq=False)
@@ -253,7 +370,12 @@ def walk(program: Program) -> Iterator[Program]:
         yield from walk(child)
 
 
-def _check_predicate(predicate: Tensor, debug: DebugInfo) -> None:
+def check_predicate(predicate: Tensor, debug: DebugInfo) -> None:
+    """Raise unless a tensor can steer the program: one bool or integer.
+
+    Raises:
+        ControlProgramError: It is something else.
+    """
     if predicate.size != 1 or predicate.dtype.is_float:
         raise ControlProgramError(
             f"the predicate {predicate!r} is not one bool or integer",

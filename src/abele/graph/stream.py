@@ -19,6 +19,8 @@ class Stream:
         shape: Elements that one copy moves.
         direction: ``in`` (host to device) or ``out``.
         debug: Where the user made it.
+        replicated: Whether each replica has data of its own; otherwise all are given the same.
+        buffering_depth: Copies whose data the host may have ready; 1: fetched when the program asks.
     """
 
     name: str
@@ -26,6 +28,8 @@ class Stream:
     shape: tuple[int, ...]
     direction: str
     debug: DebugInfo
+    replicated: bool = True
+    buffering_depth: int = 1
 
     @property
     def size(self) -> int:

@@ -24,7 +24,7 @@ class Variable:
         dtype: Element type.
         shape: Dimensions; storage is row-major.
         base: Address of the first element in the graph's global element space.
-        kind: ``variable`` or ``constant``.
+        kind: ``variable``, ``constant``, or ``replica_index`` for the constant that holds the number of the replica.
         mapping: Tile of each element.
         initial: Contents at load, or None when undefined.
         debug: Where the user made it.
@@ -53,7 +53,7 @@ class Variable:
     @property
     def is_constant(self) -> bool:
         """Whether the variable is read-only."""
-        return self.kind == "constant"
+        return self.kind != "variable"
 
     def coordinates(self, element: int) -> tuple[int, ...]:
         """Index of a flat element in the variable's shape."""

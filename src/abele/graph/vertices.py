@@ -68,6 +68,7 @@ class VertexGroup:
         state: Initial values of every state field, by name.
         cycles: Issue slots (tile cycles for multi-worker kinds) of each vertex that override counting, or None.
         debug: Where the user made them.
+        origins: Where the user made each, if they were made one by one.
     """
 
     codelet: CodeletDef
@@ -76,11 +77,16 @@ class VertexGroup:
     state: dict[str, StateData]
     cycles: Int64 | None
     debug: DebugInfo
+    origins: tuple[DebugInfo, ...] | None = None
 
     @property
     def num(self) -> int:
         """Number of vertices."""
         return len(self.tile)
+
+    def origin_of(self, vertex: int) -> DebugInfo:
+        """Where the user made one of the vertices."""
+        return self.origins[vertex] if self.origins else self.debug
 
     def __repr__(self) -> str:
         return f"VertexGroup({self.num} × {self.codelet.name})"

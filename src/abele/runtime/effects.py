@@ -11,17 +11,15 @@ import numpy as np
 from abele.graph import (
     Call,
     ComputeSet,
-    Copy,
     Edge,
+    End,
     Execute,
     If,
     LibraryCall,
-    PrintTensor,
     Program,
     Repeat,
     RepeatWhile,
     Sequence,
-    Stream,
     Strided,
     Tensor,
 )
@@ -96,14 +94,9 @@ class EffectsOf:
         match step:
             case Execute():
                 return self.compute_set(step.compute_set)
-            case Copy():
-                written = elements_of(step.destination)
-                return Effects(elements_of(step.source), written, written)
             case LibraryCall():
                 written = IntervalSet.union(map(elements_of, step.outputs))
                 return Effects(IntervalSet.union(map(elements_of, step.inputs)), written, written)
-            case PrintTensor():
-                return Effects(elements_of(step.tensor))
             case Repeat():
                 return self(step.body) if step.count else NOTHING
             case RepeatWhile():
@@ -111,16 +104,15 @@ class EffectsOf:
                 return tested.then(self(step.body).perhaps())
             case If():
                 return Effects(elements_of(step.predicate)).then(self(step.then).either(self(step.otherwise)))
-            case Call():
-                return self(step.function.body)
-            case Sequence():
-                return self.sequence(step)
+            case Sequence() | Call():
+                return self.sequence(step.children())
             case _:
-                return NOTHING
+                written = IntervalSet.union(map(elements_of, step.writes()))
+                return Effects(IntervalSet.union(map(elements_of, step.reads())), written, written)
 
 
-def elements_of(tensor: Tensor | Stream) -> IntervalSet:
-    """The elements that a view shows; none for a stream."""
+def elements_of(tensor: End) -> IntervalSet:
+    """The elements that a view shows; none for a stream or remote buffer."""
     if not isinstance(tensor, Tensor):
         return EMPTY
     strided = tensor.strided()

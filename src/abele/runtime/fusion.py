@@ -8,6 +8,7 @@ from itertools import groupby
 from abele.graph import (
     Call,
     Copy,
+    End,
     Execute,
     Function,
     If,
@@ -15,7 +16,6 @@ from abele.graph import (
     PrintTensor,
     Program,
     RepeatWhile,
-    Stream,
     Tensor,
     Variable,
     WriteUndef,
@@ -95,7 +95,7 @@ def matched(copy: Copy) -> tuple[Tensor, Tensor]:
     return source, destination.reshape(source.shape)
 
 
-def operands(step: Program) -> tuple[tuple[Tensor | Stream, ...], tuple[Tensor | Stream, ...]]:
+def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
     """What a fusible step reads and writes."""
     if isinstance(step, LibraryCall):
         return step.inputs, step.outputs
@@ -188,5 +188,5 @@ class Storage:
             self._use((*inputs, *outputs), run)
 
 
-def _variables_of(side: Iterable[Tensor | Stream]) -> list[Variable]:
+def _variables_of(side: Iterable[End]) -> list[Variable]:
     return [v for t in side if isinstance(t, Tensor) for v in t.variables]

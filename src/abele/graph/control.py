@@ -1,0 +1,264 @@
+"""Steps of control beyond loops and branches: switches, named regions, barriers, aborts, timers and modes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from abele.errors import ControlProgramError
+from abele.graph.debug import here
+from abele.graph.program import Program, Sequence, check_predicate
+from abele.graph.tensor import Tensor
+
+SYNC_KINDS = ("internal", "external", "global")
+
+
+class Switch(Program):
+    """Run the case whose number a scalar holds at that moment, or the default.
+
+    Args:
+        control: One i32 or u32 element.
+        cases: Programs by value; a list of pairs works too.
+        default: What runs for any other value; nothing when left out.
+        unreachable_default: The user's word that no other value occurs; another value aborts the program.
+
+    Raises:
+        ControlProgramError: The control is not one integer, or two cases have the same value.
+    """
+
+    def __init__(
+        self,
+        control: Tensor,
+        cases: Mapping[int, Program] | Iterable[tuple[int, Program]],
+        default: Program | None = None,
+        *,
+        unreachable_default: bool = False,
+    ) -> None:
+        self.debug = here("switch")
+        self.control = control
+        pairs = list(cases.items() if isinstance(cases, Mapping) else cases)
+        self.cases: dict[int, Program] = {int(value): program for value, program in pairs}
+        self.default = default if default is not None else Sequence()
+        self.unreachable_default = unreachable_default
+        if control.size != 1 or control.dtype.kind not in ("int", "uint") or control.dtype.bits != 32:
+            raise ControlProgramError(
+                f"the control {control!r} of a Switch is not one i32 or u32", at=self.debug.location
+            )
+        if len(self.cases) != len(pairs):
+            seen = [int(v) for v, _ in pairs]
+            twice = next(v for v in seen if seen.count(v) > 1)
+            raise ControlProgramError(f"a Switch has two cases for {twice}", at=self.debug.location)
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The control."""
+        return (self.control,)
+
+    def children(self) -> tuple[Program, ...]:
+        """The cases in order, then the default."""
+        return (*self.cases.values(), self.default)
+
+
+class Block(Program):
+    """A named part of the program, for profiles and listings."""
+
+    def __init__(self, body: Program, name: str) -> None:
+        self.body = body
+        self.debug = here(name)
+
+    def children(self) -> tuple[Program, ...]:
+        """The body."""
+        return (self.body,)
+
+
+class Sync(Program):
+    """A barrier of the tiles of an IPU (``internal``), of all IPUs (``external``) or with the host (``global``)."""
+
+    def __init__(self, kind: str = "internal") -> None:
+        self.kind = kind.lower()
+        self.debug = here(f"sync {self.kind}")
+        if self.kind not in SYNC_KINDS:
+            raise ControlProgramError(
+                f"there is no {kind!r} sync", at=self.debug.location, remedy="one of " + ", ".join(SYNC_KINDS)
+            )
+
+
+class Abort(Program):
+    """Stop the program with an :class:`abele.errors.ApplicationRuntimeError`, always or when a predicate is true."""
+
+    def __init__(self, message: str = "", condition: Tensor | None = None) -> None:
+        self.message = message
+        self.condition = condition
+        self.debug = here("abort")
+        if condition is not None:
+            check_predicate(condition, self.debug)
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The condition, if there is one."""
+        return () if self.condition is None else (self.condition,)
+
+
+def AbortOnCondition(condition: Tensor, message: str = "") -> Abort:
+    """Stop the program with an error when ``condition`` is true at that moment."""
+    return Abort(message, condition)
+
+
+class ErrorProgram(Program):
+    """Print a tensor and stop the program with an error."""
+
+    def __init__(self, message: str, tensor: Tensor) -> None:
+        self.message = message
+        self.tensor = tensor
+        self.debug = here("error")
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The tensor."""
+        return (self.tensor,)
+
+
+class CycleCount(Program):
+    """Run the body and write the cycles that it took on a tile.
+
+    Args:
+        body: What is timed.
+        result: u32[2], low word first, as the machine has it.
+        tile: The tile whose counter is read.
+        sync: The barrier before each reading.
+    """
+
+    def __init__(self, body: Program, result: Tensor, tile: int = 0, sync: str = "internal") -> None:
+        self.body = body
+        self.result = result
+        self.tile = tile
+        self.sync = Sync(sync)
+        self.debug = here("cycle_count")
+        _check_counter(result, self.debug.location)
+
+    def children(self) -> tuple[Program, ...]:
+        """The body."""
+        return (self.body,)
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The counter."""
+        return (self.result,)
+
+
+class CycleStamp(Program):
+    """Write the cycles since the program was loaded, on a tile, as u32[2], low word first."""
+
+    def __init__(self, result: Tensor, tile: int = 0, sync: str = "internal") -> None:
+        self.result = result
+        self.tile = tile
+        self.sync = Sync(sync)
+        self.debug = here("cycle_stamp")
+        _check_counter(result, self.debug.location)
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The counter."""
+        return (self.result,)
+
+
+def _check_counter(result: Tensor, at: str) -> None:
+    if result.shape != (2,) or result.dtype.name != "u32" or not result.writable:
+        raise ControlProgramError(f"a cycle counter is a writable u32[2], not {result!r}", at=at)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingPointBehaviour:
+    """Which floating-point events stop the program, and how f16 is rounded; as the machine's control register has it.
+
+    Attributes:
+        invalid: Invalid operations stop the program (``inv``).
+        divide_by_zero: Divisions by zero do (``div0``).
+        overflow: Overflows do (``oflo``).
+        stochastic_rounding: Stores of f16 round up or down at random (``esr``).
+        nan_on_overflow: f16 overflows to NaN instead of the largest number (``nanoo``).
+    """
+
+    invalid: bool = True
+    divide_by_zero: bool = True
+    overflow: bool = True
+    stochastic_rounding: bool = False
+    nan_on_overflow: bool = True
+
+
+class SetFloatingPointBehaviour(Program):
+    """Set the floating-point behaviour of all tiles, or of some fields of it, from here on.
+
+    Args:
+        **fields: New values of fields of :class:`FloatingPointBehaviour`; others stay as they are.
+    """
+
+    def __init__(self, **fields: bool) -> None:
+        FloatingPointBehaviour(**fields)
+        self.fields = fields
+        self.debug = here("floating_point_behaviour")
+
+
+class GetHwSeeds(Program):
+    """Write the random seeds of all workers: u32[tiles, workers, 4]."""
+
+    def __init__(self, result: Tensor) -> None:
+        self.result = result
+        self.debug = here("get_hw_seeds")
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The seeds."""
+        return (self.result,)
+
+
+class SetHwSeeds(Program):
+    """Set the random seeds of all workers from u32[tiles, workers, 4]."""
+
+    def __init__(self, seeds: Tensor) -> None:
+        self.seeds = seeds
+        self.debug = here("set_hw_seeds")
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The seeds."""
+        return (self.seeds,)
+
+
+class AssumeEqualAcrossReplicas(Program):
+    """The user's word that a tensor holds the same in every replica, so that it may steer the program."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.debug = here("assume_equal")
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The tensor."""
+        return (self.tensor,)
+
+
+class CrossReplicaCopy(Program):
+    """Copy a view of each replica to a view of another.
+
+    Args:
+        source: What each replica sends.
+        destination: Where what it receives goes; of the same type and size.
+        map: Replica to which each replica sends, by its number: a permutation of all replicas.
+    """
+
+    def __init__(self, source: Tensor, destination: Tensor, map: Mapping[int, int]) -> None:
+        self.source = source
+        self.destination = destination
+        self.map = {int(a): int(b) for a, b in map.items()}
+        self.debug = here("cross_replica_copy")
+        at = self.debug.location
+        if source.dtype != destination.dtype or source.size != destination.size:
+            raise ControlProgramError(f"a CrossReplicaCopy from {source!r} to {destination!r}", at=at)
+        if not destination.writable:
+            raise ControlProgramError(f"a CrossReplicaCopy cannot write {destination!r}", at=at)
+        replicas = source.graph.replicas
+        if sorted(self.map) != list(range(replicas)) or sorted(self.map.values()) != list(range(replicas)):
+            raise ControlProgramError(
+                f"{self.map} is no permutation of the {replicas} replicas", at=at, remedy="name every replica once"
+            )
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The source."""
+        return (self.source,)
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The destination."""
+        return (self.destination,)
