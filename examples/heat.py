@@ -1,7 +1,7 @@
 """The heat equation on a 2-D grid that four IPUs share.
 
-A plate starts cold, with two hot edges. Each tile of a Bow-2000 holds one block of the grid; in every step its six
-workers update the block's rows, and exchange brings the edges of the neighbours' blocks, also over the links between IPUs.
+A plate starts cold, with two hot edges. Each tile of a Bow-2000 holds one block of the grid. In every step its six
+workers update the block's rows, and exchange brings the edges of the neighbours' blocks, also from one IPU to another.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def add_step(graph, before, after, block, alpha):
 
 
 def block_rows(plate, top, left, height, width):
-    """The rows of each block, as a field of rows takes them: regions, the region of each row, the rows of each vertex."""
+    """The rows of each block, for a field of rows: regions, the region of each row, the rows of each vertex."""
     row = (top[:, None] + np.arange(height)).reshape(-1)
     start = np.stack([row, np.repeat(left, height)], axis=1)
     regions = ab.boxes(plate, start, [1, width])
@@ -63,7 +63,8 @@ def block_rows(plate, top, left, height, width):
 
 def map_blocks(plate, block):
     """Place each cell on the tile of its block; the outermost cells go with the nearest block."""
-    edges = [np.array([0, *range(1 + side, extent - 1, side), extent]) for side, extent in zip(block, plate.shape)]
+    sides = zip(block, plate.shape, strict=True)
+    edges = [np.array([0, *range(1 + side, extent - 1, side), extent]) for side, extent in sides]
     down, across = (len(edge) - 1 for edge in edges)
     tile = np.arange(down * across)
     start = np.stack([edges[0][tile // across], edges[1][tile % across]], axis=1)
@@ -72,7 +73,7 @@ def map_blocks(plate, block):
 
 
 def heat(block=(12, 8), steps=100, alpha=0.2, system="bow-2000", tile_grid=TILE_GRID):
-    """An engine with a plate that is hot along its top and left edges, ready to run ``steps`` steps (an even number)."""
+    """An engine with a plate that is hot along its top and left edges, for ``steps`` steps (an even number)."""
     shape = (tile_grid[0] * block[0] + 2, tile_grid[1] * block[1] + 2)
     graph = ab.Graph(system)
     start = np.zeros(shape, np.float32)

@@ -1,9 +1,9 @@
 """Lattice-Boltzmann flow around obstacles: D2Q9 with the BGK collision, on every tile of a Bow.
 
-Nine populations of particles live in each cell and move to its nine neighbours. One superstep is one time step: exchange
-brings the populations that stream in from neighbouring blocks, vertices pull them together and collide. Cells inside an
-obstacle send back what hits them (bounce-back). The flow runs in a channel that is periodic along x, between walls at top
-and bottom, pushed by a constant force.
+Nine populations of particles live in each cell and move to its neighbours. One superstep is one time step: exchange
+brings the populations that stream in from neighbouring blocks, vertices pull them together and collide. Cells inside
+an obstacle send back what hits them (bounce-back). The flow runs in a channel that is periodic along x, between walls
+at top and bottom, pushed by a constant force.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ W0, W1, W5 = (float(np.float32(WEIGHTS[i])) for i in (0, 1, 5))
 class Flow(ab.MultiVertex):
     """One time step of a block of cells.
 
-    ``came`` has nine groups of rows: what each population of the block's cells was where it comes from, one step before.
+    ``came`` has nine groups of rows: each population of the block's cells where it comes from, one step before.
     ``left`` has as many rows: the populations after the collision. ``solid`` has the block's rows of the obstacle map.
     """
 

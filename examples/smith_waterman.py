@@ -1,8 +1,8 @@
 """Smith-Waterman alignment of protein sequences, one pair for each worker.
 
-The score of the best local alignment of two sequences, with affine gaps, is found by dynamic programming: a table as long
-as one sequence and as wide as the other, of which a worker keeps one row. Pairs have different lengths, so the tiles'
-finish times differ; giving the longest pairs out first to the least busy tile keeps them close.
+The score of the best local alignment of two sequences, with affine gaps, is found by dynamic programming: a table as
+long as one sequence and as wide as the other, of which a worker keeps one row. Pairs have different lengths, so the
+tiles' finish times differ; giving the longest pairs out first to the least busy tile keeps them close.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from abele import InOut, Input, Output, Vector, i8, i32, u8
 
 AMINO_ACIDS = "ARNDCQEGHILKMFPSTWYV"
 KINDS = ("AVLIMC", "FWYH", "ST", "NQ", "DE", "KR", "G", "P")
-"""Amino acids that often stand in for one another: aliphatic, aromatic, hydroxyl, amide, acidic, basic, and two alone."""
+"""Amino acids that often stand in for one another: aliphatic, aromatic, hydroxyl, amide, acidic, basic, two alone."""
 LETTERS = len(AMINO_ACIDS)
 
 
