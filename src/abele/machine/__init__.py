@@ -14,6 +14,7 @@ from abele.machine.source import CONFIDENCE, Source
 from abele.machine.spec import Constant, sources
 from abele.machine.sync import Sync
 from abele.machine.system import System
+from abele.machine.target import Target, TargetType
 
 __all__ = [
     "CONFIDENCE",
@@ -33,6 +34,8 @@ __all__ = [
     "Source",
     "Sync",
     "System",
+    "Target",
+    "TargetType",
     "TileMemory",
     "cited_works",
     "sources",

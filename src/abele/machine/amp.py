@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.errors import MachineError
-from abele.machine.source import constant, parameter, part, stated
+from abele.machine.source import constant, guessed, parameter, part, stated
 from abele.machine.spec import Spec
 
 
@@ -46,6 +46,8 @@ class Amp(Spec):
         modes: The type pairs that it knows.
         weight_load_bytes_per_cycle: Rate at which weights enter the units.
         wide_weight_load_bytes_per_cycle: The same with 128-bit loads from interleaved memory.
+        input_load_bytes_per_cycle: Rate at which activations enter.
+        pipeline_depth: Positions in flight at most.
     """
 
     modes: tuple[AmpMode, ...] = part(AmpMode)
@@ -53,6 +55,10 @@ class Amp(Spec):
         stated(8, "convUnitCoeffLoadBytesPerCycle without use128BitConvUnitLoad, PL lib/poplin/ConvOptions.hpp:42")
     )
     wide_weight_load_bytes_per_cycle: int = constant(stated(16, "the same with use128BitConvUnitLoad"))
+    input_load_bytes_per_cycle: int = constant(
+        stated(8, "Target::getConvUnitInputLoadElemsPerCycle: 2 f32 or 4 f16, PL lib/poplin")
+    )
+    pipeline_depth: int = constant(guessed(4, "Target::getConvUnitMaxPipelineDepth; no value is published"))
 
     def mode(self, input: str, partials: str) -> AmpMode:
         """How the unit runs with these types, given by name.

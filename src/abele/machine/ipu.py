@@ -10,7 +10,7 @@ from abele.machine.exchange import Exchange
 from abele.machine.launch import Launch
 from abele.machine.memory import TileMemory
 from abele.machine.rearrange import Rearrange
-from abele.machine.source import constant, parameter, part, stated
+from abele.machine.source import constant, guessed, parameter, part, stated
 from abele.machine.spec import Spec
 from abele.machine.sync import Sync
 from abele.numerics import ElementType
@@ -28,6 +28,10 @@ class Ipu(Spec):
         num_workers: Worker contexts of a tile; each issues once every so many cycles.
         data_path_bytes: Width of the data path: 2 f32 or 4 f16.
         instruction_bytes: One instruction; a bundle is two.
+        max_repeats: Largest count of the hardware loop.
+        stride_bits: Bits of a stride in loads and stores that advance their pointer.
+        atomic_store_bytes: Stores narrower than this read, change and write back a whole word, so workers that share
+            the word race.
         tile: Memory of a tile.
         exchange: On-chip exchange.
         sync: Barriers.
@@ -44,6 +48,11 @@ class Ipu(Spec):
     num_workers: int = constant(stated(6, "SAG CTXT_WORKERS; every poplibs estimator multiplies by it"))
     data_path_bytes: int = constant(stated(8, "dataPathWidth = 64 bit in PL estimators"))
     instruction_bytes: int = constant(stated(4, "ISA"))
+    max_repeats: int = constant(stated(0xFFF, "Target::getRptCountMax, which PL vertices split their loops by"))
+    stride_bits: int = constant(stated(10, "Target::getNumStrideBits in PL lib/poplin"))
+    atomic_store_bytes: int = constant(
+        guessed(4, "Target::getAtomicStoreGranularity is 4 or 8 B in PL's comments; 4 B is the narrowest plain store")
+    )
     tile: TileMemory = part(TileMemory)
     exchange: Exchange = part(Exchange)
     sync: Sync = part(Sync)

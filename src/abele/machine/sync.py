@@ -16,12 +16,14 @@ class Sync(Spec):
     Attributes:
         worker_cycles: Supervisor waits for its workers.
         on_chip_cycles: All tiles of one IPU, once every tile has arrived.
+        max_delay_cycles: Longest that the sync signal of a tile is under way on its IPU.
         hop_seconds: One hop of the sync network between IPUs.
         host_seconds: Rendezvous with the host before a stream copy.
     """
 
     worker_cycles: int = constant(stated(6, "PL lib/poplin/PerformanceEstimation.hpp"), minimum=0)
     on_chip_cycles: int = parameter(minimum=0)
+    max_delay_cycles: int = constant(stated(126, "Target::getMaxIPUSyncDelay, OSM cost.rs"), minimum=0)
     hop_seconds: float = constant(stated(15e-9, "IPUModel: PL lib/poplibs_test/Util.cpp:430-437"), minimum=0)
     host_seconds: float = constant(guessed(2e-6, "one PCIe round trip; no source found"), minimum=0)
 
