@@ -14,6 +14,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import view
 from abele.graph.intervals import Int64, merge_adjacent
 from abele.graph.mapping import TileMapping
+from abele.graph.tensor_names import Shape, TensorNames
 from abele.graph.variable import Variable
 from abele.numerics import ElementType
 
@@ -38,7 +39,7 @@ class Strided:
     factors: tuple[view.Factors, ...]
 
 
-class Tensor:
+class Tensor(TensorNames):
     """A view: an ordered selection of elements of one or more variables, with a shape.
 
     Slicing, reshaping, transposing, broadcasting, reversing and concatenating give new views of the same elements.
@@ -57,7 +58,7 @@ class Tensor:
     ) -> None:
         self.graph = graph
         self.dtype = dtype
-        self.shape = shape
+        self.shape = shape if type(shape) is Shape else Shape(shape)
         self._blocks = blocks
         self._addresses = addresses
 
@@ -148,12 +149,16 @@ class Tensor:
             part = part.reverse(dim)
         return part.sub_sample(abs(step), dim)
 
-    def slice(self, begin: int, end: int, dim: int = 0) -> Tensor:
+    def slice(self, begin: Any, end: Any = None, dim: int = 0) -> Tensor:
         """The view of indices ``[begin, end)`` along ``dim``.
+
+        Poplar's other forms: ``slice(Interval, dim)``; ``slice(begins, ends)``, a pair for each leading dimension.
 
         Raises:
             TensorError: The interval is not inside the dimension.
         """
+        if isinstance(begin, (tuple, list)):
+            return self._slice_of(begin, end, dim)
         dim = self._dim(dim)
         if not 0 <= begin <= end <= self.shape[dim]:
             raise TensorError(
@@ -244,9 +249,9 @@ class Tensor:
         dim = dim if dim >= 0 else dim + self.ndim + 1
         return self._view((*self.shape[:dim], 1, *self.shape[dim:]), view.expanded(self._blocks, dim))
 
-    def squeeze(self, *dims: int) -> Tensor:
+    def squeeze(self, *dims: int | Sequence[int]) -> Tensor:
         """The view without the given dimensions of one index (all such when none is given)."""
-        gone = {self._dim(d) for d in dims} if dims else {d for d, n in enumerate(self.shape) if n == 1}
+        gone = {self._dim(d) for d in _as_shape(dims)} if dims else {d for d, n in enumerate(self.shape) if n == 1}
         for d in gone:
             if self.shape[d] != 1:
                 raise TensorError(f"cannot squeeze dimension {d} of {self!r}: it has {self.shape[d]} indices")
