@@ -21,9 +21,10 @@ class Op(IntEnum):
     HALT = 0
     """The program is done."""
     CALL = 1
-    """leaf, units, r: run this thread's share of a leaf; its argument list starts at register r."""
+    """leaf, units, r, 0, cuts: run this thread's share of a leaf; its argument list starts at register r. Thread t has
+    units ``cuts[t]`` to ``cuts[t + 1]``, or an equal share where ``cuts`` is 0."""
     COUNT = 2
-    """leaf, units, r, counter: the same for a leaf that also adds issue slots to ``counter``."""
+    """leaf, units, r, counter, cuts: the same for a leaf that also adds issue slots to ``counter``."""
     SOLO = 3
     """leaf, units, r: thread 0 runs the whole leaf."""
     BARRIER = 4
@@ -49,7 +50,17 @@ class Op(IntEnum):
     BIND = 14
     """r, s: copy register r to register s."""
     TALLY = 15
-    """address: thread 0 adds one to the word there."""
+    """address, amount: thread 0 adds to the word there."""
+    CASE = 16
+    """address, mask, value, pc: go to pc when the masked word at address is ``value``."""
+    ROWS = 17
+    """table, count, limit, pc: go to pc when one of the u32 words whose addresses are in the table is not below."""
+    ELAPSED = 18
+    """to, late, early, extra: thread 0 sets a word to the difference of two others, and some more."""
+    MODE = 19
+    """address, keep, set: thread 0 clears the bits of the word there that are not in ``keep`` and sets others."""
+    SEEDED = 20
+    """leaf, units, r, address: as CALL for a leaf whose last argument is the word at address."""
 
 
 class Shared(IntEnum):

@@ -142,9 +142,9 @@ class Emitter:
         self.assembler.emit(Op.CALLBACK, number)
         self._pending = _Pending.NOTHING
 
-    def tally(self, address: int) -> None:
-        """Count one at ``address``."""
-        self.assembler.emit(Op.TALLY, address)
+    def tally(self, address: int, amount: int = 1) -> None:
+        """Add ``amount`` to the word at ``address``, which thread 0 alone uses."""
+        self.assembler.emit(Op.TALLY, address, amount)
 
     # --- control -----------------------------------------------------------------------------------------------------
 

@@ -137,22 +137,50 @@ fetch:
     i64 $OP_DRAIN, label %drain
     i64 $OP_BIND, label %bind
     i64 $OP_TALLY, label %tally
+    i64 $OP_CASE, label %case
+    i64 $OP_ROWS, label %rows
+    i64 $OP_ELAPSED, label %elapsed
+    i64 $OP_MODE, label %modes
+    i64 $OP_SEEDED, label %call
   ]
 
 call:
   %leaf = inttoptr i64 %a to ptr
+  %e.at = getelementptr i64, ptr %words, i64 5
+  %cuts = load i64, ptr %e.at
+  %uneven = icmp ne i64 %cuts, 0
+  br i1 %uneven, label %cut, label %even
+even:
   %units.low = mul i64 %b, %thread
   %units.high = add i64 %units.low, %b
   %round = sub i64 %threads, 1
   %low.up = add i64 %units.low, %round
   %high.up = add i64 %units.high, %round
-  %begin = sdiv i64 %low.up, %threads
-  %end = sdiv i64 %high.up, %threads
+  %even.begin = sdiv i64 %low.up, %threads
+  %even.end = sdiv i64 %high.up, %threads
+  br label %taking
+cut:
+  %cuts.at = inttoptr i64 %cuts to ptr
+  %cut.begin.at = getelementptr i64, ptr %cuts.at, i64 %thread
+  %cut.begin = load i64, ptr %cut.begin.at
+  %cut.end.at = getelementptr i64, ptr %cut.begin.at, i64 1
+  %cut.end = load i64, ptr %cut.end.at
+  br label %taking
+taking:
+  %begin = phi i64 [%even.begin, %even], [%cut.begin, %cut]
+  %end = phi i64 [%even.end, %even], [%cut.end, %cut]
   %some = icmp slt i64 %begin, %end
   br i1 %some, label %share, label %fetch
 share:
-  %counts = icmp eq i64 %op, $OP_COUNT
-  br i1 %counts, label %counted, label %plain
+  switch i64 %op, label %plain [
+    i64 $OP_COUNT, label %counted
+    i64 $OP_SEEDED, label %seeded
+  ]
+seeded:
+  %seed.at = inttoptr i64 %d to ptr
+  %seed = load i64, ptr %seed.at
+  call void %leaf(i64 %begin, i64 %end, ptr %rc, i64 %seed)
+  br label %fetch
 counted:
   %counter = inttoptr i64 %d to ptr
   call void %leaf(i64 %begin, i64 %end, ptr %rc, ptr %counter)
@@ -259,8 +287,54 @@ tally:
 count:
   %tally.at = inttoptr i64 %a to ptr
   %sum = load i64, ptr %tally.at
-  %raised = add i64 %sum, 1
+  %raised = add i64 %sum, %b
   store i64 %raised, ptr %tally.at
+  br label %fetch
+
+case:
+  %control.at = inttoptr i64 %a to ptr
+  %control = load i64, ptr %control.at, align 1
+  %number.case = and i64 %control, %b
+  %chosen = icmp eq i64 %number.case, %c
+  br i1 %chosen, label %taken, label %fetch
+
+rows:
+  %table = inttoptr i64 %a to ptr
+  br label %rows.look
+rows.look:
+  %row = phi i64 [0, %rows], [%row.next, %row.check]
+  %row.more = icmp slt i64 %row, %b
+  br i1 %row.more, label %row.check, label %fetch
+row.check:
+  %row.entry = getelementptr ptr, ptr %table, i64 %row
+  %row.at = load ptr, ptr %row.entry
+  %row.short = load i32, ptr %row.at, align 1
+  %row.value = zext i32 %row.short to i64
+  %row.next = add i64 %row, 1
+  %row.good = icmp ult i64 %row.value, %c
+  br i1 %row.good, label %rows.look, label %taken
+
+elapsed:
+  br i1 %leads, label %subtract, label %fetch
+subtract:
+  %late.at = inttoptr i64 %b to ptr
+  %late = load i64, ptr %late.at
+  %early.at = inttoptr i64 %c to ptr
+  %early = load i64, ptr %early.at
+  %between = sub i64 %late, %early
+  %between.more = add i64 %between, %d
+  %elapsed.at = inttoptr i64 %a to ptr
+  store i64 %between.more, ptr %elapsed.at
+  br label %fetch
+
+modes:
+  br i1 %leads, label %switching, label %fetch
+switching:
+  %modes.at = inttoptr i64 %a to ptr
+  %modes.old = load i64, ptr %modes.at
+  %modes.kept = and i64 %modes.old, %b
+  %modes.new = or i64 %modes.kept, %c
+  store i64 %modes.new, ptr %modes.at
   br label %fetch
 
 serve:
