@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir as ll
 
 from abele.codelet.memory import Memory, value_type
+from abele.codelet.parallel import is_parallel
 from abele.codelet.reductions import IDENTITY, LANES
 from abele.codelet.tree import (
     Assign,
@@ -55,17 +57,26 @@ class LoopIds:
         self.text = ""
         self._next = self._FIRST
 
+    def parallel(self) -> tuple[_Reference, _Reference]:
+        """Metadata of a loop that carries nothing through memory, and the group that marks its accesses."""
+        group = self._define("distinct !{}")
+        accesses = f'!{{!"llvm.loop.parallel_accesses", {group.get_reference()}}}'
+        return self._define(f"distinct !{{!{self._next}, {accesses}}}"), group
+
     def vectorised(self, width: int) -> _Reference:
         """Metadata of a loop of ``width`` iterations that becomes one vector operation, not unrolled before."""
-        number = self._next
-        self._next += 1
         options = (
             '!{!"llvm.loop.unroll.disable"}',
             f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
             '!{!"llvm.loop.interleave.count", i32 1}',
             '!{!"llvm.loop.vectorize.enable", i1 true}',
         )
-        self.text += f"!{number} = distinct !{{!{number}, {', '.join(options)}}}\n"
+        return self._define(f"distinct !{{!{self._next}, {', '.join(options)}}}")
+
+    def _define(self, content: str) -> _Reference:
+        number = self._next
+        self._next += 1
+        self.text += f"!{number} = {content}\n"
         return _Reference(number)
 
 
@@ -93,7 +104,12 @@ class Code(Values):
         charges: Slots to count, or None.
         counter: Stack slot that slots are added to.
         loop_ids: Loop metadata of the module.
+
+    Attributes:
+        reads_data: Whether the code may read what fields point to; counting alone may not.
     """
+
+    reads_data = True
 
     def __init__(
         self,
@@ -109,6 +125,7 @@ class Code(Values):
         self.charges = charges
         self.counter = counter
         self.variables: dict[str, Value] = {}
+        self.rows: dict[str, Value] = {}
         self.returned: Value | None = None
         self._types: dict[str, ElementType] = {}
         self._loops: list[_Loop] = []
@@ -117,9 +134,10 @@ class Code(Values):
 
     def body(self, function: Helper, arguments: dict[str, Value]) -> None:
         """The code of a function; control goes on after it."""
-        saved = self.variables, self._types, self._loops, self._end, self._result
+        saved = self.variables, self.rows, self._types, self._loops, self._end, self._result
         self._types = function.types
         self.variables = {n: self.slot(value_type(t), n) for n, t in function.types.items()}
+        self.rows = {}
         for name, value in arguments.items():
             self.builder.store(value, self.variables[name])
         self._loops, self._end = [], self.builder.append_basic_block("end")
@@ -128,7 +146,7 @@ class Code(Values):
         self.block(function.body)
         self._branch(self._end)
         self.builder.position_at_end(self._end)
-        self.variables, self._types, self._loops, self._end, self._result = saved
+        self.variables, self.rows, self._types, self._loops, self._end, self._result = saved
         self.returned = result
 
     def slot(self, type_: Any, name: str) -> Value:
@@ -161,7 +179,10 @@ class Code(Values):
         """Code of one statement."""
         match statement:
             case Assign():
-                self.builder.store(self.value(statement.value), self.variables[statement.name])
+                value = self.value(statement.value)
+                self.builder.store(value, self.variables[statement.name])
+                if statement.row_of is not None and self.reads_data:
+                    self._keep_row(statement.name, self.memory.row(statement.row_of, value))
             case Store():
                 self._store(statement)
             case Evaluate():
@@ -182,9 +203,15 @@ class Code(Values):
             case DebugOnly():
                 pass
 
+    def _keep_row(self, name: str, pointer: Value) -> None:
+        if name not in self.rows:
+            self.rows[name] = self.slot(POINTER, f"{name}pointer")
+        self.builder.store(pointer, self.rows[name])
+
     def _store(self, statement: Store) -> None:
         value = self.value(statement.value)
-        self.memory.store(statement.field, [self.value(i) for i in statement.index], value)
+        index = [self.value(i) for i in statement.index]
+        self.memory.store(statement.field, index, value, self.row_of(statement.index))
 
     def _branch(self, target: Any) -> None:
         if not self.builder.block.is_terminated:
@@ -222,9 +249,21 @@ class Code(Values):
     def _for(self, statement: For) -> None:
         start, stop = self.value(statement.start), self.value(statement.stop)
         if not statement.lanes:
-            self.counted(start, stop, statement.step, lambda i, loop: self._with(statement, i, loop))
+            with self._parallel(statement) as loop_id:
+                self.counted(start, stop, statement.step, lambda i, loop: self._with(statement, i, loop), loop_id)
             return
         self._in_lanes(statement, start, self.iterations(statement, start, stop))
+
+    @contextmanager
+    def _parallel(self, statement: For) -> Iterator[_Reference | None]:
+        """Mark what is emitted inside as accesses of a loop that carries nothing through memory, if it does not."""
+        aliasing = self.memory.aliasing
+        if not aliasing.enabled or not is_parallel(statement):
+            yield None
+            return
+        loop_id, aliasing.access_group = self.loop_ids.parallel()
+        yield loop_id
+        aliasing.access_group = None
 
     def _with(self, statement: For, index: Value, loop: _Loop) -> None:
         """One iteration with the loop variable at ``index``."""

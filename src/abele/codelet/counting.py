@@ -119,6 +119,8 @@ class CountCode(Code):
     """Emits the count of one vertex: conditions, loop bounds and what they need; a loop whose iterations all cost the
     same becomes a product."""
 
+    reads_data = False
+
     def __init__(
         self,
         builder: ll.IRBuilder,

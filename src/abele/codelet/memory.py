@@ -52,10 +52,12 @@ class Aliasing:
 
     Attributes:
         enabled: Off where fields may overlap.
+        access_group: Marks the accesses of a loop that carries nothing through memory, while its code is emitted.
     """
 
     def __init__(self, module: ll.Module, names: list[str], enabled: bool) -> None:
         self.enabled = enabled
+        self.access_group: Any = None
         if not enabled:
             return
         domain = module.add_metadata(["codelet"])
@@ -68,6 +70,8 @@ class Aliasing:
         if self.enabled:
             instruction.set_metadata("alias.scope", self._own[name])
             instruction.set_metadata("noalias", self._others[name])
+        if self.access_group is not None:
+            instruction.set_metadata("llvm.access.group", self.access_group)
         return instruction
 
 
@@ -92,11 +96,15 @@ class Memory:
         place = self.builder.gep(column, [index], inbounds=True, source_etype=type_)
         return self.aliasing.mark(self.builder.load(place, align=8, typ=type_), "")
 
-    def element(self, field: FieldDef, index: list[Value]) -> Value:
-        """Pointer to an element of a field."""
+    def row(self, field: FieldDef, number: Value) -> Value:
+        """Pointer to the first element of a row."""
+        return self.table(self.places[field.name].pointer, number, POINTER)
+
+    def element(self, field: FieldDef, index: list[Value], row: Value | None = None) -> Value:
+        """Pointer to an element of a field; ``row`` points to its row where that is known."""
         pointer = self.places[field.name].pointer
         if field.rank == 2:
-            pointer = self.table(pointer, index[0], POINTER)
+            pointer = self.row(field, index[0]) if row is None else row
         if not index:
             return pointer
         return self.builder.gep(pointer, [index[-1]], inbounds=True, source_etype=stored_type(field.type))
@@ -106,24 +114,24 @@ class Memory:
         place = self.places[field.name]
         return place.length if row is None else self.table(place.row_lengths, row, I64)
 
-    def load(self, field: FieldDef, index: list[Value]) -> Value:
-        """An element as a value."""
+    def load(self, field: FieldDef, index: list[Value], row: Value | None = None) -> Value:
+        """An element as a value; ``row`` points to its row where that is known."""
         type_ = field.type
-        raw = self.builder.load(self.element(field, index), align=type_.bytes, typ=stored_type(type_))
+        raw = self.builder.load(self.element(field, index, row), align=type_.bytes, typ=stored_type(type_))
         self.aliasing.mark(raw, field.name)
         if type_ == bool_:
             return self.builder.icmp_unsigned("!=", raw, constant(I8, 0))
         return self.widened(raw, type_) if type_.is_float and type_.bits == 16 else raw
 
-    def store(self, field: FieldDef, index: list[Value], value: Value) -> None:
-        """Write an element."""
+    def store(self, field: FieldDef, index: list[Value], value: Value, row: Value | None = None) -> None:
+        """Write an element; ``row`` points to its row where that is known."""
         type_ = field.type
         if type_ == bool_:
             value = self.builder.zext(value, I8)
         elif type_.is_float and type_.bits == 16:
             known = self.bits.get(value)
             value = convert.from_f32(self.builder, value, type_.name) if known is None else known
-        stored = self.builder.store(value, self.element(field, index), align=type_.bytes)
+        stored = self.builder.store(value, self.element(field, index, row), align=type_.bytes)
         self.aliasing.mark(stored, field.name)
 
     def rounded(self, value: Value, type_: ElementType) -> Value:

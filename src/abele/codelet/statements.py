@@ -186,7 +186,7 @@ class Statements(Calls):
         self.scope.types[row] = i64
         self.scope.defined.add(row)
         self.scope.known[name] = FieldRef(found.field, self.scope.local(row, node.lineno))
-        return [Assign(name=row, value=found.row, line=node.lineno)]
+        return [Assign(name=row, value=found.row, row_of=found.field, line=node.lineno)]
 
     def _annotated(self, node: ast.AnnAssign) -> list[Stmt]:
         wanted = self.resolve(node.annotation)

@@ -162,10 +162,15 @@ class Stmt:
 
 @dataclass(eq=False, kw_only=True)
 class Assign(Stmt):
-    """Sets a local variable."""
+    """Sets a local variable.
+
+    Attributes:
+        row_of: The field whose row the variable numbers, where it stands for a row that the source gives a name.
+    """
 
     name: str
     value: Expr
+    row_of: FieldDef | None = None
 
 
 @dataclass(eq=False, kw_only=True)

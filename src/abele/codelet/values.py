@@ -26,7 +26,7 @@ from abele.codelet.tree import (
     Scalar,
     Unary,
 )
-from abele.llvm.emit import F32, I1, Value, constant, intrinsic
+from abele.llvm.emit import F32, I1, POINTER, Value, constant, intrinsic
 from abele.llvm.random import emit_hash_u32
 from abele.numerics import ElementType, bool_
 
@@ -48,11 +48,13 @@ class Values:
         builder: Where code goes.
         memory: Fields of the vertex at hand.
         variables: Stack slots of local variables by name.
+        rows: Stack slots of pointers to rows that have a name, by the variable that numbers them.
     """
 
     builder: ll.IRBuilder
     memory: Memory
     variables: dict[str, Value]
+    rows: dict[str, Value]
 
     def call_helper(self, call: HelperCall) -> Value:
         """The result of a helper, whose code is put in place."""
@@ -73,7 +75,14 @@ class Values:
         return self.memory.load(e.field, [])
 
     def _element(self, e: Element) -> Value:
-        return self.memory.load(e.field, [self.value(i) for i in e.index])
+        return self.memory.load(e.field, [self.value(i) for i in e.index], self.row_of(e.index))
+
+    def row_of(self, index: tuple[Expr, ...]) -> Value | None:
+        """Pointer to the row of an element, where the source gave the row a name."""
+        first = index[0] if len(index) == 2 else None
+        if not isinstance(first, Local) or first.name not in self.rows:
+            return None
+        return self.builder.load(self.rows[first.name], typ=POINTER)
 
     def _length(self, e: Length) -> Value:
         return self.memory.length(e.field, None if e.row is None else self.value(e.row))

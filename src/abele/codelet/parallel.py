@@ -1,0 +1,88 @@
+"""Which loops carry nothing from one iteration to the next through memory, so that they may become vector code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from abele.codelet.tree import (
+    Binary,
+    Element,
+    Expr,
+    For,
+    HelperCall,
+    Local,
+    Stmt,
+    Store,
+    While,
+    all_expressions,
+    assigned,
+    walk,
+)
+
+Access = tuple[str, Expr]
+
+
+def is_parallel(loop: For) -> bool:
+    """Whether no iteration of an innermost loop touches an element of a written field that another one touches.
+
+    Every access to a written field must have the same index, which grows with the loop. Rows of a field need not be
+    told apart: two rows are either the same, then the index decides, or separate, as fields that do not overlap are.
+    """
+    statements = list(walk(loop.body))
+    if any(isinstance(s, For | While) for s in statements):
+        return False
+    expressions = list(all_expressions(loop.body))
+    if any(isinstance(e, HelperCall) for e in expressions) or loop.name in assigned(loop.body):
+        return False
+    stores = [s for s in statements if isinstance(s, Store)]
+    if not stores or not all(s.index for s in stores):
+        return False
+    written: dict[str, Expr] = {s.field.name: s.index[-1] for s in stores}
+    changed = assigned(loop.body) | {loop.name}
+    return all(_grows(index, loop.name, changed) for index in written.values()) and all(
+        _same(index, written[name]) for name, index in _accesses(statements, expressions) if name in written
+    )
+
+
+def _accesses(statements: list[Stmt], expressions: list[Expr]) -> Iterator[Access]:
+    """Fields and innermost indices of all loads and stores."""
+    for statement in statements:
+        if isinstance(statement, Store):
+            yield statement.field.name, statement.index[-1]
+    for expression in expressions:
+        if isinstance(expression, Element):
+            yield expression.field.name, expression.index[-1]
+
+
+def _grows(index: Expr, variable: str, changed: set[str]) -> bool:
+    """Whether an index is the loop variable plus or minus something that the loop does not change."""
+    match index:
+        case Local():
+            return index.name == variable
+        case Binary(op="add"):
+            return any(_grows(a, variable, changed) and _fixed(b, changed) for a, b in _both(index))
+        case Binary(op="sub"):
+            return _grows(index.left, variable, changed) and _fixed(index.right, changed)
+    return False
+
+
+def _both(sum_: Binary) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+    return (sum_.left, sum_.right), (sum_.right, sum_.left)
+
+
+def _fixed(expression: Expr, changed: set[str]) -> bool:
+    """Whether the loop leaves a value as it is."""
+    return not any(isinstance(e, Element) or (isinstance(e, Local) and e.name in changed) for e in expression.walk())
+
+
+def _same(one: object, two: object) -> bool:
+    """Whether two expressions are written alike."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, tuple) and isinstance(two, tuple):
+        return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
+    if isinstance(one, Expr):
+        names = (f.name for f in fields(one) if f.name != "line")
+        return all(_same(getattr(one, n), getattr(two, n)) for n in names)
+    return bool(one == two)
