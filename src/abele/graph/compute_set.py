@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import GraphConnectionError, TileMappingError
+from abele.errors import GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
 from abele.graph.connect import shared, wire
 from abele.graph.debug import DebugInfo
 from abele.graph.regions import Regions
-from abele.graph.tensor import Tensor
+from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
 if TYPE_CHECKING:
-    from abele.codelet import CodeletDef
+    from abele.codelet import CodeletDef, FieldDef
     from abele.graph.graph import Graph
 
 
@@ -32,28 +32,127 @@ class VertexRef:
     debug: DebugInfo
     cycles: int | None = None
     origins: dict[str, str] = field(default_factory=dict)
+    pieces: dict[str, list[Tensor | None]] = field(default_factory=dict)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name in self.values:
+        is_state = self._declared(name).direction == "state"
+        self._check_free(name, not is_state and (name in self.values or name in self.pieces))
+        self.values[name] = value
+        self.origins[name] = self._here()
+
+    def __getitem__(self, name: str) -> FieldRef:
+        self._declared(name)
+        return FieldRef(self, name)
+
+    def id(self) -> int:
+        """Number of the vertex among those that were added to its compute set one by one."""
+        return self.compute_set.number_of(self)
+
+    def set_size(self, name: str, size: int) -> None:
+        """Give a field a number of elements or rows, to be connected or set one by one.
+
+        State of that many elements starts as zeros until it is set.
+        """
+        declared = self._declared(name)
+        if declared.direction == "state":
+            self.values.setdefault(name, np.zeros(size, dtype=declared.type.np))
+            return
+        self._check_free(name, name in self.values or name in self.pieces)
+        self.pieces[name] = [None] * size
+        self.origins[name] = self._here()
+
+    def connect_piece(self, name: str, index: int, tensor: Tensor) -> None:
+        """Connect one element or row of a field whose size was set.
+
+        Raises:
+            VectorSizeError: The field was given no size, or has no such piece.
+            GraphConnectionError: The piece is connected already.
+        """
+        pieces, full = self.pieces.get(name), f"{self.codelet.name}.{name}"
+        if pieces is None:
+            raise VectorSizeError(
+                f"field {full} has no size, so its piece {index} cannot be connected",
+                at=self._here(),
+                remedy=f'graph.setFieldSize(v["{name}"], n) first, or connect a list of tensors at once',
+            )
+        if not 0 <= index < len(pieces):
+            raise VectorSizeError(
+                f"field {full} has {len(pieces)} pieces, there is no piece {index}",
+                at=self._here(),
+                because=f"its size was set at {self.origins[name]}",
+            )
+        key = f"{name}[{index}]"
+        self._check_free(key, pieces[index] is not None)
+        pieces[index] = tensor
+        self.origins[key] = self._here()
+
+    def connected(self) -> dict[str, Any]:
+        """The values of all fields, with those that were connected in pieces put together.
+
+        Raises:
+            GraphConnectionError: A piece is missing.
+        """
+        if not self.pieces:
+            return self.values
+        joined: dict[str, Any] = dict(self.values)
+        for name, pieces in self.pieces.items():
+            tensors = [t for t in pieces if t is not None]
+            if len(tensors) != len(pieces):
+                missing = next(i for i, t in enumerate(pieces) if t is None)
+                raise GraphConnectionError(
+                    f"field {self.codelet.name}.{name}[{missing}] is not connected",
+                    at=self.debug.location or None,
+                    because=f"the size {len(pieces)} was set at {self.origins[name]}",
+                    remedy="connect every piece",
+                )
+            joined[name] = (
+                tensors if self._declared(name).rank == 2 or not tensors else concat([t.flatten() for t in tensors])
+            )
+        return joined
+
+    def _here(self) -> str:
+        return self.compute_set.graph.origin("").location
+
+    def _check_free(self, name: str, taken: bool) -> None:
+        if taken:
             raise GraphConnectionError(
                 f"field {self.codelet.name}.{name} is connected twice",
-                at=self.compute_set.graph.origin(name).location,
+                at=self._here(),
                 because=f"it was first connected at {self.origins.get(name) or self.debug.location}",
                 remedy="connect each field once; concat() joins several tensors",
             )
-        self.values[name] = value
-        self.origins[name] = self.compute_set.graph.origin(name).location
 
-    def __getitem__(self, name: str) -> FieldRef:
-        return FieldRef(self, name)
+    def _declared(self, name: str) -> FieldDef:
+        for declared in self.codelet.fields:
+            if declared.name == name:
+                return declared
+        names, codelet = [f.name for f in self.codelet.fields], self.codelet
+        guess = nearest(name, names)
+        raise UnknownFieldError(
+            f"vertex {codelet.name} has no field {name!r}",
+            at=self._here(),
+            because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
+            remedy=f"did you mean {guess!r}?" if guess else "its fields are " + ", ".join(names),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRef:
-    """A field of a vertex, to be connected later."""
+    """A field of a vertex, or one piece of it, to be connected later."""
 
     vertex: VertexRef
     name: str
+    piece: int | None = None
+
+    def __getitem__(self, piece: int) -> FieldRef:
+        return FieldRef(self.vertex, self.name, int(piece))
+
+    def connect(self, value: Any) -> None:
+        """Wire the field, or the piece, to a tensor."""
+        if self.piece is None:
+            self.vertex[self.name] = value
+        else:
+            self.vertex.connect_piece(self.name, self.piece, value)
 
 
 class ComputeSet:
@@ -101,7 +200,7 @@ class ComputeSet:
             ConstantWriteError: An output is wired to a constant or an aliasing view.
             TileMappingError: A tile that the system lacks.
         """
-        definition = definition_of(codelet)
+        definition = self.graph.codelet(codelet)
         debug = self.graph.origin(definition.name)
         tiles = np.asarray(tile, dtype=np.int32).reshape(-1)
         self._check_tiles(tiles, definition, debug)
@@ -113,7 +212,7 @@ class ComputeSet:
 
     def vertex(self, codelet: Any, *, tile: int | None = None, cycles: int | None = None, **fields: Any) -> VertexRef:
         """Add one vertex; fields left out here are wired later by ``v["field"] = tensor``."""
-        definition = definition_of(codelet)
+        definition = self.graph.codelet(codelet)
         debug = self.graph.origin(definition.name)
         ref = VertexRef(self, definition, tile, dict(fields), debug, cycles, dict.fromkeys(fields, debug.location))
         self._pending.append(ref)
@@ -124,16 +223,20 @@ class ComputeSet:
         """All vertices, in groups; single vertices are gathered by codelet."""
         return (*self._groups, *self._gathered())
 
+    def number_of(self, vertex: VertexRef) -> int:
+        """Position of a vertex among those that were added one by one."""
+        return next(i for i, ref in enumerate(self._pending) if ref is vertex)
+
     @property
     def num_vertices(self) -> int:
         """Number of vertices."""
         return sum(g.num for g in self._groups) + len(self._pending)
 
     def _gathered(self) -> list[VertexGroup]:
-        by_codelet: dict[CodeletDef, list[VertexRef]] = {}
+        by_codelet: dict[tuple[CodeletDef, bool], list[VertexRef]] = {}
         for ref in self._pending:
-            by_codelet.setdefault(ref.codelet, []).append(ref)
-        return [self._group_of(definition, refs) for definition, refs in by_codelet.items()]
+            by_codelet.setdefault((ref.codelet, ref.cycles is None), []).append(ref)
+        return [self._group_of(definition, refs) for (definition, _), refs in by_codelet.items()]
 
     def _group_of(self, definition: CodeletDef, refs: Sequence[VertexRef]) -> VertexGroup:
         for ref in refs:
@@ -145,11 +248,12 @@ class ComputeSet:
                 )
         tiles = np.array([r.tile for r in refs], dtype=np.int32)
         self._check_tiles(tiles, definition, refs[0].debug)
-        wired = [wire(definition, {n: _lone(definition, n, v) for n, v in r.values.items()}, 1, r.debug) for r in refs]
+        wired = [
+            wire(definition, {n: _lone(definition, n, v) for n, v in r.connected().items()}, 1, r.debug) for r in refs
+        ]
         edges = {name: _joined_edges([w[0][name] for w in wired]) for name in wired[0][0]}
         state = {name: _joined_state([w[1][name] for w in wired]) for name in wired[0][1]}
-        known = [r.cycles for r in refs]
-        cost = None if any(c is None for c in known) else np.array(known, dtype=np.int64)
+        cost = None if refs[0].cycles is None else np.array([r.cycles for r in refs], dtype=np.int64)
         origins = tuple(r.debug for r in refs)
         return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug, origins)
 

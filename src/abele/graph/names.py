@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef
+from abele.graph.codelets import Codelets
+from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 
 if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
     from abele.graph.graph import Graph
 
 
 class CppNames:
-    """Mix-in of :class:`Graph`: each method is Poplar's name for one that the graph has."""
+    """Mix-in of :class:`Graph`: each method is Poplar's name for one that the graph has.
+
+    Attributes:
+        codelets: The codelets that vertices can be added of by name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.codelets = Codelets()
+
+    def codelet(self, codelet: Any) -> CodeletDef:
+        """The definition behind a decorated class, or the codelet that the graph knows by a name.
+
+        Raises:
+            UnknownVertexTypeError: The graph knows no codelet of this name.
+            GraphConnectionError: The class is no codelet.
+        """
+        return self.codelets[codelet] if isinstance(codelet, str) else definition_of(codelet)
 
     def addVariable(self: Graph, type: Any, shape: Sequence[int], name: str = "variable") -> Tensor:  # type: ignore[misc]
         """Poplar's name for :meth:`Graph.variable`."""

@@ -1,0 +1,123 @@
+"""The codelets of a graph by name, so that vertices can be added by ``"Name<float>"``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from abele.errors import CodeletLoadError, SymbolError, UnknownVertexTypeError, nearest
+from abele.graph.debug import caller
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
+    from abele.graph.introspect import VertexIntrospector
+
+Estimator = Callable[["VertexIntrospector", Any], Any]
+_TIGHT = re.compile(r"\s*([<>,()*&]|::)\s*")
+
+
+def normalised(name: str) -> str:
+    """A vertex name without the spaces that mean nothing: ``X< float,unsigned  int >`` is ``X<float,unsigned int>``."""
+    return re.sub(r"\s+", " ", _TIGHT.sub(r"\1", name.strip()))
+
+
+class Codelets:
+    """Codelets by name, whitespace aside.
+
+    Attributes:
+        estimators: What a user says that vertices of a codelet cost, by name.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, CodeletDef] = {}
+        self.estimators: dict[str, Estimator] = {}
+
+    def add(self, codelets: Any, flags: str = "") -> None:
+        """Make codelets known.
+
+        Args:
+            codelets: A class decorated with ``@codelet`` or its definition; a module or list of such; a mapping from
+                names to them, for variants such as ``"Scale<float>"``; the path of a C++ file, or a list of paths.
+            flags: Compiler flags for C++ files.
+
+        Raises:
+            SymbolError: Another codelet has the name already.
+            CodeletLoadError: There is no codelet in what was given.
+        """
+        for name, definition in _found(codelets, flags):
+            self._add(normalised(name), definition)
+
+    def _add(self, name: str, definition: CodeletDef) -> None:
+        first = self._known.setdefault(name, definition)
+        if first is not definition and first.location != definition.location:
+            raise SymbolError(
+                f"two codelets are called {name!r}",
+                at=definition.location,
+                because=f"the first is at {first.location}",
+                remedy="give one of them another name or a namespace",
+            )
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and normalised(name) in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, name: str) -> CodeletDef:
+        found = self._known.get(normalised(name))
+        if found is None:
+            raise self._unknown(name)
+        return found
+
+    def _unknown(self, name: str) -> UnknownVertexTypeError:
+        file, line = caller()
+        short, close = normalised(name), nearest(normalised(name), self._known)
+        variants = [k for k in self._known if k.partition("<")[0] == short.partition("<")[0]]
+        if variants:
+            remedy = "there is " + ", ".join(variants[:8])
+        elif close:
+            remedy = f"did you mean {close!r}?"
+        else:
+            remedy = "make it known with graph.addCodelets(…)"
+        return UnknownVertexTypeError(
+            f"unknown vertex type {name!r}",
+            at=f"{file}:{line}" if file else None,
+            because=f"the graph knows {len(self._known)} codelets" if self._known else "the graph knows no codelets",
+            remedy=remedy,
+        )
+
+
+def _found(given: Any, flags: str) -> Iterable[tuple[str, CodeletDef]]:
+    if isinstance(given, Mapping):
+        return [(str(name), _definition(item)) for name, item in given.items()]
+    if isinstance(given, (str, Path)):
+        return _from_files([given], flags)
+    if isinstance(given, ModuleType):
+        inside = [v for v in vars(given).values() if isinstance(v, type) and hasattr(vars(v).get("codelet"), "fields")]
+        if not inside:
+            raise CodeletLoadError(f"module {given.__name__} holds no codelets", remedy="decorate them with @codelet")
+        return [(_definition(c).name, _definition(c)) for c in inside]
+    if isinstance(given, (list, tuple, set)):
+        if given and all(isinstance(item, (str, Path)) for item in given):
+            return _from_files(list(given), flags)
+        return [pair for item in given for pair in _found(item, flags)]
+    definition = _definition(given)
+    return [(definition.name, definition)]
+
+
+def _definition(given: Any) -> CodeletDef:
+    from abele.graph.compute_set import definition_of
+
+    return definition_of(given)
+
+
+def _from_files(paths: list[str | Path], flags: str) -> Iterable[tuple[str, CodeletDef]]:
+    loaded: Mapping[str, Any] = import_module("abele.codelet.cpp").load_codelets([Path(p) for p in paths], flags)
+    return [(name, _definition(item)) for name, item in loaded.items()]

@@ -1,0 +1,68 @@
+"""Poplar's ways to name what a program makes; each is taken wherever a name is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DebugNameAndId:
+    """A name under which further names hang.
+
+    Attributes:
+        name: The name.
+        id: Accepted from Poplar programs; nothing here needs it.
+        path: Names around it, joined by ``/``.
+    """
+
+    name: str = ""
+    id: int = 0
+    path: str = ""
+
+    def getPathName(self) -> str:
+        """The name with those around it."""
+        return f"{self.path}/{self.name}" if self.path and self.name else self.path or self.name
+
+
+class DebugContext:
+    """``DebugContext("name")``, ``DebugContext(parent, "name")`` or ``DebugContext("path", "name")``."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, *parts: Any) -> None:
+        self._path = "/".join(p for p in (name_of(part, "") for part in parts) if p)
+
+    def getPathName(self) -> str:
+        """The name with those around it."""
+        return self._path
+
+    def __repr__(self) -> str:
+        return f"DebugContext({self._path!r})"
+
+
+class DebugInfo(DebugContext):
+    """What a Poplar library makes of the context that it was given: a parent for the names inside.
+
+    Args:
+        context: The context.
+        api: Name of the interface; Poplar writes it to its debug file.
+    """
+
+    __slots__ = ("api",)
+
+    def __init__(self, context: Any = "", api: str = "") -> None:
+        super().__init__(context)
+        self.api = api
+
+
+def name_of(given: Any, default: str) -> str:
+    """The name that ``given`` stands for: text, a context, or several of them in a list; ``default`` when empty."""
+    if isinstance(given, str):
+        return given or default
+    if given is None:
+        return default
+    if isinstance(given, (tuple, list)):
+        return DebugContext(*given).getPathName() or default
+    path = getattr(given, "getPathName", None)
+    return str(path()) or default if path is not None else str(given)

@@ -1,0 +1,87 @@
+"""What a cost estimator may ask about one vertex: sizes of its fields, values of its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import UnknownFieldError, nearest
+from abele.graph.vertices import VertexGroup
+from abele.machine import Target
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """One field of one vertex.
+
+    Attributes:
+        sizes: Elements of each row; one row for a vector, one of one element for a scalar.
+        values: Values of state; None for edges.
+        nested: Whether the field is a vector of vectors.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    values: npt.NDArray[Any] | None
+    nested: bool
+
+    def size(self) -> int:
+        """Rows of a vector of vectors, elements of any other field."""
+        return len(self.sizes) if self.nested else int(self.sizes.sum())
+
+    def getSize(self, row: int) -> int:
+        """Elements of one row."""
+        return int(self.sizes[row])
+
+    def getInitialValue(self, target: Target | None = None) -> Any:
+        """The value that a scalar state field starts with."""
+        return None if self.values is None else self.values[0].item()
+
+    def getInitialValues(self, target: Target | None = None) -> list[Any]:
+        """The values that a vector state field starts with."""
+        return [] if self.values is None else list(self.values.tolist())
+
+
+class VertexIntrospector:
+    """One vertex of a group, as Poplar shows it to a cost estimator."""
+
+    __slots__ = ("_group", "_vertex")
+
+    def __init__(self, group: VertexGroup, vertex: int) -> None:
+        self._group = group
+        self._vertex = vertex
+
+    def getFieldInfo(self, name: str) -> FieldInfo:
+        """What is known of a field.
+
+        Raises:
+            UnknownFieldError: The codelet does not declare it.
+        """
+        group, i = self._group, self._vertex
+        if name in group.state:
+            state = group.state[name]
+            low, high = (i, i + 1) if state.row_begin is None else (int(n) for n in state.row_begin[i : i + 2])
+            return FieldInfo(np.array([high - low]), state.values[low:high], False)
+        if name not in group.edges:
+            close = nearest(name, [*group.edges, *group.state])
+            raise UnknownFieldError(
+                f"vertex {group.codelet.name} has no field {name!r}",
+                at=group.origin_of(i).location or None,
+                remedy=f"did you mean {close!r}?" if close else None,
+            )
+        edge = group.edges[name]
+        if edge.row_begin is None:
+            return FieldInfo(edge.row_sizes[i : i + 1], None, False)
+        low, high = (int(n) for n in edge.row_begin[i : i + 2])
+        return FieldInfo(edge.regions.sizes[edge.index[low:high]], None, True)
+
+
+def estimate(group: VertexGroup, estimator: Any, target: Target) -> npt.NDArray[np.int64]:
+    """What a user's estimator says that each vertex costs, int64[N].
+
+    Vertices are asked one by one, as Poplar's estimators expect; ``cycles`` of a codelet is the vectorised way.
+    """
+    found = (estimator(VertexIntrospector(group, i), target) for i in range(group.num))
+    return np.array([getattr(cost, "cycles", cost) for cost in found], dtype=np.int64)

@@ -1,0 +1,100 @@
+"""Option flags: text by name, checked against what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from abele.errors import InvalidOptionError, nearest
+
+
+class OptionFlags(dict[str, str]):
+    """Options as Poplar has them; values may be given as text, numbers or truth values.
+
+    Raises:
+        InvalidOptionError: A value that is none of these.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **more: Any) -> None:
+        super().__init__()
+        for name, value in {**dict(options), **more}.items():
+            self.set(name, value)
+
+    def set(self, name: str | Mapping[str, Any], value: Any = None) -> OptionFlags:
+        """Set one option, or those of a mapping; returns the flags."""
+        items = name if isinstance(name, Mapping) else {name: value}
+        for key, item in items.items():
+            super().__setitem__(str(key), _text(key, item))
+        return self
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(name, value)
+
+    def at(self, name: str) -> str:
+        """The value of an option that was set.
+
+        Raises:
+            InvalidOptionError: It was not.
+        """
+        if name not in self:
+            raise InvalidOptionError(f"option {name!r} is not set", remedy=_suggestion(name, self))
+        return self[name]
+
+
+def readJSON(text: str, flags: OptionFlags) -> OptionFlags:
+    """Set the options that a JSON object names.
+
+    Raises:
+        InvalidOptionError: The text is no JSON object.
+    """
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidOptionError(f"options are no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidOptionError(f"options are a JSON {type(found).__name__}, not an object")
+    return flags.set(found)
+
+
+def check_options(options: Mapping[str, Any] | None, known: Iterable[str], what: str, at: str = "") -> dict[str, str]:
+    """The options as text, after a check that each exists.
+
+    Raises:
+        InvalidOptionError: One does not; the message names the nearest that does.
+    """
+    names = tuple(known)
+    flags = OptionFlags(options or {})
+    for name in flags:
+        if name not in names:
+            raise InvalidOptionError(
+                f"{what} has no option {name!r}", at=at or None, remedy=_suggestion(name, names) or "there are none"
+            )
+    return dict(flags)
+
+
+def number_option(flags: Mapping[str, str], name: str, default: int) -> int:
+    """An option that is a whole number.
+
+    Raises:
+        InvalidOptionError: It is something else.
+    """
+    text = flags.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidOptionError(f"option {name} is a whole number, not {text!r}") from None
+
+
+def _text(name: Any, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise InvalidOptionError(f"option {name!r} is {value!r}", remedy="text, a number, True or False")
+
+
+def _suggestion(name: str, names: Iterable[str]) -> str | None:
+    known = list(names)
+    close = nearest(name, known)
+    return f"did you mean {close!r}?" if close else ("one of " + ", ".join(known) if known else None)
