@@ -26,6 +26,7 @@ from abele.codelet.functions import reciprocal_root as rsqrt
 from abele.codelet.functions import square_root as sqrt
 from abele.codelet.interpret import interpret
 from abele.codelet.reductions import LANES
+from abele.codelet.sizes import Size, Sizes
 from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex, codelet
 
 hash_u32 = random_u32
@@ -40,6 +41,8 @@ __all__ = [
     "Input",
     "MultiVertex",
     "Output",
+    "Size",
+    "Sizes",
     "SupervisorVertex",
     "Vector",
     "Vertex",

@@ -10,6 +10,7 @@ from llvmlite import ir as ll
 from abele.codelet.code import Charges, Code, LoopIds
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
+from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
@@ -36,13 +37,14 @@ class VertexLoop:
     out: Value | None
 
 
-def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = False) -> str:
+def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
     """Text of the module with ``void run(i64 begin, i64 end, void** tables)``.
 
     Args:
         definition: The codelet.
         function: Its ``compute``, read.
         aliasing: Whether fields of one vertex may overlap.
+        sizes: What all vertices have in common.
     """
     module, ids = ll.Module("codelet"), LoopIds()
 
@@ -50,7 +52,7 @@ def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = F
         code = Code(loop.builder, loop.memory, ids)
         _workers(definition, code, function, loop)
 
-    _function(module, "run", definition, vertex, counts=False, noalias=not aliasing)
+    _function(module, "run", definition, vertex, counts=False, noalias=not aliasing, sizes=sizes)
     return f"{module}\n{ids.text}"
 
 
@@ -147,6 +149,7 @@ def _function(
     counts: bool,
     flushes: bool = True,
     noalias: bool = True,
+    sizes: Sizes = UNKNOWN,
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts
@@ -167,7 +170,7 @@ def _function(
     aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
     memory = Memory(b, aliasing, {}, {})
     for field, own in columns:
-        memory.places[field.name] = _place(memory, field, own, number)
+        memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
     vertex(VertexLoop(b, memory, number, out[0] if out else None))
     number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
     b.branch(test)
@@ -186,15 +189,25 @@ def _columns(b: ll.IRBuilder, tables: Value, fields: tuple[FieldDef, ...]) -> li
     return found
 
 
-def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value) -> Place:
+def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value, size: Size) -> Place:
     b = memory.builder
     if field.rank == 2:
-        first = memory.table(columns[0], vertex, I64)
-        last = memory.table(b.gep(columns[0], [constant(I64, 1)], source_etype=I64), vertex, I64)
-        rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)
-        lengths = b.gep(columns[2], [first], inbounds=True, source_etype=I64)
-        return Place(rows, b.sub(last, first), lengths)
+        return _place_of_rows(memory, columns, vertex, size)
     if field.rank == 0 and not field.is_edge:
         return Place(b.gep(columns[0], [vertex], inbounds=True, source_etype=stored_type(field.type)))
     pointer = memory.table(columns[0], vertex, POINTER)
-    return Place(pointer, memory.table(columns[1], vertex, I64) if field.rank else None)
+    if not field.rank:
+        return Place(pointer)
+    return Place(pointer, memory.table(columns[1], vertex, I64) if size.length is None else constant(I64, size.length))
+
+
+def _place_of_rows(memory: Memory, columns: list[Value], vertex: Value, size: Size) -> Place:
+    b = memory.builder
+    first = memory.table(columns[0], vertex, I64)
+    rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)
+    lengths = b.gep(columns[2], [first], inbounds=True, source_etype=I64)
+    each = None if size.row_length is None else constant(I64, size.row_length)
+    if size.length is not None:
+        return Place(rows, constant(I64, size.length), lengths, each)
+    last = memory.table(b.gep(columns[0], [constant(I64, 1)], source_etype=I64), vertex, I64)
+    return Place(rows, b.sub(last, first), lengths, each)

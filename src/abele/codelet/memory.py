@@ -33,11 +33,13 @@ class Place:
         pointer: First element; of a vector of vectors, pointers to its rows.
         length: Number of elements, or of rows; None for single elements.
         row_lengths: Pointer to the lengths of the rows, or None.
+        row_length: Length of all rows, where it is known.
     """
 
     pointer: Value
     length: Value | None = None
     row_lengths: Value | None = None
+    row_length: Value | None = None
 
 
 def num_columns(field: FieldDef) -> int:
@@ -112,7 +114,9 @@ class Memory:
     def length(self, field: FieldDef, row: Value | None) -> Value:
         """Number of elements of a vector, of rows, or of elements of a row."""
         place = self.places[field.name]
-        return place.length if row is None else self.table(place.row_lengths, row, I64)
+        if row is None:
+            return place.length
+        return self.table(place.row_lengths, row, I64) if place.row_length is None else place.row_length
 
     def load(self, field: FieldDef, index: list[Value], row: Value | None = None) -> Value:
         """An element as a value; ``row`` points to its row where that is known."""
