@@ -42,17 +42,23 @@ class Pieces:
 
 
 class Arena:
-    """Storage of all variables of a graph, each row-major and aligned to 64 bytes.
+    """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once a replica.
 
     Untouched memory costs nothing: pages are given by the operating system at first use.
+
+    Attributes:
+        replicas: Number of images, one a replica.
+        stride: Bytes from a variable in one image to the same in the next.
     """
 
-    def __init__(self, variables: Sequence[Variable]) -> None:
+    def __init__(self, variables: Sequence[Variable], replicas: int = 1) -> None:
         self._variables = tuple(variables)
+        self.replicas = replicas
         room = np.array([-(-v.bytes // ALIGNMENT) * ALIGNMENT for v in variables], dtype=np.int64)
         self._offset = np.cumsum(room) - room
         # One line more, so that eight bytes may be read from any element on.
-        self._block = aligned_block(int(room.sum()) + ALIGNMENT)
+        self.stride = int(room.sum()) + ALIGNMENT
+        self._block = aligned_block(self.stride * replicas)
         start = address_of(self._block)
         held = [v.id for v in variables if v.size]
         self._held = held
@@ -75,24 +81,37 @@ class Arena:
         """Give every variable with initial contents those contents; the others keep what they hold."""
         for variable in self._variables:
             if variable.initial is not None:
-                self.array(variable)[...] = variable.initial
+                self.images(variable)[...] = variable.initial
+            elif variable.kind == "replica_index":
+                self.images(variable)[...] = np.arange(self.replicas)
 
-    def array(self, variable: Variable) -> npt.NDArray[Any]:
-        """The variable's storage itself, in its shape."""
+    def images(self, variable: Variable) -> npt.NDArray[Any]:
+        """The variable's storage in all replicas, of shape [replicas, *shape]."""
         begin = int(self._offset[variable.id])
+        stored = self._block.reshape(self.replicas, self.stride)[:, begin : begin + variable.bytes]
+        if not variable.size:
+            return np.empty((self.replicas, *variable.shape), dtype=variable.dtype.np)
+        steps = np.empty(variable.shape, dtype=variable.dtype.np).strides
+        elements = stored.view(variable.dtype.np)
+        return np.lib.stride_tricks.as_strided(elements, (self.replicas, *variable.shape), (self.stride, *steps))
+
+    def array(self, variable: Variable, replica: int = 0) -> npt.NDArray[Any]:
+        """The variable's storage in one replica itself, in its shape."""
+        begin = int(self._offset[variable.id]) + replica * self.stride
         stored = self._block[begin : begin + variable.bytes]
         return stored.view(variable.dtype.np).reshape(variable.shape)
 
-    def address(self, variable: Variable) -> int:
-        """Address of the variable's first byte."""
-        return address_of(self._block) + int(self._offset[variable.id])
+    def address(self, variable: Variable, replica: int = 0) -> int:
+        """Address of the variable's first byte in one replica."""
+        return address_of(self._block) + int(self._offset[variable.id]) + replica * self.stride
 
-    def pieces(self, begin: Int64, length: Int64) -> Pieces:
-        """Host memory of intervals of the global element space; cut where a variable ends.
+    def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> Pieces:
+        """Host memory of intervals of the global element space in one replica; cut where a variable ends.
 
         Args:
             begin: First element of each interval, int64[k].
             length: Elements of each, int64[k], at least 1.
+            replica: Whose.
         """
         first = np.searchsorted(self._base, begin, side="right") - 1
         last = np.searchsorted(self._base, begin + length, side="left") - 1
@@ -102,7 +121,8 @@ class Arena:
         low = np.maximum(begin[source], self._base[owner])
         high = np.minimum((begin + length)[source], self._end[owner])
         width = self._width[owner]
-        return Pieces(self._start[owner] + (low - self._base[owner]) * width, (high - low) * width, source)
+        start = self._start[owner] + replica * self.stride
+        return Pieces(start + (low - self._base[owner]) * width, (high - low) * width, source)
 
     def variables_in(self, elements: IntervalSet) -> list[Variable]:
         """The variables that have an element in the set."""
@@ -113,25 +133,48 @@ class Arena:
         np.add.at(change, last, -1)
         return [self._variables[self._held[i]] for i in np.flatnonzero(np.cumsum(change[:-1]))]
 
-    def pieces_of(self, tensor: Tensor) -> Pieces:
-        """Host memory of a view, in the view's flattened order."""
-        return self.pieces(*tensor.intervals())
+    def pieces_of(self, tensor: Tensor, replica: int = 0) -> Pieces:
+        """Host memory of a view in one replica, in the view's flattened order."""
+        return self.pieces(*tensor.intervals(), replica)
 
-    def read(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """A copy of the elements that a view shows."""
+    def all_pieces_of(self, tensor: Tensor) -> Pieces:
+        """Host memory of a view in all replicas, one replica after the other."""
+        one = self.pieces_of(tensor)
+        if self.replicas == 1:
+            return one
+        shift = np.repeat(np.arange(self.replicas, dtype=np.int64) * self.stride, len(one))
+        parts = (np.tile(column, self.replicas) for column in (one.address, one.bytes, one.source))
+        address, size, source = parts
+        return Pieces(address + shift, size, source)
+
+    def read(self, tensor: Tensor, replica: int = 0) -> npt.NDArray[Any]:
+        """A copy of the elements that a view shows in one replica."""
         flat = np.empty(tensor.size, dtype=tensor.dtype.np)
         for variable, elements, positions in self._selections(tensor):
-            flat[positions] = self._flat(variable, tensor)[elements]
+            flat[positions] = self._flat(variable, tensor, replica)[elements]
         return flat.reshape(tensor.shape)
 
-    def write(self, tensor: Tensor, values: npt.ArrayLike) -> None:
-        """Set the elements that a view shows; ``values`` has its shape, or is one number for all."""
+    def write(self, tensor: Tensor, values: npt.ArrayLike, replica: int = 0) -> None:
+        """Set the elements that a view shows in one replica; ``values`` has its shape, or is one number for all."""
         flat = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape).reshape(-1)
         for variable, elements, positions in self._selections(tensor):
-            self._flat(variable, tensor)[elements] = flat[positions]
+            self._flat(variable, tensor, replica)[elements] = flat[positions]
 
-    def _flat(self, variable: Variable, tensor: Tensor) -> npt.NDArray[Any]:
-        return self.array(variable).reshape(-1).view(tensor.dtype.np)
+    def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """What a view shows: of its shape, or [replicas, *shape] where there are several."""
+        if self.replicas == 1:
+            return self.read(tensor)
+        return np.stack([self.read(tensor, replica) for replica in range(self.replicas)])
+
+    def write_all(self, tensor: Tensor, values: npt.ArrayLike) -> None:
+        """Set a view in all replicas: to the same, or each to its row of [replicas, *shape]."""
+        given = np.asarray(values)
+        own = self.replicas > 1 and given.shape == (self.replicas, *tensor.shape)
+        for replica in range(self.replicas):
+            self.write(tensor, given[replica] if own else given, replica)
+
+    def _flat(self, variable: Variable, tensor: Tensor, replica: int) -> npt.NDArray[Any]:
+        return self.array(variable, replica).reshape(-1).view(tensor.dtype.np)
 
     @staticmethod
     def _selections(tensor: Tensor) -> list[tuple[Variable, Any, Any]]:

@@ -66,27 +66,36 @@ class GroupTables:
 
 
 def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool) -> GroupTables:
-    """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch."""
+    """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch.
+
+    The vertices of all replicas stand one after the other, those of replica 0 first.
+    """
     tables = GroupTables()
     for field_def in group.codelet.fields:
         if field_def.direction == "state":
-            _add_state(tables, field_def, group.state[field_def.name])
+            _add_state(tables, field_def, group.state[field_def.name], arena.replicas)
         else:
-            _add_edge(tables, field_def, group.edges[field_def.name], arena, scratch)
+            _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch)
     return tables
 
 
-def _add_edge(tables: GroupTables, field_def: FieldDef, edge: Edge, arena: Arena, scratch: ScratchPool) -> None:
-    width = field_def.type.bytes
-    pointers, moves = region_pointers(edge, width, arena, scratch)
-    lengths = edge.regions.sizes[edge.index]
+def _add_edge(
+    tables: GroupTables, field_def: FieldDef, edge: Edge, num: int, arena: Arena, scratch: ScratchPool
+) -> None:
+    width, replicas = field_def.type.bytes, arena.replicas
+    found = [region_pointers(edge, width, arena, scratch, replica) for replica in range(replicas)]
+    moves = Runs.concat([m for _, m in found])
+    pointers = np.concatenate([p[edge.index] for p, _ in found])
+    lengths = np.tile(edge.regions.sizes[edge.index], replicas)
     if edge.row_begin is not None:
-        tables.columns.append(np.ascontiguousarray(edge.row_begin))
-    tables.columns.append(pointers[edge.index])
+        tables.columns.append(repeated_rows(edge.row_begin, replicas))
+    tables.columns.append(pointers)
     if field_def.rank:
-        tables.columns.append(np.ascontiguousarray(lengths))
+        tables.columns.append(lengths)
     written = field_def.direction != "in"
-    tables.memory.append(FieldMemory(edge.vertex_of_row, pointers[edge.index], lengths * width, written))
+    rows = edge.vertex_of_row
+    vertex = np.tile(rows, replicas) + np.repeat(np.arange(replicas, dtype=np.int64) * num, len(rows))
+    tables.memory.append(FieldMemory(vertex, pointers, lengths * width, written))
     if len(moves.bytes):
         if field_def.direction != "out":
             tables.gather.append(moves)
@@ -94,7 +103,15 @@ def _add_edge(tables: GroupTables, field_def: FieldDef, edge: Edge, arena: Arena
             tables.scatter.append(Runs(moves.destination, moves.source, moves.bytes))
 
 
-def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool) -> tuple[Int64, Runs]:
+def repeated_rows(begin: Int64, times: int) -> Int64:
+    """Bounds of consecutive stretches, int64[n + 1] from 0, listed several times after each other."""
+    shift = np.repeat(np.arange(times, dtype=np.int64) * begin[-1], len(begin) - 1)
+    return np.append(np.tile(begin[:-1], times) + shift, begin[-1] * times)
+
+
+def region_pointers(
+    edge: Edge, width: int, arena: Arena, scratch: ScratchPool, replica: int = 0
+) -> tuple[Int64, Runs]:
     """Host address of every region of an edge, and the gathers that those in several pieces need.
 
     Args:
@@ -102,12 +119,13 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool) 
         width: Bytes of an element.
         arena: Where the variables are.
         scratch: Where gathered regions go.
+        replica: Whose memory.
 
     Returns:
         Addresses, int64[regions]; copies from the arena to scratch.
     """
     regions = edge.regions
-    pieces = arena.pieces(regions.begin, regions.length)
+    pieces = arena.pieces(regions.begin, regions.length, replica)
     row = regions.row[pieces.source]
     first = np.searchsorted(row, np.arange(regions.num + 1))
     count = np.diff(first)
@@ -158,11 +176,13 @@ def _used(edge: Edge) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData) -> None:
-    values = np.array(state.values, dtype=field_def.type.np)
-    tables.state.append((values, state.values))
+def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData, replicas: int) -> None:
+    initial = np.tile(state.values, replicas)
+    values = np.array(initial, dtype=field_def.type.np)
+    tables.state.append((values, initial))
     if state.row_begin is None:
         tables.columns.append(values)
         return
-    tables.columns.append(address_of(values) + state.row_begin[:-1] * field_def.type.bytes)
-    tables.columns.append(np.diff(state.row_begin))
+    begin = repeated_rows(state.row_begin, replicas)
+    tables.columns.append(address_of(values) + begin[:-1] * field_def.type.bytes)
+    tables.columns.append(np.diff(begin))

@@ -44,7 +44,7 @@ class InterpretedSupersteps:
 
     def _run(self, groups: list[PlacedGroup]) -> None:
         for placed in groups:
-            for vertex in range(placed.group.num):
+            for vertex in range(placed.num):
                 run_vertex(placed, vertex)
 
 
@@ -62,7 +62,10 @@ def run_vertex(placed: PlacedGroup, vertex: int) -> None:
 
 def _place(placed: PlacedGroup, vertex: int) -> str:
     group = placed.group
+    replica, vertex = divmod(vertex, group.num)
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"
+    if placed.replicas > 1:
+        where += f" of replica {replica}"
     return f"{where}\ncompute set {placed.compute_set.name!r}, made at {group.debug.location}"
 
 

@@ -19,6 +19,7 @@ from abele.runtime.groups import GroupTables, fields_overlap, group_tables
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.scratch import ScratchPool
+from abele.runtime.sizes import worthwhile_sizes
 
 Compile = Callable[[CodeletDef], CompiledCodelet]
 
@@ -32,7 +33,8 @@ class PlacedGroup:
         group: The vertices.
         position: Position of the group in its compute set.
         tables: Their pointers and lengths.
-        slots: Issue slots counted so far, int64[N], where the codelet's cost depends on data; else None.
+        replicas: Replicas that each have these vertices; the tables list those of replica 0 first.
+        slots: Issue slots counted so far, int64[replicas * N], where the codelet's cost depends on data; else None.
         executions: Times that they ran while being counted, int64[1].
     """
 
@@ -40,13 +42,21 @@ class PlacedGroup:
     group: VertexGroup
     position: int
     tables: GroupTables
+    replicas: int = 1
     slots: Int64 | None = None
     executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
 
     @property
+    def num(self) -> int:
+        """Vertices in all replicas."""
+        return self.group.num * self.replicas
+
+    @property
     def mean_slots(self) -> npt.NDArray[np.float64] | None:
-        """Issue slots of one execution of each vertex, float64[N]; None when none were counted."""
-        return self.slots / self.executions[0] if self.slots is not None and self.executions[0] else None
+        """Issue slots of one execution of each vertex, float64[N], over all replicas; None when none were counted."""
+        if self.slots is None or not self.executions[0]:
+            return None
+        return np.asarray(self.slots.reshape(self.replicas, -1).mean(axis=0) / self.executions[0])
 
     def reset(self) -> None:
         """Bring the vertices' state back to its contents at load."""
@@ -91,7 +101,10 @@ class Supersteps:
         """Tables of all groups of a compute set."""
         self.scratch.reset()
         groups = [(n, g) for n, g in enumerate(compute_set.groups) if g.num]
-        placed = [PlacedGroup(compute_set, g, n, group_tables(g, self.arena, self.scratch)) for n, g in groups]
+        placed = [
+            PlacedGroup(compute_set, g, n, group_tables(g, self.arena, self.scratch), self.arena.replicas)
+            for n, g in groups
+        ]
         self.placed.extend(placed)
         return placed
 
@@ -101,14 +114,15 @@ class Supersteps:
         if fields_overlap(tables):
             address = code.run_aliasing
         elif code.data_dependent and group.cycles is None and group.codelet.formula is None:
-            placed.slots = np.zeros(group.num, dtype=np.int64)
+            placed.slots = np.zeros(placed.num, dtype=np.int64)
             self._counted.setdefault(placed.compute_set, []).append(placed)
             address, counter = code.run_counted, address_of(placed.slots)
         else:
-            address = code.run
-        name = f"{group.num} × {group.codelet.name}"
+            sizes = worthwhile_sizes(group, tables.work_bytes)
+            address = code.run_sized(sizes) if sizes else code.run
+        name = f"{placed.num} × {group.codelet.name}"
         return Leaf(
-            name, address, group.num, tables.addresses, tables.work_bytes, written(group), counter, (placed, code)
+            name, address, placed.num, tables.addresses, tables.work_bytes, written(group), counter, (placed, code)
         )
 
 
