@@ -12,6 +12,7 @@ import numpy.typing as npt
 from abele.errors import GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
 from abele.graph.connect import shared, wire
 from abele.graph.debug import DebugInfo
+from abele.graph.introspect import estimate
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData, VertexGroup
@@ -221,11 +222,20 @@ class ComputeSet:
     @property
     def groups(self) -> tuple[VertexGroup, ...]:
         """All vertices, in groups; single vertices are gathered by codelet."""
-        return (*self._groups, *self._gathered())
+        groups = (*self._groups, *self._gathered())
+        for group in groups:
+            estimator = self.graph.codelets.estimators.get(group.codelet.name)
+            if estimator is not None and group.cycles is None:
+                group.cycles = estimate(group, estimator, self.graph.getTarget())
+        return groups
 
     def number_of(self, vertex: VertexRef) -> int:
         """Position of a vertex among those that were added one by one."""
         return next(i for i, ref in enumerate(self._pending) if ref is vertex)
+
+    def place_of(self, vertex: VertexRef) -> tuple[VertexGroup, int]:
+        """A vertex that was added alone, as a group of one."""
+        return self._group_of(vertex.codelet, [vertex]), 0
 
     @property
     def num_vertices(self) -> int:

@@ -2,101 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from abele.graph.codelets import Codelets
-from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
-from abele.graph.stream import Stream
-from abele.graph.tensor import Tensor
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import EngineError, GraphReplicationError
+from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef
+from abele.graph.debug_context import name_of
+from abele.graph.host_names import HostNames
+from abele.graph.intervals import Interval
+from abele.graph.tensor import Tensor, concat
+from abele.graph.vertex_names import VertexNames
+from abele.machine import Target
+from abele.numerics import f16
 
 if TYPE_CHECKING:
-    from abele.codelet import CodeletDef
     from abele.graph.graph import Graph
+    from abele.graph.program import Function, Program
 
 
-class CppNames:
+class VariableMappingMethod(Enum):
+    """Where a new variable goes: nowhere yet, or spread over all tiles."""
+
+    NONE = "none"
+    LINEAR = "linear"
+
+
+class CppNames(VertexNames, HostNames):
     """Mix-in of :class:`Graph`: each method is Poplar's name for one that the graph has.
 
-    Attributes:
-        codelets: The codelets that vertices can be added of by name.
+    Where Poplar takes a debug context, these take a name, a :class:`DebugContext`, or a list of both.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.codelets = Codelets()
+    # --- variables ---------------------------------------------------------------------------------------------------
 
-    def codelet(self, codelet: Any) -> CodeletDef:
-        """The definition behind a decorated class, or the codelet that the graph knows by a name.
-
-        Raises:
-            UnknownVertexTypeError: The graph knows no codelet of this name.
-            GraphConnectionError: The class is no codelet.
-        """
-        return self.codelets[codelet] if isinstance(codelet, str) else definition_of(codelet)
-
-    def addVariable(self: Graph, type: Any, shape: Sequence[int], name: str = "variable") -> Tensor:  # type: ignore[misc]
-        """Poplar's name for :meth:`Graph.variable`."""
-        return self.variable(type, shape, name)
+    def addVariable(  # type: ignore[misc]
+        self: Graph, type: Any, shape: Sequence[int], *mapping_and_name: Any, name: Any = None
+    ) -> Tensor:
+        """Poplar's name for :meth:`Graph.variable`: ``addVariable(type, shape[, VariableMappingMethod][, name])``."""
+        methods = [item for item in mapping_and_name if isinstance(item, VariableMappingMethod)]
+        names = [item for item in mapping_and_name if not isinstance(item, VariableMappingMethod)]
+        tensor = self.variable(type, shape, name_of(name or names, "variable"))
+        return tensor.map_linear() if VariableMappingMethod.LINEAR in methods else tensor
 
     def addConstant(  # type: ignore[misc]
-        self: Graph, type: Any, shape: Sequence[int], value: Any, name: str = "constant"
+        self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
     ) -> Tensor:
-        """Poplar's name for :meth:`Graph.constant`."""
-        return self.constant(type, shape, value, name)
+        """Poplar's name for :meth:`Graph.constant`; a flat list of values fills the shape in row-major order."""
+        values = np.asarray(value)
+        return self.constant(type, shape, values.reshape(shape) if values.ndim else value, name_of(name, "constant"))
 
-    def addComputeSet(self: Graph, name: str = "compute_set") -> ComputeSet:  # type: ignore[misc]
-        """Poplar's name for :meth:`Graph.compute_set`."""
-        return self.compute_set(name)
+    def addConstantHalf(  # type: ignore[misc]
+        self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
+    ) -> Tensor:
+        """A constant from the bit patterns of half-precision numbers."""
+        return self.addConstant(type, shape, _half(value), name)
 
-    def addVertex(  # type: ignore[misc]
-        self: Graph, cs: ComputeSet, codelet: Any, values: Mapping[str, Any] | None = None
-    ) -> VertexRef:
-        """Add one vertex to a compute set; fields left out are connected later."""
-        return cs.vertex(codelet, **dict(values or {}))
+    def addReplicationIndexConstant(self: Graph, name: Any = "replica_index") -> Tensor:  # type: ignore[misc]
+        """Poplar's name for :meth:`Graph.replica_index`."""
+        return self.replica_index(name_of(name, "replica_index"))
 
-    def connect(self: Graph, field: FieldRef | Tensor, tensor: Tensor | FieldRef | Any) -> None:  # type: ignore[misc]
-        """Wire a field of a vertex to a tensor; either order."""
-        if isinstance(tensor, FieldRef):
-            field, tensor = tensor, field
-        assert isinstance(field, FieldRef)
-        field.vertex[field.name] = tensor
+    def setInitialValue(self: Graph, item: Tensor | FieldRef, value: Any) -> None:  # type: ignore[misc]
+        """Set a tensor's contents at load, or the initial value of a vertex's state field."""
+        if isinstance(item, FieldRef):
+            item.connect(value)
+        else:
+            values = np.asarray(value)
+            self.initialise(item, values.reshape(item.shape) if values.ndim else value)
+
+    def setInitialValueHalf(self: Graph, item: Tensor | FieldRef, value: Any) -> None:  # type: ignore[misc]
+        """As :meth:`setInitialValue`, from the bit patterns of half-precision numbers."""
+        self.setInitialValue(item, _half(value))
+
+    def isConstant(self: Graph, t: Tensor) -> bool:  # type: ignore[misc]
+        """Whether all elements of a tensor belong to constants."""
+        return all(v.is_constant for v in t.variables)
+
+    # --- mapping -----------------------------------------------------------------------------------------------------
 
     def setTileMapping(self: Graph, item: Tensor | VertexRef, tile: Any) -> None:  # type: ignore[misc]
-        """Place a view (on a tile, or by intervals a tile) or a vertex."""
+        """Place a view (on a tile, or by intervals a tile) or a vertex; the last placing counts."""
         if isinstance(item, VertexRef):
             item.tile = int(tile)
         else:
             self.map(item, tile)
 
-    def getTileMapping(self: Graph, tensor: Tensor) -> list[list[tuple[int, int]]]:  # type: ignore[misc]
+    def getTileMapping(self: Graph, tensor: Tensor) -> list[list[Interval]]:  # type: ignore[misc]
         """Intervals of the flattened view on each tile."""
         mapping = tensor.mapping
-        result: list[list[tuple[int, int]]] = [[] for _ in range(self.num_tiles)]
-        for begin, end, tile in zip(mapping.begin, mapping.end, mapping.tile, strict=True):
+        result: list[list[Interval]] = [[] for _ in range(self.num_tiles)]
+        for begin, end, tile in zip(mapping.begin.tolist(), mapping.end.tolist(), mapping.tile.tolist(), strict=True):
             if tile >= 0:
-                result[tile].append((int(begin), int(end)))
+                result[tile].append(Interval(begin, end))
         return result
 
-    def setInitialValue(self: Graph, item: Tensor | FieldRef, value: Any) -> None:  # type: ignore[misc]
-        """Set a tensor's contents at load, or the initial value of a vertex's state field."""
-        if isinstance(item, FieldRef):
-            item.vertex[item.name] = value
-        else:
-            self.initialise(item, value)
+    def reorderToSimplify(  # type: ignore[misc]
+        self: Graph, t: Tensor, others: Iterable[Tensor] = (), requireSimplestOrder: bool = True
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One-dimensional views in an order in which ``t`` has the fewest regions.
 
-    def setPerfEstimate(self: Graph, vertex: VertexRef, cycles: int) -> None:  # type: ignore[misc]
-        """Say what a vertex costs instead of counting it."""
-        vertex.cycles = int(cycles)
+        Poplar changes its arguments; these are returned: ``t`` and ``others``, all permuted alike.
+        """
+        begin, length = t._runs_by_variable()
+        order = np.argsort(begin, kind="stable")
+        end = np.cumsum(length)
+        intervals = np.stack([end - length, end], axis=1)[order].tolist()
+        views = [t, *others]
+        if len(intervals) > 1 and not np.array_equal(order, np.arange(len(order))):
+            views = [concat([v.flatten().slice(b, e) for b, e in intervals]) for v in views]
+        return views[0], views[1:]
 
-    def addHostToDeviceFIFO(self: Graph, handle: str, type: Any, num_elements: int) -> Stream:  # type: ignore[misc]
-        """Poplar's name for :meth:`Graph.host_stream_in`."""
-        return self.host_stream_in(handle, type, num_elements)
+    # --- the graph itself --------------------------------------------------------------------------------------------
 
-    def addDeviceToHostFIFO(self: Graph, handle: str, type: Any, num_elements: int) -> Stream:  # type: ignore[misc]
-        """Poplar's name for :meth:`Graph.host_stream_out`."""
-        return self.host_stream_out(handle, type, num_elements)
+    def getTarget(self: Graph) -> Target:  # type: ignore[misc]
+        """The machine of one replica, by Poplar's names."""
+        return Target(self.system)
 
-    def addFunction(self: Graph, body: Any) -> Any:  # type: ignore[misc]
+    def getReplicationFactor(self: Graph) -> int:  # type: ignore[misc]
+        """Number of replicas."""
+        return self.replicas
+
+    def createReplicatedGraph(self: Graph, replicationFactor: int) -> Graph:  # type: ignore[misc]
+        """Refused: replicas are made with the graph.
+
+        Raises:
+            GraphReplicationError: Always.
+        """
+        raise GraphReplicationError(
+            f"a graph cannot be replicated {replicationFactor} times after it was made",
+            at=self.origin("").location or None,
+            remedy=f"Graph(target, replication_factor({replicationFactor})), or Graph(system, replicas=…)",
+        )
+
+    def addComputeSet(self: Graph, name: Any = "compute_set") -> ComputeSet:  # type: ignore[misc]
+        """Poplar's name for :meth:`Graph.compute_set`."""
+        return self.compute_set(name_of(name, "compute_set"))
+
+    def addFunction(self: Graph, body: Program, name: Any = "function") -> Function:  # type: ignore[misc]
         """Poplar's name for :meth:`Graph.function`."""
-        return self.function(body)
+        return self.function(body, name_of(name, "function"))
+
+    def serialize(self: Graph, *arguments: Any) -> None:  # type: ignore[misc]
+        """Refused: what is kept on disk is the executable.
+
+        Raises:
+            EngineError: Always.
+        """
+        raise EngineError(
+            "a graph is not serialised",
+            because="its codelets are Python or C++ sources, which a file of tensors and vertices would not hold",
+            remedy="compile it and serialise the executable",
+        )
+
+
+def _half(bits: npt.ArrayLike) -> npt.NDArray[np.float16]:
+    return np.asarray(bits, dtype=np.uint16).view(f16.np)
