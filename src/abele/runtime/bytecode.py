@@ -46,7 +46,7 @@ class Op(IntEnum):
     FETCH = 12
     """stream, bytes, r: register r + 1 becomes where the stream's next ``bytes`` lie; r is its position."""
     DRAIN = 13
-    """stream: hand over what was written since FETCH."""
+    """stream: what lies where FETCH said was written, or is needed no more."""
     BIND = 14
     """r, s: copy register r to register s."""
     TALLY = 15
@@ -86,18 +86,23 @@ class StreamWord(IntEnum):
     BASE = 1
     BYTES = 2
     CALLBACK = 3
-    WORDS = 4
+    """What FETCH calls."""
+    AFTER = 4
+    """What DRAIN calls."""
+    WORDS = 5
 
 
 class StreamMode(IntEnum):
-    """How a stream is served."""
+    """How a stream is served: two bits."""
 
     RING = 0
     """Elements lie in connected memory, which is read or written round and round."""
     FETCH = 1
-    """A callback fills the staging area (BASE) before each copy."""
+    """A callback fills a staging area (at BASE) before each copy."""
     DRAIN = 2
-    """A callback empties the staging area after each copy."""
+    """A callback empties the staging area after each copy, or learns that it was used."""
+    BOTH = 3
+    """A callback before and one after."""
 
 
 class Verdict(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -31,15 +32,18 @@ class Emitter:
         assembler: Where instructions go.
         arguments: Registers that hold a leaf's pointers, with their values, to be filled for each thread.
         streams: First of the two registers of every stream that the code uses.
+        copies_at_once: The most copies of each stream that are under way together.
     """
 
     def __init__(self) -> None:
         self.assembler = Assembler()
         self.arguments: list[tuple[int, Fixed]] = []
         self.streams: dict[Stream, int] = {}
+        self.copies_at_once: dict[Stream, int] = {}
         self.leaves: dict[Leaf, int] = {}
         self._stream_numbers: dict[Stream, int] = {}
         self._uses: dict[StreamUse, int] = {}
+        self._under_way: Counter[Stream] = Counter()
         self._pending = _Pending.NOTHING
         self._persistent = EMPTY
         self._dirty = False
@@ -129,12 +133,15 @@ class Emitter:
             self._stream_numbers[stream] = len(self._stream_numbers)
         if use not in self._uses:
             self._uses[use] = self.assembler.register()
+        self._under_way[stream] += 1
+        self.copies_at_once[stream] = max(self.copies_at_once.get(stream, 0), self._under_way[stream])
         first = self.streams[stream]
         self.assembler.emit(Op.FETCH, self._stream_numbers[stream], stream.bytes, first)
         self.assembler.emit(Op.BIND, first + 1, self._uses[use])
 
     def drain(self, use: StreamUse) -> None:
-        """Hand the elements of an output stream over."""
+        """Hand the elements of an output stream over, or say that those of an input stream were used."""
+        self._under_way[use.stream] -= 1
         self.assembler.emit(Op.DRAIN, self._stream_numbers[use.stream])
 
     def callback(self, number: int) -> None:

@@ -170,8 +170,7 @@ class Lowering:
             self.emitter.fetch(use)
         self.emitter.phases(fused.phases)
         for use in fused.uses:
-            if use.stream.direction == "out":
-                self.emitter.drain(use)
+            self.emitter.drain(use)
 
     def _copy(self, copy: Copy) -> None:
         match copy.source, copy.destination:
@@ -182,6 +181,7 @@ class Lowering:
                 runs = paired(contiguous(0, source.bytes), self._arena.pieces_of(destination))
                 self.emitter.fetch(use)
                 self.emitter.phase((copy_leaf(f"from {source.name}", runs, elements_of(destination), source=use),))
+                self.emitter.drain(use)
             case Tensor() as source, Stream() as destination:
                 use = StreamUse(destination)
                 runs = paired(self._arena.pieces_of(source), contiguous(0, destination.bytes))

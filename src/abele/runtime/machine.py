@@ -43,11 +43,20 @@ class WorkingMemory:
 
 @dataclass
 class Connected:
-    """A stream's place in the machine and what it is connected to now."""
+    """A stream's place in the machine and what it is connected to now.
+
+    Attributes:
+        number: Position among the streams.
+        register: The first of its two registers.
+        callbacks: What FETCH and DRAIN call.
+        copies: The most copies of it that are under way at once.
+        connection: What serves it.
+    """
 
     number: int
     register: int
-    callback: int
+    callbacks: tuple[int, int]
+    copies: int
     connection: Connection | None = None
 
 
@@ -80,7 +89,12 @@ class Machine:
         self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
         self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
         self.streams = {
-            stream: Connected(number, register, callbacks.add(_unconnected))
+            stream: Connected(
+                number,
+                register,
+                (callbacks.add(_unconnected), callbacks.add(_unconnected)),
+                emitter.copies_at_once.get(stream, 1),
+            )
             for number, (stream, register) in enumerate(emitter.streams.items())
         }
         first, second = host_waits()
@@ -117,14 +131,20 @@ class Machine:
         """Serve a stream from now on as the connection says, from its beginning."""
         place = self.streams[connection.stream]
         place.connection = connection
+        connection.stage(place.copies)
         row = self._streams[place.number * StreamWord.WORDS : (place.number + 1) * StreamWord.WORDS]
         row[StreamWord.MODE] = connection.mode
         row[StreamWord.BASE] = connection.address
         row[StreamWord.BYTES] = connection.memory.nbytes
-        row[StreamWord.CALLBACK] = place.callback
-        self._callbacks.set(place.callback, connection.serve)
+        row[StreamWord.CALLBACK], row[StreamWord.AFTER] = place.callbacks
+        for number, serve in zip(place.callbacks, (connection.fetch, connection.drain), strict=True):
+            self._callbacks.set(number, serve)
+        self.rewind(connection.stream)
+
+    def rewind(self, stream: Stream) -> None:
+        """Let the next copy of a stream use the beginning of its memory."""
         for registers in self._registers:
-            registers[place.register] = 0
+            registers[self.streams[stream].register] = 0
 
     def unconnected(self, streams: Sequence[Stream]) -> Stream | None:
         """The first of ``streams`` that is connected to nothing."""

@@ -1,8 +1,8 @@
-"""Connections of host streams: memory that is used round and round, iterables and callables."""
+"""Connections of host streams: memory that is used round and round, iterables, callables and callback objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,47 +10,137 @@ import numpy.typing as npt
 
 from abele.errors import StreamConnectionError
 from abele.graph import Stream
-from abele.numerics import to_host
 from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import StreamMode
+from abele.runtime.feeds import CallbackFeed, Feed, FunctionFeed, IterableFeed
+from abele.runtime.prefetch import Prefetcher, PrefetchThreads
+from abele.runtime.stream_callback import Buffer, is_callback
 
 
 class Connection:
     """What a stream is connected to.
 
+    Args:
+        stream: The stream.
+        data: An array, an iterable, a callable or a callback object.
+        begin: First element of the array that is used; at the beginning when left out.
+        end: One past the last; at the end when left out.
+
     Attributes:
         stream: The stream.
         mode: How the virtual machine serves it.
-        memory: The ring, or the staging area of one copy.
+        memory: The ring, or the staging areas of the copies that are under way together.
+
+    Raises:
+        StreamConnectionError: The data does not fit.
     """
 
-    def __init__(self, stream: Stream, data: Any) -> None:
+    def __init__(self, stream: Stream, data: Any, begin: int | None = None, end: int | None = None) -> None:
         self.stream = stream
-        self.serve: Callable[[], None] = _nothing
+        self.mode = StreamMode.RING
+        self.memory: npt.NDArray[Any] = np.empty(0, np.uint8)
+        self._feed: Feed | None = None
+        self._ahead: Prefetcher | None = None
+        self._buffers: list[Buffer] = []
+        self._fetched = self._drained = 0
         if isinstance(data, np.ndarray):
-            self._connect_array(data)
-        elif callable(data):
-            self._connect_callback(data)
-        elif stream.direction == "in" and isinstance(data, Iterable):
-            self._connect_callback(_following(stream, data))
-        else:
-            wants = "an array, an iterable or a callable" if stream.direction == "in" else "an array or a callable"
+            self._connect_array(_interval(stream, data, begin, end))
+            return
+        if begin is not None or end is not None:
             raise StreamConnectionError(
-                f"{stream!r} cannot be connected to {type(data).__name__}",
-                at=stream.debug.location,
-                remedy=f"connect {wants}",
+                f"{stream!r}: begin and end need an array, not {type(data).__name__}", at=stream.debug.location
             )
+        self._serve_by(_feed(stream, data))
 
     @property
     def address(self) -> int:
-        """Where the ring or the staging area begins."""
+        """Where the ring or the first staging area begins."""
         return address_of(self.memory)
+
+    # --- a copy, called by the running program -----------------------------------------------------------------------
+
+    def fetch(self) -> None:
+        """Fill the staging area of the next copy."""
+        assert self._feed is not None
+        buffer = self._buffers[self._fetched % len(self._buffers)]
+        self._fetched += 1
+        filled = self._ahead.take() if self._ahead is not None else None
+        if filled is None:
+            self._feed.fetch(buffer)
+        else:
+            assert self._ahead is not None
+            buffer[...] = filled
+            self._ahead.give_back(filled)
+        if self._ahead is not None and not self._feed.completes:
+            self._ahead.retry()
+
+    def drain(self) -> None:
+        """The next copy was made: hand over what it wrote, say that what it read is needed no more."""
+        assert self._feed is not None
+        buffer = self._buffers[self._drained % len(self._buffers)]
+        self._drained += 1
+        if self.stream.direction == "out":
+            self._feed.fetch(buffer)
+        self._feed.complete()
+        if self._ahead is not None:
+            self._ahead.retry()
+
+    # --- a run, called by the engine ---------------------------------------------------------------------------------
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether data passes through staging areas, and not straight from or to an array."""
+        return self._feed is not None
+
+    def stage(self, copies: int) -> None:
+        """Make staging areas for as many copies as are under way at once."""
+        if self._feed is None or len(self._buffers) == copies:
+            return
+        stream = self.stream
+        self.memory = aligned_block(stream.bytes * copies)
+        parts = self.memory.reshape(copies, -1)
+        self._buffers = [part.view(stream.dtype.np).reshape(stream.shape) for part in parts]
+
+    def look_ahead(self, items: int, threads: PrefetchThreads) -> None:
+        """Let up to ``items`` copies be prefetched from now on, if what is connected can."""
+        if self._ahead is None and items > 0 and self._feed is not None and self._feed.ahead:
+            stream = self.stream
+            buffers = [aligned_block(stream.bytes).view(stream.dtype.np).reshape(stream.shape) for _ in range(items)]
+            self._ahead = Prefetcher(self._feed, buffers, threads)
+
+    def begin_run(self) -> None:
+        """A run starts that uses the stream."""
+        self._fetched = self._drained = 0
+        if self._ahead is not None:
+            self._ahead.begin()
+
+    def end_run(self) -> BaseException | None:
+        """It ended; gives what a prefetch raised whose data was never asked for."""
+        return self._ahead.end() if self._ahead is not None else None
+
+    def abandon(self) -> None:
+        """Wait for no data in this run any more."""
+        if self._ahead is not None:
+            self._ahead.abandon()
+
+    def discard(self) -> None:
+        """Something else is connected now: drop what was prefetched."""
+        if self._ahead is not None:
+            self._ahead.discard()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _serve_by(self, feed: Feed) -> None:
+        self._feed = feed
+        self.mode = StreamMode.FETCH if self.stream.direction == "in" else StreamMode.DRAIN
+        if feed.completes:
+            self.mode = StreamMode(self.mode | StreamMode.DRAIN)
 
     def _connect_array(self, array: npt.NDArray[Any]) -> None:
         stream = self.stream
         _check_array(stream, array)
         if array.nbytes % stream.bytes == 0:
-            self.mode, self.memory = StreamMode.RING, array
+            self.memory = array
             return
         flat, position = array.reshape(-1), 0
 
@@ -61,24 +151,37 @@ class Connection:
             return places
 
         if stream.direction == "in":
-            self._connect_callback(lambda: flat[turn()])
+            self._serve_by(FunctionFeed(stream, lambda: flat[turn()]))
         else:
-            self._connect_callback(lambda values: flat.__setitem__(turn(), values.reshape(-1)))
-
-    def _connect_callback(self, function: Callable[..., Any]) -> None:
-        stream = self.stream
-        self.memory = aligned_block(stream.bytes)
-        elements = self.memory.view(stream.dtype.np).reshape(stream.shape)
-        if stream.direction == "in":
-            self.mode = StreamMode.FETCH
-            self.serve = lambda: _fill(stream, elements, function())
-        else:
-            self.mode = StreamMode.DRAIN
-            self.serve = lambda: function(to_host(elements.copy()))
+            self._serve_by(FunctionFeed(stream, lambda values: flat.__setitem__(turn(), values.reshape(-1))))
 
 
-def _nothing() -> None:
-    """Serve a ring: the virtual machine does it alone."""
+def _feed(stream: Stream, data: Any) -> Feed:
+    if is_callback(data):
+        return CallbackFeed(stream, data)
+    if callable(data):
+        return FunctionFeed(stream, data)
+    if stream.direction == "in" and isinstance(data, Iterable):
+        return IterableFeed(stream, data)
+    wants = "an array, an iterable or a callable" if stream.direction == "in" else "an array or a callable"
+    raise StreamConnectionError(
+        f"{stream!r} cannot be connected to {type(data).__name__}", at=stream.debug.location, remedy=f"connect {wants}"
+    )
+
+
+def _interval(stream: Stream, array: npt.NDArray[Any], begin: int | None, end: int | None) -> npt.NDArray[Any]:
+    """The part of an array, in flattened order, that a stream is connected to."""
+    if begin is None and end is None:
+        return array
+    low, high = 0 if begin is None else begin, array.size if end is None else end
+    if not 0 <= low <= high <= array.size:
+        raise StreamConnectionError(
+            f"{stream!r} cannot be connected to elements {low} to {high} of an array of {array.size}",
+            at=stream.debug.location,
+        )
+    if not array.flags.c_contiguous:
+        _check_array(stream, array)
+    return array.reshape(-1)[low:high]
 
 
 def _check_array(stream: Stream, array: npt.NDArray[Any]) -> None:
@@ -97,38 +200,3 @@ def _check_array(stream: Stream, array: npt.NDArray[Any]) -> None:
             at=stream.debug.location,
             remedy=f"connect {problem[1]}",
         )
-
-
-def _following(stream: Stream, items: Iterable[Any]) -> Callable[[], Any]:
-    """A function that gives the items one by one."""
-    source: Iterator[Any] = iter(items)
-    taken = 0
-
-    def following() -> Any:
-        nonlocal taken
-        try:
-            item = next(source)
-        except StopIteration:
-            raise StreamConnectionError(
-                f"the iterable connected to {stream!r} ran out after {taken} items",
-                at=stream.debug.location,
-                remedy="connect one that yields as many items as the program copies",
-            ) from None
-        taken += 1
-        return item
-
-    return following
-
-
-def _fill(stream: Stream, elements: npt.NDArray[Any], values: Any) -> None:
-    array = np.asarray(values)
-    if array.size != stream.size:
-        raise StreamConnectionError(
-            f"{stream!r} was given {array.size} elements (shape {list(array.shape)}), one copy moves {stream.size}",
-            at=stream.debug.location,
-        )
-    if not np.can_cast(array.dtype, stream.dtype.np, "same_kind"):
-        raise StreamConnectionError(
-            f"{stream!r} was given elements of {array.dtype}, which are no {stream.dtype}", at=stream.debug.location
-        )
-    elements[...] = array.reshape(stream.shape)

@@ -264,7 +264,8 @@ stream:
   %wraps = icmp uge i64 %moved, %size
   %onward = select i1 %wraps, i64 0, i64 %moved
   store i64 %onward, ptr %rc
-  %fetches = icmp eq i64 %served, $MODE_FETCH
+  %before.copy = and i64 %served, $MODE_FETCH
+  %fetches = icmp ne i64 %before.copy, 0
   br i1 %fetches, label %serve, label %fetch
 
 drain:
@@ -272,9 +273,10 @@ drain:
   %out.at = getelementptr i64, ptr %streams, i64 %line.out
   %served.out.at = getelementptr i64, ptr %out.at, i64 $STREAM_MODE
   %served.out = load i64, ptr %served.out.at
-  %number.out.at = getelementptr i64, ptr %out.at, i64 $STREAM_CALLBACK
+  %number.out.at = getelementptr i64, ptr %out.at, i64 $STREAM_AFTER
   %number.out = load i64, ptr %number.out.at
-  %drains = icmp eq i64 %served.out, $MODE_DRAIN
+  %after.copy = and i64 %served.out, $MODE_DRAIN
+  %drains = icmp ne i64 %after.copy, 0
   br i1 %drains, label %serve, label %fetch
 
 bind:
