@@ -46,6 +46,38 @@ def emit_leave(builder: ll.IRBuilder, before: Value) -> None:
         _set_fpcr(builder, before)
 
 
+X86_FLAGS = 0x0D
+"""Sticky flags of MXCSR: invalid (1), divide by zero (4), overflow (8). Source: Intel SDM volume 1, 10.2.3."""
+
+
+def emit_clear_flags(builder: ll.IRBuilder) -> None:
+    """Forget the floating-point events of this thread."""
+    if host_cpu().is_x86:
+        slot = builder.alloca(I32)
+        builder.call(declared(builder, "llvm.x86.sse.stmxcsr", VOID, [POINTER]), [slot])
+        mode = builder.load(slot, typ=I32)
+        _load_mxcsr(builder, slot, builder.and_(mode, ll.Constant(I32, ~0x3F & 0xFFFFFFFF)))
+    elif host_cpu().is_aarch64:
+        builder.call(declared(builder, "llvm.aarch64.set.fpsr", VOID, [I64]), [ll.Constant(I64, 0)])
+
+
+def emit_flags(builder: ll.IRBuilder) -> Value:
+    """Floating-point events of this thread since they were forgotten, i64: 1 invalid, 4 divide by zero, 8 overflow.
+
+    FPSR of AArch64 has them as 1, 2 and 4. Source: Arm ARM, C5.2.9.
+    """
+    if host_cpu().is_x86:
+        slot = builder.alloca(I32)
+        builder.call(declared(builder, "llvm.x86.sse.stmxcsr", VOID, [POINTER]), [slot])
+        mode = builder.zext(builder.load(slot, typ=I32), I64)
+        return builder.and_(mode, ll.Constant(I64, X86_FLAGS))
+    if host_cpu().is_aarch64:
+        state = builder.call(declared(builder, "llvm.aarch64.get.fpsr", I64, []), [])
+        high = builder.shl(builder.and_(state, ll.Constant(I64, 6)), ll.Constant(I64, 1))
+        return builder.or_(builder.and_(state, ll.Constant(I64, 1)), high)
+    return ll.Constant(I64, 0)
+
+
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
     """Flush denormals in this thread's Python and NumPy arithmetic within the block."""

@@ -10,13 +10,15 @@ from string import Template
 
 from llvmlite import ir as ll
 
-from abele.llvm.emit import I32, I64, VOID, declared
-from abele.llvm.flush import emit_enter, emit_leave
+from abele.llvm.emit import I32, I64, POINTER, VOID, declared
+from abele.llvm.flush import emit_clear_flags, emit_enter, emit_flags, emit_leave
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native, compile_ir
 from abele.runtime.bytecode import WORDS, Op, Shared, StreamMode, StreamWord, Verdict
 
 _ELEMENT_BYTES = (1, 2, 4, 8)
+_INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
+"""Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
 _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
 
 
@@ -28,12 +30,20 @@ class Primitives:
         run: ``i64 run(shared, thread, registers)``, the control virtual machine.
         copy_runs: Leaf that copies runs of any length; its units are runs.
         element_copies: By bytes of a run, the leaf for runs that are all as long.
+        move_rows: Leaf that moves rows of a remote buffer.
+        nonfinite: By element type, the leaf that finds rows with a NaN or an infinity.
+        clear_flags: Leaf that clears a thread's floating-point flags; one unit a thread.
+        read_flags: Leaf that notes a thread's flags; one unit a thread.
         native: What keeps the code in memory.
     """
 
     run: int
     copy_runs: int
     element_copies: dict[int, int]
+    move_rows: int
+    nonfinite: dict[str, int]
+    clear_flags: int
+    read_flags: int
     native: Native
 
 
@@ -42,16 +52,30 @@ def primitives() -> Primitives:
     """The runtime's native functions, compiled or taken from the cache at the first call."""
     native = compile_ir(module_text())
     elements = {n: native.address(f"copy_elements_{n}") for n in _ELEMENT_BYTES}
-    return Primitives(native.address("run"), native.address("copy_runs"), elements, native)
+    return Primitives(
+        native.address("run"),
+        native.address("copy_runs"),
+        elements,
+        native.address("move_rows"),
+        {name: native.address(f"nonfinite_{name}") for name in _INFINITY},
+        native.address("clear_flags"),
+        native.address("read_flags"),
+        native,
+    )
 
 
 def module_text() -> str:
     """LLVM text of all native functions of the runtime."""
     elements = (_text("copy_elements", BYTES=n, BITS=8 * n) for n in _ELEMENT_BYTES)
-    return "\n".join([_host_functions(), _text("vm", **_constants()), _text("copies"), *elements])
+    findings = (
+        _text("nonfinite", NAME=name, BYTES=size, BITS=8 * size, INFINITY=bits, MAGNITUDE=(1 << 8 * size - 1) - 1)
+        for name, (size, bits) in _INFINITY.items()
+    )
+    machine = _text("vm", **_constants())
+    return "\n".join([_host_functions(), machine, _text("copies"), _text("move_rows"), *elements, *findings])
 
 
-def _text(name: str, **constants: int) -> str:
+def _text(name: str, **constants: int | str) -> str:
     template = resources.files("abele.runtime").joinpath("native", f"{name}.ll").read_text()
     return Template(template).substitute(constants)
 
@@ -79,7 +103,26 @@ def _host_functions() -> str:
     elif host_cpu().is_aarch64:
         builder.call(declared(builder, "llvm.aarch64.hint", VOID, [I32]), [ll.Constant(I32, 1)])
     builder.ret_void()
+    _flag_leaves(module)
     return str(module)
+
+
+def _flag_leaves(module: ll.Module) -> None:
+    """Leaves ``clear_flags`` and ``read_flags``, of which every thread runs one unit.
+
+    Flags: 1 invalid, 4 division by zero, 8 overflow, wherever the processor has them. Source: Intel SDM volume 1,
+    10.2.3; Arm ARM, C5.2.9 (FPSR: 1, 2, 4), put in the same places.
+    """
+    kind = ll.FunctionType(VOID, [I64, I64, POINTER])
+    clear = ll.Function(module, kind, "clear_flags")
+    builder = ll.IRBuilder(clear.append_basic_block("entry"))
+    emit_clear_flags(builder)
+    builder.ret_void()
+    read = ll.Function(module, kind, "read_flags")
+    builder = ll.IRBuilder(read.append_basic_block("entry"))
+    table = builder.load(read.args[2], typ=POINTER)
+    builder.store(emit_flags(builder), builder.gep(table, [read.args[0]], source_etype=I64))
+    builder.ret_void()
 
 
 def _internal(module: ll.Module, name: str, result: ll.Type, args: list[ll.Type]) -> ll.IRBuilder:
