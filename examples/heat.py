@@ -26,7 +26,8 @@ class Diffuse(ab.MultiVertex):
     alpha: f32
 
     def compute(self, worker_id):
-        for r in range(worker_id, len(self.after), self.num_workers):
+        height = len(self.after)
+        for r in range(worker_id * height // 6, (worker_id + 1) * height // 6):
             north = self.before[r]
             row = self.before[r + 1]
             south = self.before[r + 2]
