@@ -13,8 +13,12 @@ from abele.machine.amp import AmpMode
 from abele.machine.system import System
 from abele.numerics import ElementType, as_element_type
 
-ARCHITECTURES = {"ipu1": "c2", "ipu2": "m2000", "ipu21": "c600"}
-"""Preset that stands for each architecture that Poplar names."""
+ARCHITECTURES = {
+    "ipu1": {2: "c2"},
+    "ipu2": {4: "m2000", 16: "pod16", 64: "pod64", 256: "pod256", 1024: "pod1024"},
+    "ipu21": {1: "c600"},
+}
+"""Presets that stand for each architecture that Poplar names, by the most IPUs that each is taken for."""
 _CPU_BYTES = 1 << 34
 """Memory of the one tile of a CPU target: as good as unlimited."""
 
@@ -267,7 +271,7 @@ def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> 
     """The system that an architecture's name stands for.
 
     Raises:
-        MachineError: No such architecture, or more tiles than its chip has.
+        MachineError: No such architecture, or more IPUs or tiles than it has.
     """
     if name not in ARCHITECTURES:
         close = nearest(name, ARCHITECTURES)
@@ -275,7 +279,14 @@ def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> 
             f"no IPU architecture is called {name!r}",
             remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(ARCHITECTURES),
         )
-    system = systems.get(ARCHITECTURES[name]).with_ipus(num_ipus)
+    sizes = ARCHITECTURES[name]
+    preset = next((preset for most, preset in sizes.items() if num_ipus <= most), None)
+    if preset is None:
+        raise MachineError(
+            f"no {name} machine has {num_ipus} IPUs",
+            remedy=f"at most {max(sizes)}; a system of your own may have more",
+        )
+    system = systems.get(preset).with_ipus(num_ipus)
     if tiles_per_ipu is None:
         return system
     if not 0 < tiles_per_ipu <= system.ipu.num_tiles:

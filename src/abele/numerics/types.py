@@ -40,6 +40,10 @@ class ElementType:
         """Whether the type is a floating-point one."""
         return self.kind == "float"
 
+    def toString(self) -> str:
+        """Poplar's name for :attr:`poplar_name`."""
+        return self.poplar_name
+
     def __repr__(self) -> str:
         return self.name
 
