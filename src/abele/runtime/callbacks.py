@@ -26,6 +26,14 @@ class Callbacks:
         self._functions.append(function)
         return len(self._functions) - 1
 
+    def add_failure(self, error: Callable[[], BaseException]) -> int:
+        """Number of a new entry that raises what ``error`` gives."""
+
+        def fail() -> None:
+            raise error()
+
+        return self.add(fail)
+
     def set(self, number: int, function: Callable[[], None]) -> None:
         """Replace an entry."""
         self._functions[number] = function

@@ -60,6 +60,12 @@ def contiguous(address: int, size: int) -> Pieces:
     return Pieces(np.full(count, address, np.int64), np.full(count, size, np.int64), np.zeros(count, np.int64))
 
 
+def joined(parts: Sequence[Pieces]) -> Pieces:
+    """Lists of pieces after each other."""
+    columns = zip(*((p.address, p.bytes, p.source) for p in parts), strict=True)
+    return Pieces(*(np.concatenate(c) for c in columns))
+
+
 def paired(source: Pieces, destination: Pieces) -> Runs:
     """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
     ends, into = np.cumsum(source.bytes), np.cumsum(destination.bytes)

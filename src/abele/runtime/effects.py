@@ -9,7 +9,6 @@ from functools import reduce
 import numpy as np
 
 from abele.graph import (
-    Call,
     ComputeSet,
     Edge,
     End,
@@ -19,8 +18,8 @@ from abele.graph import (
     Program,
     Repeat,
     RepeatWhile,
-    Sequence,
     Strided,
+    Switch,
     Tensor,
 )
 from abele.runtime.interval_set import EMPTY, IntervalSet
@@ -104,11 +103,13 @@ class EffectsOf:
                 return tested.then(self(step.body).perhaps())
             case If():
                 return Effects(elements_of(step.predicate)).then(self(step.then).either(self(step.otherwise)))
-            case Sequence() | Call():
-                return self.sequence(step.children())
+            case Switch():
+                branches = reduce(Effects.either, map(self, step.children()))
+                return Effects(elements_of(step.control)).then(branches)
             case _:
                 written = IntervalSet.union(map(elements_of, step.writes()))
-                return Effects(IntervalSet.union(map(elements_of, step.reads())), written, written)
+                own = Effects(IntervalSet.union(map(elements_of, step.reads())), written, written)
+                return self.sequence(step.children()).then(own)
 
 
 def elements_of(tensor: End) -> IntervalSet:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from enum import Enum
 
 from abele.graph import Stream
+from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Assembler, Op
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Fixed, Leaf, Phase, StreamUse
@@ -44,6 +45,7 @@ class Emitter:
         self._stream_numbers: dict[Stream, int] = {}
         self._uses: dict[StreamUse, int] = {}
         self._under_way: Counter[Stream] = Counter()
+        self._kept: list[object] = []
         self._pending = _Pending.NOTHING
         self._persistent = EMPTY
         self._dirty = False
@@ -143,6 +145,18 @@ class Emitter:
         """Hand the elements of an output stream over, or say that those of an input stream were used."""
         self._under_way[use.stream] -= 1
         self.assembler.emit(Op.DRAIN, self._stream_numbers[use.stream])
+
+    def discard(self, use: StreamUse) -> None:
+        """Let what is written to an output stream at one copy go nowhere."""
+        place = self.assembler.register()
+        nowhere = aligned_block(use.stream.bytes)
+        self.keep(nowhere)
+        self.arguments.append((place, address_of(nowhere)))
+        self.assembler.emit(Op.BIND, place, self._uses[use])
+
+    def keep(self, item: object) -> None:
+        """Keep something alive as long as the code."""
+        self._kept.append(item)
 
     def callback(self, number: int) -> None:
         """Let thread 0 call Python while the others wait."""

@@ -11,11 +11,9 @@ from abele.graph import (
     End,
     Execute,
     Function,
-    If,
     LibraryCall,
-    PrintTensor,
     Program,
-    RepeatWhile,
+    Stream,
     Tensor,
     Variable,
     WriteUndef,
@@ -59,8 +57,11 @@ def is_fusible(step: Program) -> bool:
         case Copy(source=Tensor(), destination=Tensor()):
             source, destination = matched(step)
             return _is_bindable(source) and _is_bindable(destination) and not source.overlaps(destination)
-        case Copy():
-            return all(_is_bindable(t) for t in (step.source, step.destination) if isinstance(t, Tensor))
+        case (
+            Copy(source=Stream(), destination=Tensor() as tensor)
+            | Copy(source=Tensor() as tensor, destination=Stream())
+        ):
+            return _is_bindable(tensor)
         case _:
             return False
 
@@ -146,15 +147,14 @@ class Storage:
             case LibraryCall():
                 self._visit_parts((step,))
             case Call():
+                self._visit_all((*step.copies_in, *step.copies_out))
                 if step.function not in self._functions:
                     self._functions.add(step.function)
                     self._visit(step.function.body)
-            case Execute() | Copy() | PrintTensor():
+            case Execute():
                 self._touch_outside(step)
-            case If() | RepeatWhile():
-                self._use(step.predicate.variables, _OUTSIDE)
-                self._visit_all(step.children())
             case _:
+                self._use((v for t in (*step.reads(), *step.writes()) for v in t.variables), _OUTSIDE)
                 self._visit_all(step.children())
 
     def _visit_all(self, steps: Iterable[Program]) -> None:

@@ -7,17 +7,22 @@ from dataclasses import dataclass
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
-from abele.graph import Execute, PrintTensor, Variable
+from abele.graph import Execute, Variable, walk
 from abele.runtime.arena import Arena
+from abele.runtime.behaviour import Behaviour
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.effects import EffectsOf
 from abele.runtime.fusion import Storage
+from abele.runtime.host_functions import HostFunctions
 from abele.runtime.interpreted import InterpretedSupersteps
 from abele.runtime.leaf import Leaf
-from abele.runtime.lower import Lowering
+from abele.runtime.lower import Lowering, Surroundings
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
+from abele.runtime.remote import RemoteMemory
 from abele.runtime.supersteps import Supersteps
+from abele.runtime.tallies import Tallies
+from abele.runtime.timers import Clock
 
 
 @dataclass(eq=False)
@@ -32,6 +37,9 @@ class Image:
         supersteps: Vertex groups as placed, and the memory that they are gathered in.
         fused: Variables that exist only inside fused kernels.
         listing: Leaves and kernels as text.
+        behaviour: The floating-point behaviour.
+        clock: Modelled cycles.
+        tallies: Which ways the last run took.
     """
 
     arena: Arena
@@ -41,12 +49,17 @@ class Image:
     supersteps: Supersteps
     fused: frozenset[Variable]
     listing: str
+    behaviour: Behaviour
+    clock: Clock
+    tallies: Tallies
 
     def load(self) -> None:
-        """Set initial contents of variables and state of vertices."""
+        """Set initial contents of variables, state of vertices, the floating-point behaviour and the clock."""
         self.arena.load()
         for group in self.supersteps.placed:
             group.reset()
+        self.behaviour.reset()
+        self.clock.reset()
 
     def record_counts(self, executable: Executable) -> None:
         """Tell the executable the issue slots that data-dependent codelets were counted to take."""
@@ -77,20 +90,51 @@ class ImageOptions:
     keep: frozenset[Variable]
 
 
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What programs meet on the host.
+
+    Attributes:
+        print_text: Writes a line for the user.
+        remote: The remote buffers.
+        functions: The host functions.
+    """
+
+    print_text: Callable[[str], None]
+    remote: RemoteMemory
+    functions: HostFunctions
+
+
 def build_image(
-    executable: Executable,
-    options: ImageOptions,
-    print_tensor: Callable[[PrintTensor], None],
-    progress: Callable[[str, float], None],
+    executable: Executable, options: ImageOptions, host: Host, progress: Callable[[str, float], None]
 ) -> Image:
     """Lower the programs of an executable, lay out its variables and load their initial contents."""
-    programs = executable.programs
-    arena, callbacks, memory, effects = Arena(executable.graph.variables), Callbacks(), WorkingMemory(), EffectsOf()
+    programs, graph = executable.programs, executable.graph
+    arena, callbacks, memory, effects = (
+        Arena(graph.variables, graph.replicas),
+        Callbacks(),
+        WorkingMemory(),
+        EffectsOf(),
+    )
     placed = Supersteps(arena, compile_codelet)
     supersteps = InterpretedSupersteps(placed, callbacks) if options.debug else placed
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
     native = Native(arena, effects, storage, memory) if storage is not None else None
-    lowering = Lowering(arena, supersteps, native, _printer(callbacks, print_tensor), effects, programs)
+    behaviour, clock = Behaviour(step for p in programs for step in walk(p)), Clock.of(executable)
+    around = Surroundings(
+        arena=arena,
+        supersteps=supersteps,
+        fuser=native,
+        effects=effects,
+        callbacks=callbacks,
+        print_text=host.print_text,
+        remote=host.remote,
+        functions=host.functions,
+        behaviour=behaviour,
+        clock=clock,
+        threads=options.num_threads,
+    )
+    lowering = Lowering(around, programs)
     entries = []
     for number, program in enumerate(programs):
         progress("code", number / len(programs))
@@ -99,7 +143,7 @@ def build_image(
     machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
-    image = Image(arena, machine, entries, callbacks, placed, fused, text)
+    image = Image(arena, machine, entries, callbacks, placed, fused, text, behaviour, clock, lowering.tallies)
     image.load()
     progress("code", 1.0)
     return image
@@ -108,8 +152,3 @@ def build_image(
 def _listing(leaves: Iterable[Leaf], native: Native | None) -> str:
     lines = [f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in leaves]
     return "\n".join([*lines, native.listing] if native is not None else lines)
-
-
-def _printer(callbacks: Callbacks, print_tensor: Callable[[PrintTensor], None]) -> Callable[[PrintTensor], int]:
-    """Gives each step that prints the number of a callback of its own."""
-    return lambda step: callbacks.add(lambda: print_tensor(step))

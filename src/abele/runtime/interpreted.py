@@ -15,7 +15,8 @@ from abele.graph import ComputeSet
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.emitter import Emitter
 from abele.runtime.interval_set import IntervalSet
-from abele.runtime.supersteps import PlacedGroup, Supersteps, transfers, written
+from abele.runtime.placed import PlacedGroup, Watch
+from abele.runtime.supersteps import Supersteps, transfers, written
 
 
 @dataclass(eq=False)
@@ -30,14 +31,18 @@ class InterpretedSupersteps:
     supersteps: Supersteps
     callbacks: Callbacks
 
-    def emit(self, compute_set: ComputeSet, emitter: Emitter) -> None:
-        """Append what executes the compute set."""
+    def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
+        """Append what executes the compute set, with something that looks at it before and after the vertices."""
         groups = self.supersteps.place(compute_set)
         gather, scatter = transfers(compute_set, groups)
         number = self.callbacks.add(lambda: self._run(groups))
         if gather:
             emitter.phase(gather)
+        if watch is not None:
+            watch.before(emitter, groups, native=False)
         emitter.callback(number)
+        if watch is not None:
+            watch.after(emitter)
         emitter.expect_writes(IntervalSet.union(written(g.group) for g in groups))
         if scatter:
             emitter.phase(scatter)

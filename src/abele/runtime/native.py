@@ -55,11 +55,14 @@ class Native:
         calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
         plan = plan_native(binder.buffers, calls)
         self._memory.cover(plan.arena_bytes, plan.scratch_bytes)
-        phases = tuple((self._leaf(leaf, plan, run, binder),) for leaf in plan.leaves)
+        phases = tuple(
+            tuple((self._leaf(leaf, plan, run, binder, replica),) for leaf in plan.leaves)
+            for replica in range(self._arena.replicas)
+        )
         return Fused(run, tuple(binder.uses), phases, plan.listing)
 
-    def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder) -> Leaf:
-        args = tuple(self._argument(argument, binder) for argument in leaf.args)
+    def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
+        args = tuple(self._argument(argument, binder, replica) for argument in leaf.args)
         name = ", ".join(leaf.calls) or leaf.name
         return Leaf(name, leaf.address, leaf.units, args, None, self._written(leaf, run), keep=plan)
 
@@ -69,12 +72,12 @@ class Native:
         numbers = {int(n) for name in leaf.calls for n in NUMBER.findall(name)}
         return IntervalSet.union(self._effects(run[n]).written for n in sorted(numbers))
 
-    def _argument(self, argument: KernelArgument, binder: Binder) -> Argument:
+    def _argument(self, argument: KernelArgument, binder: Binder, replica: int) -> Argument:
         match argument.kind:
             case "buffer":
                 owner = binder.owners[argument.value]
                 assert owner is not None
-                return owner if isinstance(owner, StreamUse) else self._arena.address(owner)
+                return owner if isinstance(owner, StreamUse) else self._arena.address(owner, replica)
             case "arena":
                 return Workspace(argument.value)
             case "scratch":

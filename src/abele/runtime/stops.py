@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abele.graph import Call, If, Program, Repeat, RepeatWhile, Sequence
+from abele.graph import LibraryCall, Program, Repeat, RepeatWhile
 from abele.runtime.effects import EffectsOf
 from abele.runtime.interval_set import IntervalSet
 
@@ -50,13 +50,10 @@ def _is_part_of_step(loop: Loop, parts: list[Program], state: IntervalSet, effec
 def _parts(step: Program) -> Iterator[Program]:
     """Loops and plain steps inside a step, not looking into the loops."""
     match step:
-        case Sequence():
-            for inner in step:
+        case Repeat() | RepeatWhile() | LibraryCall():
+            yield step
+        case _ if step.children():
+            for inner in step.children():
                 yield from _parts(inner)
-        case If():
-            yield from _parts(step.then)
-            yield from _parts(step.otherwise)
-        case Call():
-            yield from _parts(step.function.body)
         case _:
             yield step

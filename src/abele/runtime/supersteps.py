@@ -6,62 +6,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.graph import ComputeSet, VertexGroup
-from abele.graph.intervals import Int64
 from abele.runtime.arena import Arena, address_of
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
-from abele.runtime.groups import GroupTables, fields_overlap, group_tables
+from abele.runtime.groups import fields_overlap, group_tables
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
+from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.scratch import ScratchPool
 from abele.runtime.sizes import worthwhile_sizes
 
 Compile = Callable[[CodeletDef], CompiledCodelet]
 
 
-@dataclass(eq=False)
-class PlacedGroup:
-    """A vertex group with the tables that its native code is given.
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A compute set ready to run.
 
     Attributes:
-        compute_set: Where it belongs.
-        group: The vertices.
-        position: Position of the group in its compute set.
-        tables: Their pointers and lengths.
-        replicas: Replicas that each have these vertices; the tables list those of replica 0 first.
-        slots: Issue slots counted so far, int64[replicas * N], where the codelet's cost depends on data; else None.
-        executions: Times that they ran while being counted, int64[1].
+        groups: Its vertices in memory.
+        gather: Phase that brings scattered regions together.
+        run: Phase that runs the vertices.
+        scatter: Phase that takes results apart.
     """
 
-    compute_set: ComputeSet
-    group: VertexGroup
-    position: int
-    tables: GroupTables
-    replicas: int = 1
-    slots: Int64 | None = None
-    executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
-
-    @property
-    def num(self) -> int:
-        """Vertices in all replicas."""
-        return self.group.num * self.replicas
-
-    @property
-    def mean_slots(self) -> npt.NDArray[np.float64] | None:
-        """Issue slots of one execution of each vertex, float64[N], over all replicas; None when none were counted."""
-        if self.slots is None or not self.executions[0]:
-            return None
-        return np.asarray(self.slots.reshape(self.replicas, -1).mean(axis=0) / self.executions[0])
-
-    def reset(self) -> None:
-        """Bring the vertices' state back to its contents at load."""
-        for values, initial in self.tables.state:
-            values[...] = initial
+    groups: list[PlacedGroup]
+    gather: Phase
+    run: Phase
+    scatter: Phase
 
 
 @dataclass(eq=False)
@@ -79,23 +55,33 @@ class Supersteps:
     compile: Compile
     placed: list[PlacedGroup] = field(default_factory=list)
     scratch: ScratchPool = field(default_factory=ScratchPool)
-    _phases: dict[ComputeSet, tuple[Phase, ...]] = field(default_factory=dict)
+    _ready: dict[ComputeSet, Ready] = field(default_factory=dict)
     _counted: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
-    def emit(self, compute_set: ComputeSet, emitter: Emitter) -> None:
-        """Append what executes the compute set."""
-        emitter.phases(self.phases(compute_set))
+    def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
+        """Append what executes the compute set, with something that looks at it before and after the vertices."""
+        ready = self.ready(compute_set)
+        if ready.gather:
+            emitter.phase(ready.gather)
+        if watch is not None:
+            watch.before(emitter, ready.groups, native=True)
+            emitter.expect_barrier()
+        if ready.run:
+            emitter.phase(ready.run)
+        if watch is not None:
+            watch.after(emitter)
+        if ready.scatter:
+            emitter.phase(ready.scatter)
         for placed in self._counted.get(compute_set, ()):
             emitter.tally(address_of(placed.executions))
 
-    def phases(self, compute_set: ComputeSet) -> tuple[Phase, ...]:
-        """Phases that execute a compute set."""
-        if compute_set not in self._phases:
+    def ready(self, compute_set: ComputeSet) -> Ready:
+        """A compute set with what executes it."""
+        if compute_set not in self._ready:
             groups = self.place(compute_set)
             gather, scatter = transfers(compute_set, groups)
-            run = tuple(self._leaf(placed) for placed in groups)
-            self._phases[compute_set] = tuple(p for p in (gather, run, scatter) if p)
-        return self._phases[compute_set]
+            self._ready[compute_set] = Ready(groups, gather, tuple(map(self._leaf, groups)), scatter)
+        return self._ready[compute_set]
 
     def place(self, compute_set: ComputeSet) -> list[PlacedGroup]:
         """Tables of all groups of a compute set."""
