@@ -41,11 +41,10 @@ MAPPINGS = {
 def main() -> None:
     for name, tiles in MAPPINGS.items():
         report = build(tiles).report
-        step = next(report.steps.rows())
+        cycles = report.cycles()
         print(f"vertices {name}")
-        compute, exchange = step["compute_cycles"], step["exchange_cycles"]
-        print(f"  {report.cycles().total:>9,.0f} cycles: compute {compute:,}, exchange {exchange:,}")
-        print(f"  {step['exchanged_bytes']:>9,} bytes exchanged, tile balance {step['tile_balance']:.0%}")
+        print(f"  {cycles.total:>9,.0f} cycles: compute {cycles.compute:,.0f}, exchange {cycles.exchange:,.0f}")
+        print(f"  {report.steps['exchanged_bytes'].sum():>9,} bytes exchanged, tile balance {report.tile_balance:.0%}")
     print()
     print("A worker takes one turn in six, so one vertex a tile leaves five sixths of the tile idle.")
     print(report.summary())
