@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
 
 Estimator = Callable[["VertexIntrospector", Any], Any]
 _TIGHT = re.compile(r"\s*([<>,()*&]|::)\s*")
+
+
+class CodeletFileType(Enum):
+    """Kinds of codelet files that Poplar knows; only sources can be compiled here."""
+
+    Auto = "auto"
+    Cpp = "cpp"
+    PreprocessedCpp = "preprocessed cpp"
+    PreprocessedAsm = "assembly with macros"
+    Asm = "assembly"
+    IrSource = "ir"
+    Object = "object"
+
+
+SOURCES = (CodeletFileType.Auto, CodeletFileType.Cpp)
 
 
 def normalised(name: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abele.errors import FieldOverflowError, UnknownFieldError, nearest
-from abele.graph.codelets import Codelets, Estimator, normalised
+from abele.errors import CodeletLoadError, FieldOverflowError, UnknownFieldError, nearest
+from abele.graph.codelets import SOURCES, CodeletFileType, Codelets, Estimator, normalised
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.tensor import Tensor
@@ -53,6 +53,11 @@ class VertexNames:
         Raises:
             CodeletError: A file cannot be read or compiled, or a name is taken.
         """
+        if isinstance(fileType, CodeletFileType) and fileType not in SOURCES:
+            raise CodeletLoadError(
+                f"{codelets} would be read as {fileType.value} of the IPU's own instructions",
+                remedy="give the C++ source",
+            )
         self.codelets.add(codelets, fileType if isinstance(fileType, str) else flags)
 
     def hasCodelet(self, name: str) -> bool:
