@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from abele.errors import GraphReplicationError, TensorError, TileMappingError
 from abele.graph import program as programs
-from abele.graph import view
+from abele.graph.block import whole as whole_block
+from abele.graph.block_list import BlockList
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugInfo, caller
 from abele.graph.ends import HostEnds
@@ -147,7 +148,7 @@ class Graph(CppNames, HostEnds):
             variable.initial = np.broadcast_to(to_device(initial, element), dims).copy()
         self.variables.append(variable)
         self._next_address += size
-        return Tensor(self, element, dims, (view.whole(variable),))
+        return Tensor(self, element, dims, BlockList((whole_block(variable),)))
 
     @staticmethod
     def _check_initial(variable: Variable, initial: npt.ArrayLike) -> None:
@@ -174,7 +175,7 @@ class Graph(CppNames, HostEnds):
 
     def whole(self, variable: Variable) -> Tensor:
         """The view of all elements of a variable."""
-        return Tensor(self, variable.dtype, variable.shape, (view.whole(variable),))
+        return Tensor(self, variable.dtype, variable.shape, BlockList((whole_block(variable),)))
 
     def find(self, name: str) -> list[Variable]:
         """The variables called ``name``."""

@@ -81,6 +81,11 @@ class TileMapping:
         fresh = np.where(covered, tile[np.maximum(slot, 0)], old).astype(np.int32)
         return _joined(self.size, cuts, fresh)
 
+    def tiles_over(self, begin: int, end: int) -> Int32:
+        """Tile of each piece that holds some of the elements ``[begin, end)``, int32[m]."""
+        first = np.searchsorted(self.begin, begin, side="right") - 1
+        return self.tile[first : np.searchsorted(self.begin, end, side="left")]
+
     def tiles_of(self, elements: Int64) -> Int32:
         """Tile of each element, int32[k]."""
         return self.tile[np.searchsorted(self.begin, elements, side="right") - 1]

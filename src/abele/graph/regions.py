@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorError
-from abele.graph import view
+from abele.graph import block
 from abele.graph.intervals import Int64, merge_adjacent, runs
 from abele.graph.tensor import Tensor
-
-_CHUNK_ELEMENTS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +129,8 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
         return Regions(np.zeros(1, dtype=np.int64), empty, empty, tensor)
     strided = tensor.strided()
     if strided is None:
-        return _explicit_boxes(tensor, starts, sizes)
-    tables = [view.lookup(f) for f in strided.factors]
+        return _cut_boxes(tensor, starts, sizes)
+    tables = [block.lookup(f) for f in strided.factors]
     base = np.full(n, strided.variable.base + strided.offset, dtype=np.int64)
     for d, table in enumerate(tables):
         base += table[np.minimum(starts[:, d], len(table) - 1)]
@@ -195,30 +193,58 @@ def _pattern_runs(tables: list[Int64], start: Int64, size: Int64) -> tuple[Int64
     return begin, length
 
 
-def _explicit_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
-    """Boxes of a view without a closed form, through the address of every element."""
-    table = tensor.addresses().reshape(-1)
-    strides = np.array(view.row_major(tensor.shape), dtype=np.int64)
-    base = starts @ strides
+def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
+    """Boxes of a view of several blocks: each is some ranges of the flattened view, and these are cut from its runs."""
+    strides = np.array(block.row_major(tensor.shape), dtype=np.int64)
     shapes, inverse = np.unique(sizes, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
-    row_parts, begin_parts, length_parts = [], [], []
+    positions, lengths, boxes_ = [], [], []
     for number, shape in enumerate(shapes):
-        offsets = np.zeros(1, dtype=np.int64)
-        for n, stride in zip(shape, strides, strict=True):
-            offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).reshape(-1)
         members = np.flatnonzero(inverse == number)
-        per_chunk = max(1, _CHUNK_ELEMENTS // max(1, len(offsets)))
-        for at in range(0, len(members), per_chunk):
-            chunk = members[at : at + per_chunk]
-            begin, length, row = runs(table[base[chunk][:, None] + offsets])
-            row_parts.append(chunk[row])
-            begin_parts.append(begin)
-            length_parts.append(length)
-    row_all = np.concatenate(row_parts)
-    order = np.argsort(row_all, kind="stable")
-    ptr = np.searchsorted(row_all[order], np.arange(len(starts) + 1)).astype(np.int64)
-    return Regions(ptr, np.concatenate(begin_parts)[order], np.concatenate(length_parts)[order], tensor)
+        outer, length = _ranges_of(shape, np.array(tensor.shape, dtype=np.int64), strides)
+        positions.append(((starts[members] @ strides)[:, None] + outer).reshape(-1))
+        lengths.append(np.full(len(members) * len(outer), length, dtype=np.int64))
+        boxes_.append(np.repeat(members, len(outer)))
+    row = np.concatenate(boxes_)
+    order = np.argsort(row, kind="stable")
+    position, length_all = np.concatenate(positions)[order], np.concatenate(lengths)[order]
+    begin, pieces, source = cut_runs(tensor, position, length_all)
+    return Regions.from_intervals(tensor, row[order][source], begin, pieces, len(starts))
+
+
+def _ranges_of(size: Int64, shape: Int64, strides: Int64) -> tuple[Int64, int]:
+    """Flat ranges that make up a box at the origin: first position of each, and their common length."""
+    inner = len(size)
+    while inner > 0 and (inner == len(size) or size[inner] == shape[inner]):
+        inner -= 1
+    outer = np.zeros(1, dtype=np.int64)
+    for n, stride in zip(size[:inner], strides[:inner], strict=True):
+        outer = (outer[:, None] + np.arange(n, dtype=np.int64) * stride).reshape(-1)
+    return outer, int(np.prod(size[inner:]))
+
+
+def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int64, Int64]:
+    """What ranges of a flattened view show.
+
+    Args:
+        tensor: The view.
+        position: First position of each range, int64[k].
+        length: Elements of each, int64[k].
+
+    Returns:
+        Global begin and length of each contiguous piece, in order, and the range that it came from.
+    """
+    at, size = tensor.intervals()
+    keep = np.flatnonzero(length > 0)
+    position, end = position[keep], (position + length)[keep]
+    starts = np.cumsum(size) - size
+    first = np.searchsorted(starts, position, side="right") - 1
+    count = np.searchsorted(starts, end, side="left") - first
+    source = np.repeat(np.arange(len(keep), dtype=np.int64), count)
+    run = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
+    low = np.maximum(starts[run], position[source])
+    high = np.minimum(starts[run] + size[run], end[source])
+    return at[run] + low - starts[run], high - low, keep[source]
 
 
 def _check_inside(tensor: Tensor, starts: Int64, sizes: Int64) -> None:

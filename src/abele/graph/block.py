@@ -1,0 +1,239 @@
+"""The algebra of views: strided blocks of variables, and what view operations make of one block.
+
+A view is an ordered set of blocks. A block fills some indices of the view's index space; along every dimension these
+are a list of *factors* ``(extent, step, stride)``, outermost first: ``extent`` indices that are ``step`` apart in the
+view and ``stride`` apart in the variable. A dimension may so run over several dimensions of the variable (the channels
+of a ``[C1, B, H, W, C0]`` variable, say), and a block may lie between others (the first five of every eight indices,
+say, after two matrices were joined side by side and flattened). Every view operation works on blocks alone and moves
+no data; some split blocks, and the few that would need too many raise :class:`NotStridedError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from abele.graph.intervals import Int64
+from abele.graph.variable import Variable
+
+Factor = tuple[int, int, int]
+Factors = tuple[Factor, ...]
+Strides = tuple[tuple[int, int], ...]
+T = TypeVar("T")
+
+MOST_RESIDUES = 4096
+"""Most blocks into which taking every n-th index may split one."""
+
+
+class NotStridedError(Exception):
+    """The result is no small set of strided blocks."""
+
+
+class Block(NamedTuple):
+    """Elements of one variable that appear in a view at regular distances.
+
+    Attributes:
+        variable: The storage.
+        offset: Element of the variable at the block's first index.
+        origin: The block's first index in the view, one number a dimension.
+        factors: Per dimension, extents, steps in the view and strides in the variable, outermost first; a dimension
+            with one index has none.
+    """
+
+    variable: Variable
+    offset: int
+    origin: tuple[int, ...]
+    factors: tuple[Factors, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Number of indices along each dimension."""
+        return tuple(count_of(f) for f in self.factors)
+
+    @property
+    def size(self) -> int:
+        """Elements in the block."""
+        return math.prod(self.extents)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the block fills a box of the view, with no other block between its indices."""
+        return all(count_of(f) == span_of(f) for f in self.factors)
+
+
+def count_of(factors: Factors) -> int:
+    """Indices that factors select."""
+    return math.prod(f[0] for f in factors)
+
+
+def span_of(factors: Factors) -> int:
+    """Indices from the first to the last that factors select, both included."""
+    return 1 + sum((n - 1) * step for n, step, _ in factors)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides of a shape, in elements."""
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        strides[d] = strides[d + 1] * shape[d + 1]
+    return tuple(strides)
+
+
+def whole(variable: Variable) -> Block:
+    """The block that is all of a variable."""
+    shape = variable.shape
+    factors = tuple(((n, 1, s),) if n != 1 else () for n, s in zip(shape, row_major(shape), strict=True))
+    return Block(variable, 0, (0,) * len(shape), factors)
+
+
+def normal(factors: Sequence[Factor]) -> Factors:
+    """The same index map with unit factors dropped and neighbours merged where they continue each other."""
+    if len(factors) == 1:
+        return () if factors[0][0] == 1 else tuple(factors)
+    result: list[Factor] = []
+    for extent, step, stride in factors:
+        if extent == 1:
+            continue
+        if result and result[-1][1] == extent * step and result[-1][2] == extent * stride:
+            result[-1] = (result[-1][0] * extent, step, stride)
+        else:
+            result.append((extent, step, stride))
+    return tuple(result)
+
+
+def strides_of(factors: Factors) -> Strides:
+    """Extents and strides alone, for a dimension that a block fills; ``((1, 0),)`` for one index."""
+    return tuple((n, s) for n, _, s in factors) or ((1, 0),)
+
+
+def lookup(strides: Strides) -> Int64:
+    """Offset of every index along a dimension that a block fills, int64[extent]."""
+    table = np.zeros(1, dtype=np.int64)
+    for extent, stride in strides:
+        table = (table[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    return table
+
+
+def cut(factors: Factors, begin: int, end: int) -> Iterator[tuple[int, Factors, int]]:
+    """Pieces of the indices in ``[begin, end)``: first index, factors and offset of each, in order."""
+    low, high = max(begin, 0), min(end, span_of(factors))
+    if low >= high:
+        return
+    if not factors:
+        yield 0, (), 0
+        return
+    (_, step, stride), rest = factors[0], factors[1:]
+    inner = span_of(rest)
+    first, last = low // step, (high - 1) // step
+    if first == last:
+        for index, piece, offset in cut(rest, low - first * step, high - first * step):
+            yield index + first * step, piece, offset + first * stride
+        return
+    if low > first * step:
+        for index, piece, offset in cut(rest, low - first * step, inner):
+            yield index + first * step, piece, offset + first * stride
+        first += 1
+    is_cut = high < last * step + inner
+    count = last - first + (not is_cut)
+    if count:
+        yield first * step, rest if count == 1 else ((count, step, stride), *rest), first * stride
+    if is_cut:
+        for index, piece, offset in cut(rest, 0, high - last * step):
+            yield index + last * step, piece, offset + last * stride
+
+
+def sampled(factors: Factors, origin: int, every: int) -> Iterator[tuple[int, Factors, int]]:
+    """Pieces of the indices, counted from ``origin``, that ``every`` divides: index, factors and offset of each.
+
+    Raises:
+        NotStridedError: They lie in too many pieces.
+    """
+    if not factors:
+        if origin % every == 0:
+            yield origin, (), 0
+        return
+    (extent, step, stride), rest = factors[0], factors[1:]
+    common = math.gcd(step, every)
+    period = every // common
+    if rest:
+        if min(period, extent) > MOST_RESIDUES:
+            raise NotStridedError
+        starts: Sequence[int] = range(min(period, extent))
+    else:
+        solution = -(origin // common) * pow(step // common, -1, period) % period
+        starts = [solution] if origin % common == 0 and solution < extent else []
+    for start in starts:
+        count = -(-(extent - start) // period)
+        for index, piece, offset in sampled(rest, origin + start * step, every):
+            outer = ((count, step * period, stride * period),) if count > 1 else ()
+            yield index, (*outer, *piece), offset + start * stride
+
+
+def addresses(blocks: Sequence[Block], shape: Sequence[int]) -> Int64:
+    """Global address of every element of the view, int64[shape]."""
+    result = np.empty(tuple(shape), dtype=np.int64)
+    for block in blocks:
+        grid = np.array(block.variable.base + block.offset, dtype=np.int64)
+        indices: list[slice | Int64] = []
+        is_box = block.is_box
+        for d, factors in enumerate(block.factors):
+            spread = (-1,) + (1,) * (len(shape) - d - 1)
+            grid = grid + lookup(strides_of(factors)).reshape(spread)
+            at = block.origin[d]
+            if is_box:
+                indices.append(slice(at, at + count_of(factors)))
+            else:
+                indices.append((at + lookup(tuple((n, step) for n, step, _ in factors))).reshape(spread))
+        result[tuple(indices)] = grid
+    return result
+
+
+def flat_factors(block: Block, shape: Sequence[int]) -> tuple[int, list[Factor]]:
+    """First position of a block in the flattened view, and its factors there, neighbours merged."""
+    strides = row_major(shape)
+    start = sum(o * s for o, s in zip(block.origin, strides, strict=True))
+    fine = [(n, v * strides[d], s) for d, factors in enumerate(block.factors) for n, v, s in factors]
+    return start, list(normal(fine)) if fine else []
+
+
+def runs(block: Block, shape: Sequence[int]) -> tuple[Int64, Int64, Int64]:
+    """Global begin, length and view position of each contiguous run of one block, int64[k] each."""
+    start, fine = flat_factors(block, shape)
+    length = fine.pop()[0] if fine and fine[-1][1:] == (1, 1) else 1
+    begin, position = np.array([block.variable.base + block.offset]), np.array([start])
+    for extent, step, stride in fine:
+        index = np.arange(extent, dtype=np.int64)
+        begin = (begin[:, None] + index * stride).reshape(-1)
+        position = (position[:, None] + index * step).reshape(-1)
+    if block.size == 0:
+        begin, position = begin[:0], position[:0]
+    return begin, np.full(len(begin), length, dtype=np.int64), position
+
+
+def in_memory_order(block: Block) -> tuple[int, list[tuple[int, int]], int]:
+    """A block's elements as a set: lowest global address, extents and positive strides (largest first), repetitions."""
+    low, pairs, times = block.variable.base + block.offset, [], 1
+    for factors in block.factors:
+        for extent, _, stride in factors:
+            if stride == 0:
+                times *= extent
+                continue
+            if stride < 0:
+                low += (extent - 1) * stride
+            pairs.append((extent, abs(stride)))
+    pairs.sort(key=lambda p: -p[1])
+    merged: list[tuple[int, int]] = []
+    for extent, stride in pairs:
+        if merged and merged[-1][1] == extent * stride:
+            merged[-1] = (merged[-1][0] * extent, stride)
+        else:
+            merged.append((extent, stride))
+    return low, merged, times
+
+
+def put(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:
+    """The tuple with one item replaced."""
+    return (*items[:at], item, *items[at + 1 :])

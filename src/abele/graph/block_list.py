@@ -1,0 +1,214 @@
+"""A few blocks, as a tuple: the content of almost every view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from abele.graph import block as algebra
+from abele.graph import refit
+from abele.graph.block import Block, Factors, NotStridedError
+from abele.graph.content import Content
+from abele.graph.intervals import Int64
+from abele.graph.variable import Variable
+
+
+class BlockList(Content):
+    """Blocks one by one.
+
+    Args:
+        blocks: The blocks, in no particular order; together they fill the view.
+        is_cut: Whether they are what a reshape or a step left of larger ones.
+    """
+
+    __slots__ = ("_blocks", "_is_cut")
+
+    def __init__(self, blocks: tuple[Block, ...], is_cut: bool = False) -> None:
+        self._blocks = blocks
+        self._is_cut = is_cut and len(blocks) > 1
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """See :class:`Content`."""
+        return self._blocks
+
+    @property
+    def is_cut(self) -> bool:
+        """See :class:`Content`."""
+        return self._is_cut
+
+    def _with(self, blocks: Iterable[Block]) -> BlockList:
+        return BlockList(tuple(blocks), self._is_cut)
+
+    def sliced(self, dim: int, begin: int, end: int) -> Content:
+        """See :class:`Content`."""
+        result = []
+        for variable, offset, origin, factors in self._blocks:
+            at = origin[dim]
+            for index, piece, shift in algebra.cut(factors[dim], begin - at, end - at):
+                place = algebra.put(origin, dim, at + index - begin)
+                result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, piece)))
+        return self._with(result)
+
+    def reversed(self, dim: int, extent: int) -> Content:
+        """See :class:`Content`."""
+        result = []
+        for variable, offset, origin, factors in self._blocks:
+            along = factors[dim]
+            shift = sum((n - 1) * s for n, _, s in along)
+            place = algebra.put(origin, dim, extent - origin[dim] - algebra.span_of(along))
+            turned = tuple((n, step, -s) for n, step, s in along)
+            result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, turned)))
+        return self._with(result)
+
+    def sampled(self, dim: int, every: int) -> Content:
+        """See :class:`Content`."""
+        result = []
+        for variable, offset, origin, factors in self._blocks:
+            for index, piece, shift in algebra.sampled(factors[dim], origin[dim], every):
+                closer = tuple((n, step // every, s) for n, step, s in piece)
+                place = algebra.put(origin, dim, index // every)
+                result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, closer)))
+        return BlockList(tuple(result), self._is_cut or len(result) > len(self._blocks))
+
+    def permuted(self, order: Sequence[int]) -> Content:
+        """See :class:`Content`."""
+        return self._with(
+            Block(v, o, tuple([at[d] for d in order]), tuple([f[d] for d in order])) for v, o, at, f in self._blocks
+        )
+
+    def expanded(self, dim: int, extent: int = 1) -> Content:
+        """See :class:`Content`."""
+        new: Factors = ((extent, 1, 0),) if extent != 1 else ()
+        return self._with(
+            Block(v, o, (*at[:dim], 0, *at[dim:]), (*f[:dim], new, *f[dim:])) for v, o, at, f in self._blocks
+        )
+
+    def dropped(self, dim: int) -> Content:
+        """See :class:`Content`."""
+        return self._with(Block(v, o, at[:dim] + at[dim + 1 :], f[:dim] + f[dim + 1 :]) for v, o, at, f in self._blocks)
+
+    def shifted(self, dim: int, by: int) -> Content:
+        """See :class:`Content`."""
+        return self._with(b._replace(origin=algebra.put(b.origin, dim, b.origin[dim] + by)) for b in self._blocks)
+
+    def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
+        """See :class:`Content`."""
+        result: list[Block] = []
+        for block in self._blocks:
+            result += refit.reshaped(block, old, new, most)
+            if len(result) > most:
+                raise NotStridedError
+        is_cut = self._is_cut or len(result) > len(self._blocks) or not all(b.is_box for b in result)
+        if len(result) > 1 and len(result) <= 64:
+            for dim in reversed(range(len(new))):
+                result = merged(result, dim)
+        return BlockList(tuple(result), is_cut)
+
+    def addresses(self, shape: Sequence[int]) -> Int64:
+        """See :class:`Content`."""
+        return algebra.addresses(self._blocks, shape)
+
+    def runs(self, shape: Sequence[int]) -> tuple[Int64, Int64]:
+        """See :class:`Content`."""
+        if len(self._blocks) == 1:
+            return algebra.runs(self._blocks[0], shape)[:2]
+        return in_order([algebra.runs(b, shape) for b in self._blocks])
+
+    def footprint(self) -> tuple[Int64, Int64, bool]:
+        """See :class:`Content`."""
+        begins, lengths, repeated = [np.empty(0, np.int64)], [np.empty(0, np.int64)], False
+        for block in self._blocks:
+            if block.size == 0:
+                continue
+            low, pairs, times = algebra.in_memory_order(block)
+            repeated |= times > 1
+            length = pairs.pop()[0] if pairs and pairs[-1][1] == 1 else 1
+            begins.append(low + algebra.lookup(tuple(pairs)))
+            lengths.append(np.full(len(begins[-1]), length, dtype=np.int64))
+        return np.concatenate(begins), np.concatenate(lengths), repeated
+
+    @property
+    def is_surely_distinct(self) -> bool:
+        """See :class:`Content`."""
+        reaches = []
+        for block in self._blocks:
+            low, pairs, times = algebra.in_memory_order(block)
+            reach = 1
+            for extent, stride in reversed(pairs):
+                if stride < reach:
+                    return False
+                reach += (extent - 1) * stride
+            if times > 1:
+                return False
+            reaches.append((low, low + reach))
+        reaches.sort()
+        return all(a[1] <= b[0] for a, b in pairwise(reaches))
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """See :class:`Content`."""
+        return tuple(dict.fromkeys([b.variable for b in self._blocks]))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """See :class:`Content`."""
+        low, high = [], []
+        for block in self._blocks:
+            first, pairs, _ = algebra.in_memory_order(block)
+            low.append(first)
+            high.append(first + 1 + sum((n - 1) * s for n, s in pairs))
+        return (min(low), max(high)) if low else (0, 0)
+
+
+def in_order(parts: Sequence[tuple[Int64, Int64, Int64]]) -> tuple[Int64, Int64]:
+    """Begins and lengths of the runs of several blocks, put in the order of their positions in the view."""
+    if not parts:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    begin, length, position = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(position, kind="stable")
+    return begin[order], length[order]
+
+
+def merged(blocks: Sequence[Block], dim: int) -> list[Block]:
+    """The blocks with those joined that continue each other along ``dim``."""
+    result: list[Block] = []
+    for block in sorted(blocks, key=lambda b: (b.origin[:dim], b.origin[dim + 1 :], b.origin[dim])):
+        joined = _joined(result[-1], block, dim) if result else None
+        if joined is None:
+            result.append(block)
+        else:
+            result[-1] = joined
+    return result
+
+
+def _joined(a: Block, b: Block, dim: int) -> Block | None:
+    """Two blocks as one, ``b`` after ``a`` along ``dim``, if they can be."""
+    if a.variable is not b.variable or a.origin[:dim] != b.origin[:dim] or a.origin[dim + 1 :] != b.origin[dim + 1 :]:
+        return None
+    if a.factors[:dim] != b.factors[:dim] or a.factors[dim + 1 :] != b.factors[dim + 1 :]:
+        return None
+    along = _continued(a.factors[dim], b.factors[dim], b.origin[dim] - a.origin[dim], b.offset - a.offset)
+    return None if along is None else Block(a.variable, a.offset, a.origin, algebra.put(a.factors, dim, along))
+
+
+def _continued(a: Factors, b: Factors, by: int, stride: int) -> Factors | None:
+    """Factors of ``a`` and of ``b``, which begins ``by`` indices and ``stride`` elements later, as one list."""
+    for count_a, rest in ((a[0][0], a[1:]), (1, a)) if a else ((1, a),):
+        step, over = divmod(by, count_a)
+        width, uneven = divmod(stride, count_a)
+        if over or uneven or step < algebra.span_of(rest):
+            continue
+        if count_a > 1 and a[0][1:] != (step, width):
+            continue
+        if b == rest:
+            return algebra.normal(((count_a + 1, step, width), *rest))
+        if b and b[1:] == rest and b[0][1:] == (step, width):
+            return algebra.normal(((count_a + b[0][0], step, width), *rest))
+    if a and b and a[0] == b[0]:
+        inner = _continued(a[1:], b[1:], by, stride)
+        if inner is not None and algebra.span_of(inner) <= a[0][1]:
+            return algebra.normal((a[0], *inner))
+    return None

@@ -1,0 +1,161 @@
+"""What a view shows: blocks of variables where it can, otherwise the address of every element."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from abele.graph.block import Block
+from abele.graph.intervals import Int64
+from abele.graph.variable import Variable
+
+
+class Content(ABC):
+    """The elements of a view, without its shape; every operation gives new content and moves no data."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def sliced(self, dim: int, begin: int, end: int) -> Content:
+        """Indices ``[begin, end)`` of ``dim``."""
+
+    @abstractmethod
+    def reversed(self, dim: int, extent: int) -> Content:
+        """``dim``, of ``extent`` indices, backwards."""
+
+    @abstractmethod
+    def sampled(self, dim: int, every: int) -> Content:
+        """Every so many-th index of ``dim``; NotStridedError where that needs too many blocks."""
+
+    @abstractmethod
+    def permuted(self, order: Sequence[int]) -> Content:
+        """Dimension i of the result is dimension ``order[i]``."""
+
+    @abstractmethod
+    def expanded(self, dim: int, extent: int = 1) -> Content:
+        """A new dimension before ``dim`` that repeats everything ``extent`` times."""
+
+    @abstractmethod
+    def dropped(self, dim: int) -> Content:
+        """Without ``dim``, which has one index."""
+
+    @abstractmethod
+    def shifted(self, dim: int, by: int) -> Content:
+        """Moved along ``dim``, as a part of a concatenation."""
+
+    @abstractmethod
+    def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
+        """The same flat positions in another shape; NotStridedError where that needs over ``most`` blocks."""
+
+    @abstractmethod
+    def addresses(self, shape: Sequence[int]) -> Int64:
+        """Global address of every element, int64[shape]."""
+
+    @abstractmethod
+    def runs(self, shape: Sequence[int]) -> tuple[Int64, Int64]:
+        """Global begins and lengths of contiguous runs in flattened order, neighbours not yet joined."""
+
+    @abstractmethod
+    def footprint(self) -> tuple[Int64, Int64, bool]:
+        """Begins and lengths of the intervals shown, in any order, and whether some are left out as repetitions."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Block, ...] | None:
+        """All blocks; None where there are only addresses."""
+
+    @property
+    @abstractmethod
+    def variables(self) -> tuple[Variable, ...] | None:
+        """Variables in order of first appearance; None where only the graph can tell."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[int, int]:
+        """Lowest address, and one past the highest; ``(0, 0)`` when empty."""
+
+    @property
+    def is_surely_distinct(self) -> bool:
+        """Whether the form of the blocks alone shows that no element appears twice."""
+        return False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the blocks are what a reshape or a step left of larger ones."""
+        return False
+
+
+class AddressList(Content):
+    """The address of every element.
+
+    Args:
+        table: int64 of the view's shape.
+    """
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Int64) -> None:
+        self.table = table
+
+    def sliced(self, dim: int, begin: int, end: int) -> Content:
+        """See :class:`Content`."""
+        return AddressList(self.table[(slice(None),) * dim + (slice(begin, end),)])
+
+    def reversed(self, dim: int, extent: int) -> Content:
+        """See :class:`Content`."""
+        return AddressList(np.flip(self.table, dim))
+
+    def sampled(self, dim: int, every: int) -> Content:
+        """See :class:`Content`."""
+        return AddressList(self.table[(slice(None),) * dim + (slice(None, None, every),)])
+
+    def permuted(self, order: Sequence[int]) -> Content:
+        """See :class:`Content`."""
+        return AddressList(self.table.transpose(order))
+
+    def expanded(self, dim: int, extent: int = 1) -> Content:
+        """See :class:`Content`."""
+        wide = np.expand_dims(self.table, dim)
+        return AddressList(np.broadcast_to(wide, (*wide.shape[:dim], extent, *wide.shape[dim + 1 :])))
+
+    def dropped(self, dim: int) -> Content:
+        """See :class:`Content`."""
+        return AddressList(self.table.squeeze(dim))
+
+    def shifted(self, dim: int, by: int) -> Content:
+        """See :class:`Content`."""
+        return self
+
+    def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
+        """See :class:`Content`."""
+        return AddressList(self.table.reshape(tuple(new)))
+
+    def addresses(self, shape: Sequence[int]) -> Int64:
+        """See :class:`Content`."""
+        return self.table
+
+    def runs(self, shape: Sequence[int]) -> tuple[Int64, Int64]:
+        """See :class:`Content`."""
+        flat = self.table.reshape(-1)
+        return flat, np.ones_like(flat)
+
+    def footprint(self) -> tuple[Int64, Int64, bool]:
+        """See :class:`Content`."""
+        return *self.runs(()), False
+
+    @property
+    def blocks(self) -> tuple[Block, ...] | None:
+        """See :class:`Content`."""
+        return None
+
+    @property
+    def variables(self) -> tuple[Variable, ...] | None:
+        """See :class:`Content`."""
+        return None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """See :class:`Content`."""
+        return (int(self.table.min()), int(self.table.max()) + 1) if self.table.size else (0, 0)
