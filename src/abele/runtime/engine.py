@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -13,22 +14,25 @@ import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
 from abele.errors import AbeleError, EngineError, InvalidOptionError, StreamConnectionError, nearest
-from abele.graph import Copy, Graph, PrintTensor, Program, Stream, Tensor, Variable, walk
+from abele.graph import Copy, Graph, Program, Stream, Tensor, Variable, walk
 from abele.numerics import to_host
-from abele.report import Report
+from abele.report import Report, Table
 from abele.runtime.bytecode import Verdict, listing
-from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor
-from abele.runtime.image import Image, ImageOptions, build_image
+from abele.runtime.connections import Connections
+from abele.runtime.ends import HostEnds
+from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor, readable, writable
+from abele.runtime.image import Host, Image, ImageOptions, build_image
 from abele.runtime.names import CppNames
-from abele.runtime.prints import tensor_text
-from abele.runtime.streams import Connection
+from abele.runtime.options import read_options, set_log_level
+from abele.runtime.prefetch import RunAbandonedError
+from abele.runtime.profiling import AutoReport, RunLog, profile_summary
 from abele.runtime.threads import available_cores
 
 Programs = Program | Sequence[Program] | Mapping[str, Program]
 MODES = ("native", "tiles")
 
 
-class Engine(CppNames):
+class Engine(CppNames, HostEnds):
     """Runs programs of a graph on the host, with real data.
 
     Values of variables, positions of streams and state of vertices persist from run to run until :meth:`load`.
@@ -42,11 +46,13 @@ class Engine(CppNames):
         debug: Run vertices as plain Python with access checks.
         allow_out_of_memory: Run a program that would not fit the machine.
         keep: Tensors that the host wants to read although only fused library calls touch them.
+        options: Options under Poplar's names; docs/engine.md lists them. The environment variables
+            POPLAR_ENGINE_OPTIONS, POPLAR_RUNTIME_OPTIONS and ABELE_ENGINE_OPTIONS override them.
         progress: Called with the name of a compile stage and the part of it that is done.
 
     Raises:
         AbeleError: The program does not compile; see :func:`abele.compiler.compile_program`.
-        InvalidOptionError: An unknown mode, or fewer than one thread.
+        InvalidOptionError: An unknown mode or option, or fewer than one thread.
     """
 
     def __init__(
@@ -59,23 +65,40 @@ class Engine(CppNames):
         debug: bool = False,
         allow_out_of_memory: bool = False,
         keep: Iterable[Handle] = (),
+        options: Mapping[str, Any] | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> None:
+        set_log_level()
         _check_options(mode, threads)
-        self.executable = _executable(graph_or_executable, program, allow_out_of_memory, progress)
+        self.options = read_options(options)
+        fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
+        self.executable = _executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph
+        HostEnds.__init__(self, self.graph)
         self.mode = "tiles" if debug else mode
         self.threads = threads or available_cores()
         self.debug = debug
         self.print_stream: IO[str] = sys.stdout
-        self._keep = frozenset(v for handle in keep for v in find_tensor(self.graph, handle).variables)
+        self._keep = self._kept(keep)
         self._progress = progress or _silent
-        self._connections: dict[Stream, Connection] = {}
+        self._connections = Connections(self.options)
         self._image: Image | None = None
         self._running = threading.Lock()
-        self._runs: list[dict[str, Any]] = []
+        self._log = RunLog(self.options, self.executable.program_names)
+        self._auto_report = AutoReport(self.options)
         self._streams = [_streams_of(p) for p in self.executable.programs]
         self._prepared()
+        self._auto_report.after_compile(lambda: self.report)
+
+    def _kept(self, keep: Iterable[Handle]) -> frozenset[Variable]:
+        """Variables that the host may read or write in any case."""
+        exposed = [handle.tensor for handle in self.graph.host_handles.values()]
+        return frozenset(v for t in (*exposed, *(find_tensor(self.graph, h) for h in keep)) for v in t.variables)
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs by name, in order."""
+        return dict(zip(self.executable.program_names, self.executable.programs, strict=True))
 
     # --- host access -------------------------------------------------------------------------------------------------
 
@@ -86,48 +109,62 @@ class Engine(CppNames):
         self.write(handle, values)
 
     def read(self, handle: Handle) -> npt.NDArray[Any]:
-        """A copy of a variable or tensor, in its shape; bf16 comes as f32.
+        """A copy of what a host handle, the name of a variable or a tensor stands for, in its shape; bf16 comes as f32.
 
         Raises:
             EngineError: No such variable, or one that only lives inside fused kernels.
+            TensorAccessError: The host may only write it.
         """
-        tensor = find_tensor(self.graph, handle)
+        tensor = readable(self.graph, handle)
         self._check_visible(tensor)
-        return to_host(self._prepared().arena.read(tensor))
+        return to_host(self._prepared().arena.read_all(tensor))
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
-        """Set a variable or tensor from an array of its shape, or from one number.
+        """Set what a host handle, the name of a variable or a tensor stands for, from an array of its shape, or from
+        one number.
 
         Raises:
             EngineError: No such variable.
+            TensorAccessError: The host may only read it.
             ConstantWriteError: It is constant.
             TensorError: The shape differs.
             TypeMismatchError: The values do not fit the element type.
         """
-        tensor = find_tensor(self.graph, handle)
-        self._prepared().arena.write(tensor, checked_values(tensor, values))
+        tensor = writable(self.graph, handle)
+        self._prepared().arena.write_all(tensor, checked_values(tensor, values))
 
-    def connect(self, stream: str | Stream, data: Any) -> None:
-        """Connect a host stream.
+    def connect(self, stream: str | Stream, data: Any, *, begin: int | None = None, end: int | None = None) -> None:
+        """Connect a host stream, before or after :meth:`load`.
 
         Args:
             stream: The stream or its name.
             data: An array, used in place and round and round; or, for input, an iterable of arrays or a callable that
-                returns one; for output, a callable that takes one.
+                returns one; for output, a callable that takes one; or an object with the methods of
+                :class:`StreamCallback`.
+            begin: First element of the array that is used.
+            end: One past the last.
 
         Raises:
             EngineError: No such stream.
             StreamConnectionError: The data does not fit.
         """
         found = find_stream(self.graph, stream)
-        self._connections[found] = connection = Connection(found, data)
+        connection = self._connections.connect(found, data, begin, end)
         machine = self._prepared().machine
         if found in machine.streams:
             machine.connect(connection)
 
     def load(self) -> None:
-        """Bring variables with initial contents, and the state of vertices, back to how they started."""
-        self._prepared().load()
+        """Bring variables with initial contents, the state of vertices and the positions of streams back to how they
+        started.
+
+        Raises:
+            EngineError: A run is under way.
+        """
+        with self._alone("be loaded"):
+            image = self._prepared()
+            image.load()
+            self._connections.rewind(image.machine)
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -145,21 +182,39 @@ class Engine(CppNames):
             EngineError: No such program, or a run is under way already.
             StreamConnectionError: A stream that the program uses is connected to nothing, or ran out.
             KeyboardInterrupt: Ctrl-C; state is as of the last finished step, and the engine stays usable.
+            Exception: What a stream's callback raised, with a note of the stream.
         """
         index = self._index(program)
         image = self._prepared()
         self._check_connected(index, image)
-        if not self._running.acquire(blocking=False):
-            raise EngineError("the engine is running already", remedy="wait for the run, or make a second engine")
-        try:
+        self._functions.check_connected(self.executable.programs[index])
+        with self._alone("run"):
             start = time.perf_counter()
             verdict = self._execute(image, index)
             self._note_run(index, name, time.perf_counter() - start)
-        finally:
-            self._running.release()
         return verdict is Verdict.DONE
 
+    def load_and_run(self, program: int | str = 0, name: str = "") -> bool:
+        """:meth:`load`, then :meth:`run`."""
+        self.load()
+        return self.run(program, name)
+
     def _execute(self, image: Image, index: int) -> Verdict:
+        """Run a program with its streams; raises what went wrong first."""
+        streams = self._streams[index]
+        verdict, failure = Verdict.FAILED, None
+        try:
+            self._connections.begin_run(streams, image.machine)
+            verdict, failure = self._run_machine(image, index)
+        finally:
+            late = self._connections.end_run(streams)
+        if isinstance(failure, RunAbandonedError):
+            return Verdict.STOPPED
+        if failure is not None or late is not None:
+            raise failure or late  # type: ignore[misc]
+        return verdict
+
+    def _run_machine(self, image: Image, index: int) -> tuple[Verdict, BaseException | None]:
         machine, interrupt = image.machine, None
         while True:
             try:
@@ -169,38 +224,76 @@ class Engine(CppNames):
                 break
             except KeyboardInterrupt as error:
                 interrupt = error
-                machine.stop()
+                self.stop()
         failure = image.callbacks.take_error()
-        if failure is not None:
-            raise failure
-        if interrupt is not None:
-            raise interrupt
-        return verdict
+        if failure is None or isinstance(failure, RunAbandonedError):
+            failure = interrupt or failure
+        return verdict, failure
 
     def stop(self) -> None:
-        """Let a run that is under way in another thread end after its current step, within a moment."""
+        """Let a run that is under way in another thread end after its current step, within a moment.
+
+        A run that waits for stream data which is being prefetched ends at once.
+        """
         if self._image is not None:
             self._image.machine.stop()
+            self._connections.abandon()
+
+    # --- profile -----------------------------------------------------------------------------------------------------
 
     @property
     def report(self) -> Report:
-        """What the program costs on the machine, and what its runs took on the host."""
+        """What the program costs on the machine, and what its recorded runs took on the host."""
         if self._image is not None:
             self._image.record_counts(self.executable)
-        report = self.executable.report
-        for row in self._runs:
-            report = report.with_run(**row)
-        return report
+        return self._log.added_to(self.executable.report)
+
+    @property
+    def runs(self) -> Table:
+        """The recorded runs; columns as ``abele.report.RUNS``.
+
+        Raises:
+            ProfilingDisabledError: Runs are not recorded.
+        """
+        return self._log.table()
+
+    def print_profile_summary(self, stream: IO[str] | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Print what the program costs.
+
+        Args:
+            stream: Where to; standard output when left out.
+            options: ``showExecutionSteps``, ``showVarStorage``, ``showOptimizations``; each true or false.
+
+        Raises:
+            ProfilingDisabledError: Execution steps are asked for, and runs are not recorded.
+            InvalidOptionError: An unknown option or value.
+        """
+        print(profile_summary(self.report, self._log.table, options or {}), file=stream or sys.stdout)
+
+    def enable_execution_profiling(self) -> None:
+        """Record runs from here on."""
+        self._log.enable()
+
+    def disable_execution_profiling(self) -> None:
+        """Record no runs from here on."""
+        self._log.disable()
+
+    def reset_execution_profile(self) -> None:
+        """Forget the runs recorded so far."""
+        self._log.reset()
 
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""
         image = self._prepared()
         return listing(image.machine.code) + "\n" + image.listing
 
+    # --- end ---------------------------------------------------------------------------------------------------------
+
     def close(self) -> None:
         """End the host threads; a later run starts them again."""
         if self._image is not None:
             self._image.machine.close()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -212,19 +305,32 @@ class Engine(CppNames):
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        if not self._running.acquire(blocking=False):
+            raise EngineError(
+                f"the engine cannot {what}: it is running already",
+                remedy="wait for the run, or make a second engine",
+            )
+        try:
+            yield
+        finally:
+            self._running.release()
+
     def _prepared(self) -> Image:
         if self._image is None:
-            self._image = build_image(self.executable, self._image_options(), self._print, self._progress)
-            for stream, connection in self._connections.items():
-                if stream in self._image.machine.streams:
-                    self._image.machine.connect(connection)
+            self._image = build_image(self.executable, self._image_options(), self._host(), self._progress)
+            self._connections.attach(self._image.machine)
         return self._image
 
     def _image_options(self) -> ImageOptions:
         return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep)
 
-    def _print(self, step: PrintTensor) -> None:
-        print(tensor_text(step.title, self._prepared().arena.read(step.tensor)), file=self.print_stream)
+    def _host(self) -> Host:
+        return Host(self._print, self._remote, self._functions)
+
+    def _print(self, text: str) -> None:
+        print(text, file=self.print_stream)
 
     def _index(self, program: int | str) -> int:
         names = self.executable.program_names
@@ -257,15 +363,15 @@ class Engine(CppNames):
             raise _fused_away(hidden[0])
 
     def _note_run(self, index: int, name: str, seconds: float) -> None:
-        self._runs.append(
-            {
-                "name": name or self.executable.program_names[index],
-                "program": index,
-                "mode": self.mode,
-                "threads": self.threads,
-                "wall_seconds": seconds,
-            }
+        recorded = self._log.note(
+            index,
+            name=name or self.executable.program_names[index],
+            mode=self.mode,
+            threads=self.threads,
+            wall_seconds=seconds,
         )
+        if recorded:
+            self._auto_report.after_run(index, lambda: self.report)
 
 
 def _fused_away(variable: Variable) -> AbeleError:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.errors import StreamConnectionError
 from abele.graph import Stream
@@ -40,6 +41,32 @@ class Feed:
 
     def invalidate(self) -> None:
         """What was prefetched is dropped."""
+
+    def rewind(self) -> None:
+        """The engine was loaded anew."""
+
+
+class ArrayFeed(Feed):
+    """An array that holds no whole number of copies: one copy may use its end and its beginning."""
+
+    def __init__(self, stream: Stream, array: npt.NDArray[Any]) -> None:
+        self._flat = array.reshape(-1)
+        self._places = np.arange(stream.size, dtype=np.int64)
+        self._position = 0
+        self._is_input = stream.direction == "in"
+
+    def fetch(self, buffer: Buffer) -> None:
+        """Read the next elements, or write them."""
+        places = (self._position + self._places) % len(self._flat)
+        self._position = int(self._position + len(places)) % len(self._flat)
+        if self._is_input:
+            buffer[...] = self._flat[places].reshape(buffer.shape)
+        else:
+            self._flat[places] = buffer.reshape(-1)
+
+    def rewind(self) -> None:
+        """Go back to the first element."""
+        self._position = 0
 
 
 class FunctionFeed(Feed):

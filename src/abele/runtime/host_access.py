@@ -7,15 +7,54 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import ConstantWriteError, EngineError, TensorError, TypeMismatchError, nearest
-from abele.graph import Graph, Stream, Tensor
+from abele.errors import ConstantWriteError, EngineError, TensorAccessError, TensorError, TypeMismatchError, nearest
+from abele.graph import Graph, HostHandle, Stream, Tensor
 from abele.numerics import ElementType, as_element_type
 
 Handle = str | Tensor
 
 
+def readable(graph: Graph, handle: Handle) -> Tensor:
+    """The view that the host wants to read.
+
+    Raises:
+        TensorAccessError: It is a host handle that may only be written.
+        EngineError: See :func:`find_tensor`.
+    """
+    found = graph.host_handles.get(handle) if isinstance(handle, str) else None
+    if found is not None and not found.readable:
+        raise _closed(graph, found, "read", "written")
+    return find_tensor(graph, handle)
+
+
+def writable(graph: Graph, handle: Handle) -> Tensor:
+    """The view that the host wants to write.
+
+    Raises:
+        TensorAccessError: It is a host handle that may only be read.
+        EngineError: See :func:`find_tensor`.
+    """
+    found = graph.host_handles.get(handle) if isinstance(handle, str) else None
+    if found is not None and not found.writable:
+        raise _closed(graph, found, "write", "read")
+    return find_tensor(graph, handle)
+
+
+def _closed(graph: Graph, handle: HostHandle, wanted: str, allowed: str) -> TensorAccessError:
+    open_ones = [h.name for h in graph.host_handles.values() if (h.readable if wanted == "read" else h.writable)]
+    close = nearest(handle.name, open_ones)
+    return TensorAccessError(
+        f"the host cannot {wanted} {handle.name!r}: the handle was made to be {allowed} only",
+        at=handle.debug.location,
+        because=f"it stands for {handle.tensor!r}",
+        remedy=f"did you mean {close!r}?"
+        if close
+        else f"graph.expose(…, {'readable' if wanted == 'read' else 'writable'}=True)",
+    )
+
+
 def find_tensor(graph: Graph, handle: Handle) -> Tensor:
-    """The view that a handle stands for.
+    """The view that a handle stands for: a host handle, or else the name of a variable, or a tensor.
 
     Raises:
         EngineError: No variable has this name, several have, or the tensor belongs to another graph.
@@ -24,6 +63,8 @@ def find_tensor(graph: Graph, handle: Handle) -> Tensor:
         if handle.graph is not graph:
             raise EngineError(f"{handle!r} belongs to another graph than this engine's")
         return handle
+    if handle in graph.host_handles:
+        return graph.host_handles[handle].tensor
     found = graph.find(handle)
     if len(found) == 1:
         return graph.whole(found[0])
@@ -35,7 +76,8 @@ def find_tensor(graph: Graph, handle: Handle) -> Tensor:
             remedy="index the engine with the tensor itself, or give the variables different names",
         )
     raise EngineError(
-        f"no variable is called {handle!r}", remedy=_suggestion(handle, [v.name for v in graph.variables])
+        f"no variable is called {handle!r}",
+        remedy=_suggestion(handle, [*graph.host_handles, *(v.name for v in graph.variables)]),
     )
 
 
@@ -69,8 +111,10 @@ def checked_values(tensor: Tensor, values: npt.ArrayLike) -> npt.NDArray[Any]:
     if not tensor.writable:
         why = "is constant" if tensor.contains_constant else "shows an element more than once"
         raise ConstantWriteError(f"the host cannot write {tensor!r}, which {why}")
-    if array.shape not in ((), tensor.shape):
-        raise TensorError(f"{tensor!r} has shape {list(tensor.shape)}, it was given {list(array.shape)}")
+    replicas = tensor.graph.replicas
+    if array.shape not in ((), tensor.shape) and (replicas == 1 or array.shape != (replicas, *tensor.shape)):
+        each = f", or {[replicas, *tensor.shape]} for all replicas" if replicas > 1 else ""
+        raise TensorError(f"{tensor!r} has shape {list(tensor.shape)}{each}, it was given {list(array.shape)}")
     check_kind(array, tensor.dtype, f"{tensor!r}")
     return array
 

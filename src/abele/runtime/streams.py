@@ -12,7 +12,7 @@ from abele.errors import StreamConnectionError
 from abele.graph import Stream
 from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import StreamMode
-from abele.runtime.feeds import CallbackFeed, Feed, FunctionFeed, IterableFeed
+from abele.runtime.feeds import ArrayFeed, CallbackFeed, Feed, FunctionFeed, IterableFeed
 from abele.runtime.prefetch import Prefetcher, PrefetchThreads
 from abele.runtime.stream_callback import Buffer, is_callback
 
@@ -123,6 +123,11 @@ class Connection:
         if self._ahead is not None:
             self._ahead.abandon()
 
+    def rewind(self) -> None:
+        """Begin an array at its beginning."""
+        if self._feed is not None:
+            self._feed.rewind()
+
     def discard(self) -> None:
         """Something else is connected now: drop what was prefetched."""
         if self._ahead is not None:
@@ -142,18 +147,7 @@ class Connection:
         if array.nbytes % stream.bytes == 0:
             self.memory = array
             return
-        flat, position = array.reshape(-1), 0
-
-        def turn() -> npt.NDArray[np.int64]:
-            nonlocal position
-            places = (position + np.arange(stream.size)) % len(flat)
-            position = (position + stream.size) % len(flat)
-            return places
-
-        if stream.direction == "in":
-            self._serve_by(FunctionFeed(stream, lambda: flat[turn()]))
-        else:
-            self._serve_by(FunctionFeed(stream, lambda values: flat.__setitem__(turn(), values.reshape(-1))))
+        self._serve_by(ArrayFeed(stream, array))
 
 
 def _feed(stream: Stream, data: Any) -> Feed:

@@ -1,0 +1,67 @@
+"""Checks that no IPU gives: what an engine is to watch for while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from abele.errors import InvalidOptionError, nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checks:
+    """What an engine watches for. All are off by default, and cost nothing then; each makes runs slow.
+
+    Attributes:
+        uninitialised: A read of an element that nothing has written ends the run. Memory is poisoned at load, by
+            WriteUndef, and where Outputs are before their vertex runs.
+        bounds: An index outside a field ends the run.
+        inputs: A write to an Input ends the run.
+        nan: The first compute set that turns an element NaN ends the run.
+        vertex_order: Vertices of a compute set, and workers of a MultiVertex, run in an order drawn from this seed; a
+            correct program gives the same results for every seed.
+    """
+
+    uninitialised: bool = False
+    bounds: bool = False
+    inputs: bool = False
+    nan: bool = False
+    vertex_order: int | None = None
+
+    @staticmethod
+    def of(given: Checks | str | None) -> Checks:
+        """Checks as the engine's user gives them: themselves, ``"all"``, or names with commas between.
+
+        Raises:
+            InvalidOptionError: A name that is none.
+        """
+        if given is None or isinstance(given, Checks):
+            return given or Checks()
+        if not isinstance(given, str):
+            raise InvalidOptionError(
+                f"checks cannot be {given!r}", remedy='Checks(bounds=True, …), "all", or names as in "bounds,nan"'
+            )
+        names = [f.name for f in fields(Checks)]
+        chosen = names if given == "all" else [name.strip() for name in given.split(",") if name.strip()]
+        for name in chosen:
+            if name not in names:
+                close = nearest(name, names)
+                raise InvalidOptionError(
+                    f"there is no check {name!r}",
+                    remedy=f"did you mean {close!r}?" if close else "all, or among " + ", ".join(names),
+                )
+        return replace(Checks(), **{name: 0 if name == "vertex_order" else True for name in chosen})
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to watch for."""
+        return self != Checks()
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether vertices run as plain Python, which checks every access."""
+        return self.bounds or self.inputs
+
+    @property
+    def watched(self) -> bool:
+        """Whether memory is looked at between steps."""
+        return self.uninitialised or self.nan
