@@ -49,6 +49,13 @@ class Switch(Program):
             twice = next(v for v in seen if seen.count(v) > 1)
             raise ControlProgramError(f"a Switch has two cases for {twice}", at=self.debug.location)
 
+    def add(self, value: int, program: Program) -> Switch:
+        """One more case; returns the switch."""
+        if value in self.cases:
+            raise ControlProgramError(f"a Switch has two cases for {value}", at=here("add").location)
+        self.cases[int(value)] = program
+        return self
+
     def reads(self) -> tuple[Tensor, ...]:
         """The control."""
         return (self.control,)

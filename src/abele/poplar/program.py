@@ -1,15 +1,17 @@
-"""Control programs by Poplar's names and in its argument order; all are nodes of :mod:`abele.graph`."""
+"""Control programs by Poplar's names and in its argument order: functions that make nodes of :mod:`abele.graph`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from abele import graph as g
 from abele.errors import ControlProgramError
 from abele.graph.debug_context import DebugContext, DebugNameAndId, name_of
 from abele.graph.program import End
+
+Step = TypeVar("Step", bound=g.Program)
 
 Program = g.Program
 PrintTensorFmt = g.PrintTensorFmt
@@ -30,131 +32,97 @@ class SyncType(Enum):
     GLOBAL = "global"
 
 
-class Sequence(g.Sequence):
+def Sequence(*steps: Any, name: Any = "sequence") -> g.Sequence:
     """Steps one after the other: ``Sequence()``, ``Sequence(a, b)``, ``Sequence([a, b], "name")``."""
-
-    def __init__(self, *steps: Any, name: Any = "sequence") -> None:
-        programs: list[g.Program] = []
-        for step in steps:
-            if _is_name(step):
-                name = step
-            elif isinstance(step, (list, tuple, set)):
-                programs.extend(step)
-            else:
-                programs.append(step)
-        super().__init__(*programs, name=name_of(name, "sequence"))
+    programs: list[g.Program] = []
+    for step in steps:
+        if _is_name(step):
+            name = step
+        elif isinstance(step, (list, tuple, set)):
+            programs.extend(step)
+        else:
+            programs.append(step)
+    return g.Sequence(*programs, name=name_of(name, "sequence"))
 
 
-class Execute(g.Execute):
-    """One superstep.
+def Execute(cs: g.ComputeSet, *rest: Any) -> g.Execute:
+    """One superstep: ``Execute(cs[, name])``.
 
     Raises:
-        ControlProgramError: A second tensor is given: the vertices' return values are not collected.
+        ControlProgramError: A tensor is given too: what the vertices return is not collected.
     """
-
-    def __init__(self, cs: g.ComputeSet, *rest: Any) -> None:
-        super().__init__(cs)
-        if any(isinstance(item, g.Tensor) for item in rest):
-            raise ControlProgramError(
-                "Execute does not collect what the vertices return",
-                at=self.debug.location or None,
-                remedy="write it to an Output field and reduce that",
-            )
-        self.debug = _named(self, *rest)
+    step = g.Execute(cs)
+    if any(isinstance(item, g.Tensor) for item in rest):
+        raise ControlProgramError(
+            "Execute does not collect what the vertices return",
+            at=step.debug.location or None,
+            remedy="write it to an Output field and reduce that",
+        )
+    return _named(step, *rest)
 
 
-class Copy(g.Copy):
+def Copy(source: End, destination: End, *rest: Any) -> g.Copy:
     """Copy between views, streams, remote buffers: ``Copy(source, destination[, offset][, dontOutline][, name])``."""
-
-    def __init__(self, source: End, destination: End, *rest: Any) -> None:
-        offset = next((item for item in rest if isinstance(item, g.Tensor)), None)
-        super().__init__(source, destination, name_of(_name(rest), "copy"), offset=offset)
+    offset = next((item for item in rest if isinstance(item, g.Tensor)), None)
+    return g.Copy(source, destination, name_of(_name(rest), "copy"), offset=offset)
 
 
-class WriteUndef(g.WriteUndef):
+def WriteUndef(t: g.Tensor, *name: Any) -> g.WriteUndef:
     """Say that a tensor's contents are no longer needed."""
-
-    def __init__(self, t: g.Tensor, *name: Any) -> None:
-        super().__init__(t)
-        self.debug = _named(self, *name)
+    return _named(g.WriteUndef(t), *name)
 
 
-class PrintTensor(g.PrintTensor):
+def PrintTensor(*given: Any) -> g.PrintTensor:
     """``PrintTensor(t)``, ``PrintTensor("title", t[, fmt])`` or ``PrintTensor(t, fmt)``."""
-
-    def __init__(self, *given: Any) -> None:
-        tensor = next(item for item in given if isinstance(item, g.Tensor))
-        title = next((item for item in given if isinstance(item, str)), "")
-        fmt = next((item for item in given if isinstance(item, PrintTensorFmt)), None)
-        super().__init__(tensor, title, fmt)
+    tensor = next(item for item in given if isinstance(item, g.Tensor))
+    title = next((item for item in given if isinstance(item, str)), "")
+    fmt = next((item for item in given if isinstance(item, PrintTensorFmt)), None)
+    return g.PrintTensor(tensor, title, fmt)
 
 
-class Repeat(g.Repeat):
+def Repeat(count: int, prog: g.Program, *name: Any) -> g.Repeat:
     """Run a program a fixed number of times."""
-
-    def __init__(self, count: int, prog: g.Program, *name: Any) -> None:
-        super().__init__(count, prog)
-        self.debug = _named(self, *name)
+    return _named(g.Repeat(count, prog), *name)
 
 
-class RepeatWhileTrue(g.RepeatWhile):
+def RepeatWhileTrue(cond: g.Program, predicate: g.Tensor, body: g.Program, *name: Any) -> g.RepeatWhile:
     """Run ``cond``, leave unless the predicate is true, run ``body``; again and again."""
-
-    def __init__(self, cond: g.Program, predicate: g.Tensor, body: g.Program, *name: Any) -> None:
-        super().__init__(cond, predicate, body, value=True)
-        self.debug = _named(self, *name)
+    return _named(g.RepeatWhileTrue(cond, predicate, body), *name)
 
 
-class RepeatWhileFalse(g.RepeatWhile):
+def RepeatWhileFalse(cond: g.Program, predicate: g.Tensor, body: g.Program, *name: Any) -> g.RepeatWhile:
     """Run ``cond``, leave unless the predicate is false, run ``body``; again and again."""
-
-    def __init__(self, cond: g.Program, predicate: g.Tensor, body: g.Program, *name: Any) -> None:
-        super().__init__(cond, predicate, body, value=False)
-        self.debug = _named(self, *name)
+    return _named(g.RepeatWhileFalse(cond, predicate, body), *name)
 
 
-class If(g.If):
+def If(predicate: g.Tensor, trueBody: g.Program, falseBody: g.Program | None = None, *name: Any) -> g.If:
     """Run one of two programs."""
-
-    def __init__(self, predicate: g.Tensor, trueBody: g.Program, falseBody: g.Program, *name: Any) -> None:
-        super().__init__(predicate, trueBody, falseBody)
-        self.debug = _named(self, *name)
+    return _named(g.If(predicate, trueBody, falseBody), *name)
 
 
 Cases = Mapping[int, g.Program] | Iterable[tuple[int, g.Program]]
 
 
-class Switch(g.Switch):
-    """Run the case of a scalar's value: ``Switch(control, cases[, default][, name])``."""
+class _Switch:
+    """Run the case of a scalar's value: ``Switch(control, cases[, default][, name])``, then perhaps ``add``."""
 
-    def __init__(self, control: g.Tensor, cases: Cases = (), *rest: Any, unreachable: bool = False) -> None:
+    def __call__(self, control: g.Tensor, cases: Cases = (), *rest: Any) -> g.Switch:
         default = next((item for item in rest if isinstance(item, g.Program)), None)
-        super().__init__(control, cases, default, unreachable_default=unreachable)
-        self.debug = _named(self, *rest)
+        return _named(g.Switch(control, cases, default), *rest)
 
     @staticmethod
-    def switchWithBoundsChecking(control: g.Tensor, cases: Cases = (), *name: Any) -> Switch:
+    def switchWithBoundsChecking(control: g.Tensor, cases: Cases = (), *name: Any) -> g.Switch:
         """A switch whose other values stop the program with an error."""
         message = f"switch on {control.name!r}: no case for this value"
-        return Switch(control, cases, g.Sequence(g.ErrorProgram(message, control)), *name)
+        return _named(g.Switch(control, cases, g.ErrorProgram(message, control)), *name)
 
     @staticmethod
-    def switchWithUnreachableDefault(control: g.Tensor, cases: Cases = (), *name: Any) -> Switch:
+    def switchWithUnreachableDefault(control: g.Tensor, cases: Cases = (), *name: Any) -> g.Switch:
         """A switch of which the user promises that no other value occurs."""
-        return Switch(control, cases, *name, unreachable=True)
+        return _named(g.Switch(control, cases, unreachable_default=True), *name)
 
-    def add(self, value: int, prog: g.Program) -> Switch:
-        """One more case.
 
-        Raises:
-            ControlProgramError: There is one for the value.
-        """
-        if value in self.cases:
-            raise ControlProgramError(
-                f"a Switch has two cases for {value}", at=g.DebugInfo("", "", *g.caller()).location
-            )
-        self.cases[int(value)] = prog
-        return self
+Switch = _Switch()
 
 
 def Call(
@@ -199,5 +167,6 @@ def _name(given: Iterable[Any]) -> Any:
     return next((item for item in given if _is_name(item)), None)
 
 
-def _named(step: g.Program, *given: Any) -> g.DebugInfo:
-    return step.debug.renamed(name_of(_name(given), step.debug.name))
+def _named(step: Step, *given: Any) -> Step:
+    step.debug = step.debug.renamed(name_of(_name(given), step.debug.name))
+    return step
