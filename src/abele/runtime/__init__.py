@@ -1,5 +1,8 @@
 """The runtime: the engine that runs compiled programs on the host, natively and on all cores."""
 
+from abele.runtime.checks import Checks
 from abele.runtime.engine import Engine
+from abele.runtime.options import EngineOptions
+from abele.runtime.stream_callback import Result, StreamCallback
 
-__all__ = ["Engine"]
+__all__ = ["Checks", "Engine", "EngineOptions", "Result", "StreamCallback"]

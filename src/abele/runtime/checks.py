@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 from abele.errors import InvalidOptionError, nearest
 
@@ -49,7 +50,8 @@ class Checks:
                     f"there is no check {name!r}",
                     remedy=f"did you mean {close!r}?" if close else "all, or among " + ", ".join(names),
                 )
-        return replace(Checks(), **{name: 0 if name == "vertex_order" else True for name in chosen})
+        values: dict[str, Any] = {name: 0 if name == "vertex_order" else True for name in chosen}
+        return Checks(**values)
 
     @property
     def any(self) -> bool:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
 import numpy.typing as npt
 
-from abele.compiler import Executable, compile_program
-from abele.errors import AbeleError, EngineError, InvalidOptionError, StreamConnectionError, nearest
-from abele.graph import Copy, Graph, Program, Stream, Tensor, Variable, walk
+from abele.compiler import Executable
+from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
+from abele.graph import Graph, Program, Stream, Tensor, Variable
 from abele.numerics import to_host
 from abele.report import Report, Table
 from abele.runtime.bytecode import Verdict, listing
+from abele.runtime.checks import Checks
 from abele.runtime.connections import Connections
 from abele.runtime.ends import HostEnds
+from abele.runtime.engine_setup import MODES, Programs, check_options, checks_of, executable, silent, streams_of
 from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import Host, Image, ImageOptions, build_image
 from abele.runtime.names import CppNames
@@ -28,8 +30,7 @@ from abele.runtime.prefetch import RunAbandonedError
 from abele.runtime.profiling import AutoReport, RunLog, profile_summary
 from abele.runtime.threads import available_cores
 
-Programs = Program | Sequence[Program] | Mapping[str, Program]
-MODES = ("native", "tiles")
+__all__ = ["MODES", "Engine", "Programs"]
 
 
 class Engine(CppNames, HostEnds):
@@ -48,11 +49,12 @@ class Engine(CppNames, HostEnds):
         keep: Tensors that the host wants to read although only fused library calls touch them.
         options: Options under Poplar's names; docs/engine.md lists them. The environment variables
             POPLAR_ENGINE_OPTIONS, POPLAR_RUNTIME_OPTIONS and ABELE_ENGINE_OPTIONS override them.
+        checks: Checks that no IPU gives: :class:`Checks`, ``"all"``, or names with commas between. They take ``tiles``.
         progress: Called with the name of a compile stage and the part of it that is done.
 
     Raises:
         AbeleError: The program does not compile; see :func:`abele.compiler.compile_program`.
-        InvalidOptionError: An unknown mode or option, or fewer than one thread.
+        InvalidOptionError: An unknown mode, option or check, or fewer than one thread.
     """
 
     def __init__(
@@ -66,27 +68,29 @@ class Engine(CppNames, HostEnds):
         allow_out_of_memory: bool = False,
         keep: Iterable[Handle] = (),
         options: Mapping[str, Any] | None = None,
+        checks: Checks | str | None = None,
         progress: Callable[[str, float], None] | None = None,
     ) -> None:
         set_log_level()
-        _check_options(mode, threads)
+        check_options(mode, threads)
         self.options = read_options(options)
         fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
-        self.executable = _executable(graph_or_executable, program, fits_or_not, progress)
+        self.executable = executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph
         HostEnds.__init__(self, self.graph)
-        self.mode = "tiles" if debug else mode
+        self.checks = checks_of(checks, self.options)
+        self.mode = "tiles" if debug or self.checks.any else mode
         self.threads = threads or available_cores()
         self.debug = debug
         self.print_stream: IO[str] = sys.stdout
         self._keep = self._kept(keep)
-        self._progress = progress or _silent
+        self._progress = progress or silent
         self._connections = Connections(self.options)
         self._image: Image | None = None
         self._running = threading.Lock()
         self._log = RunLog(self.options, self.executable.program_names)
         self._auto_report = AutoReport(self.options)
-        self._streams = [_streams_of(p) for p in self.executable.programs]
+        self._streams = [streams_of(p) for p in self.executable.programs]
         self._prepared()
         self._auto_report.after_compile(lambda: self.report)
 
@@ -131,7 +135,9 @@ class Engine(CppNames, HostEnds):
             TypeMismatchError: The values do not fit the element type.
         """
         tensor = writable(self.graph, handle)
-        self._prepared().arena.write_all(tensor, checked_values(tensor, values))
+        image = self._prepared()
+        image.arena.write_all(tensor, checked_values(tensor, values))
+        image.checking.host_wrote(tensor)
 
     def connect(self, stream: str | Stream, data: Any, *, begin: int | None = None, end: int | None = None) -> None:
         """Connect a host stream, before or after :meth:`load`.
@@ -216,6 +222,7 @@ class Engine(CppNames, HostEnds):
 
     def _run_machine(self, image: Image, index: int) -> tuple[Verdict, BaseException | None]:
         machine, interrupt = image.machine, None
+        image.begin_run()
         while True:
             try:
                 if interrupt is None:
@@ -225,6 +232,7 @@ class Engine(CppNames, HostEnds):
             except KeyboardInterrupt as error:
                 interrupt = error
                 self.stop()
+        image.end_run()
         failure = image.callbacks.take_error()
         if failure is None or isinstance(failure, RunAbandonedError):
             failure = interrupt or failure
@@ -324,7 +332,7 @@ class Engine(CppNames, HostEnds):
         return self._image
 
     def _image_options(self) -> ImageOptions:
-        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep)
+        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep, self.checks)
 
     def _host(self) -> Host:
         return Host(self._print, self._remote, self._functions)
@@ -380,38 +388,3 @@ def _fused_away(variable: Variable) -> AbeleError:
         at=variable.debug.location,
         remedy=f"Engine(…, keep=[{variable.name!r}]), or mode='tiles'",
     )
-
-
-def _silent(stage: str, fraction: float) -> None:
-    """Progress that nobody watches."""
-
-
-def _check_options(mode: str, threads: int | None) -> None:
-    if mode not in MODES:
-        close = nearest(mode, MODES)
-        raise InvalidOptionError(
-            f"there is no mode {mode!r}", remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(MODES)
-        )
-    if threads is not None and threads < 1:
-        raise InvalidOptionError(f"an engine cannot run on {threads} threads", remedy="1 or more")
-
-
-def _executable(
-    given: Graph | Executable,
-    program: Programs | None,
-    allow_out_of_memory: bool,
-    progress: Callable[[str, float], None] | None,
-) -> Executable:
-    if isinstance(given, Executable):
-        return given
-    if program is None:
-        raise EngineError("an engine needs a program", remedy="Engine(graph, program)")
-    return compile_program(given, program, allow_out_of_memory=allow_out_of_memory, progress=progress)
-
-
-def _streams_of(program: Program) -> list[Stream]:
-    found: dict[Stream, None] = {}
-    for step in walk(program):
-        if isinstance(step, Copy):
-            found.update((s, None) for s in (step.source, step.destination) if isinstance(s, Stream))
-    return list(found)

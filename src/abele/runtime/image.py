@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
@@ -11,12 +11,13 @@ from abele.graph import Execute, Variable, walk
 from abele.runtime.arena import Arena
 from abele.runtime.behaviour import Behaviour
 from abele.runtime.callbacks import Callbacks
+from abele.runtime.checking import Checking
+from abele.runtime.checks import Checks
 from abele.runtime.effects import EffectsOf
 from abele.runtime.fusion import Storage
 from abele.runtime.host_functions import HostFunctions
-from abele.runtime.interpreted import InterpretedSupersteps
 from abele.runtime.leaf import Leaf
-from abele.runtime.lower import Lowering, Surroundings
+from abele.runtime.lower import Surroundings
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
 from abele.runtime.remote import RemoteMemory
@@ -40,6 +41,7 @@ class Image:
         behaviour: The floating-point behaviour.
         clock: Modelled cycles.
         tallies: Which ways the last run took.
+        checking: Checks that no IPU gives.
     """
 
     arena: Arena
@@ -52,6 +54,7 @@ class Image:
     behaviour: Behaviour
     clock: Clock
     tallies: Tallies
+    checking: Checking
 
     def load(self) -> None:
         """Set initial contents of variables, state of vertices, the floating-point behaviour and the clock."""
@@ -60,6 +63,15 @@ class Image:
             group.reset()
         self.behaviour.reset()
         self.clock.reset()
+        self.checking.load()
+
+    def begin_run(self) -> None:
+        """A run is about to start."""
+        self.tallies.reset()
+
+    def end_run(self) -> None:
+        """A run is over."""
+        self.supersteps.learn()
 
     def record_counts(self, executable: Executable) -> None:
         """Tell the executable the issue slots that data-dependent codelets were counted to take."""
@@ -82,12 +94,14 @@ class ImageOptions:
         num_threads: Host threads.
         debug: Run vertices as plain Python.
         keep: Variables that the host wants to read although only fused kernels touch them.
+        checks: Checks that no IPU gives.
     """
 
     native: bool
     num_threads: int
     debug: bool
     keep: frozenset[Variable]
+    checks: Checks = field(default_factory=Checks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +130,9 @@ def build_image(
         WorkingMemory(),
         EffectsOf(),
     )
-    placed = Supersteps(arena, compile_codelet)
-    supersteps = InterpretedSupersteps(placed, callbacks) if options.debug else placed
+    placed = Supersteps(arena, compile_codelet, executable.system.ipu, options.num_threads)
+    checking = Checking(options.checks)
+    supersteps = checking.supersteps(placed, callbacks, options.debug)
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
     native = Native(arena, effects, storage, memory) if storage is not None else None
     behaviour, clock = Behaviour(step for p in programs for step in walk(p)), Clock.of(executable)
@@ -134,7 +149,7 @@ def build_image(
         clock=clock,
         threads=options.num_threads,
     )
-    lowering = Lowering(around, programs)
+    lowering = checking.lowering(around, programs, graph, placed)
     entries = []
     for number, program in enumerate(programs):
         progress("code", number / len(programs))
@@ -143,7 +158,7 @@ def build_image(
     machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
-    image = Image(arena, machine, entries, callbacks, placed, fused, text, behaviour, clock, lowering.tallies)
+    image = Image(arena, machine, entries, callbacks, placed, fused, text, behaviour, clock, lowering.tallies, checking)
     image.load()
     progress("code", 1.0)
     return image

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from abele.runtime.interval_set import IntervalSet
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.supersteps import Supersteps, transfers, written
 
+RunVertices = Callable[[list[PlacedGroup]], None]
+
 
 @dataclass(eq=False)
 class InterpretedSupersteps:
@@ -26,16 +29,19 @@ class InterpretedSupersteps:
     Attributes:
         supersteps: Places the vertices, as for native execution.
         callbacks: Where the calls go.
+        run: Runs the vertices of a compute set; as plain Python, in order, when left out.
     """
 
     supersteps: Supersteps
     callbacks: Callbacks
+    run: RunVertices = field(default_factory=lambda: run_all)
+    _groups: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
     def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
         """Append what executes the compute set, with something that looks at it before and after the vertices."""
-        groups = self.supersteps.place(compute_set)
+        groups = self._placed(compute_set)
         gather, scatter = transfers(compute_set, groups)
-        number = self.callbacks.add(lambda: self._run(groups))
+        number = self.callbacks.add(lambda: self.run(groups))
         if gather:
             emitter.phase(gather)
         if watch is not None:
@@ -47,16 +53,24 @@ class InterpretedSupersteps:
         if scatter:
             emitter.phase(scatter)
 
-    def _run(self, groups: list[PlacedGroup]) -> None:
-        for placed in groups:
-            for vertex in range(placed.num):
-                run_vertex(placed, vertex)
+    def _placed(self, compute_set: ComputeSet) -> list[PlacedGroup]:
+        """Its vertices, whose state all executions of it share."""
+        if compute_set not in self._groups:
+            self._groups[compute_set] = self.supersteps.place(compute_set)
+        return self._groups[compute_set]
 
 
-def run_vertex(placed: PlacedGroup, vertex: int) -> None:
-    """Run one vertex as plain Python; an error also tells the vertex and where the user made it."""
+def run_all(groups: Sequence[PlacedGroup]) -> None:
+    """Run vertices as plain Python, one after the other."""
+    for placed in groups:
+        for vertex in range(placed.num):
+            run_vertex(placed, vertex)
+
+
+def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:
+    """Run one vertex (or one worker of it) as plain Python; an error also tells the vertex and where it was made."""
     try:
-        interpret(placed.group.codelet, vertex_fields(placed, vertex))
+        interpret(placed.group.codelet, vertex_fields(placed, vertex), worker)
     except AbeleError as error:
         at = "\n".join(filter(None, (error.at, _place(placed, vertex))))
         raise type(error)(error.message, at=at, because=error.because, remedy=error.remedy) from error
@@ -71,7 +85,7 @@ def _place(placed: PlacedGroup, vertex: int) -> str:
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"
     if placed.replicas > 1:
         where += f" of replica {replica}"
-    return f"{where}\ncompute set {placed.compute_set.name!r}, made at {group.debug.location}"
+    return f"{where}\ncompute set {placed.compute_set.name!r}, made at {group.origin_of(vertex).location}"
 
 
 def vertex_fields(placed: PlacedGroup, vertex: int) -> dict[str, Any]:
@@ -80,16 +94,16 @@ def vertex_fields(placed: PlacedGroup, vertex: int) -> dict[str, Any]:
     return {f.name: _field(f, columns, vertex) for f in placed.group.codelet.fields}
 
 
-def _field(field: FieldDef, columns: Any, vertex: int) -> Any:
-    dtype = field.type.np
-    if field.rank == 2:
+def _field(definition: FieldDef, columns: Any, vertex: int) -> Any:
+    dtype = definition.type.np
+    if definition.rank == 2:
         rows, pointers, lengths = next(columns), next(columns), next(columns)
         return [_view(pointers[r], lengths[r], dtype) for r in range(rows[vertex], rows[vertex + 1])]
-    if field.rank == 1:
+    if definition.rank == 1:
         pointers, lengths = next(columns), next(columns)
         return _view(pointers[vertex], lengths[vertex], dtype)
     column = next(columns)
-    return column[vertex : vertex + 1] if field.direction == "state" else _view(column[vertex], 1, dtype)
+    return column[vertex : vertex + 1] if definition.direction == "state" else _view(column[vertex], 1, dtype)
 
 
 def _view(address: int, length: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
