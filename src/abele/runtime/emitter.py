@@ -113,10 +113,13 @@ class Emitter:
         for place, argument in enumerate(leaf.args):
             if isinstance(argument, StreamUse):
                 self.assembler.emit(Op.BIND, self._uses[argument], register + place)
+        cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
         if leaf.counter:
-            self.assembler.emit(Op.COUNT, leaf.address, leaf.units, register, leaf.counter)
+            self.assembler.emit(Op.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
+        elif solo:
+            self.assembler.emit(Op.SOLO, leaf.address, leaf.units, register)
         else:
-            self.assembler.emit(Op.SOLO if solo else Op.CALL, leaf.address, leaf.units, register)
+            self.assembler.emit(Op.CALL, leaf.address, leaf.units, register, 0, cuts)
 
     def _argument_list(self, leaf: Leaf) -> int:
         if leaf not in self.leaves:

@@ -28,6 +28,7 @@ class HostFunctions:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._connected: dict[HostFunction, Callable[..., Any]] = {}
+        self._calls: dict[Program, tuple[HostCall, ...]] = {}
 
     def connect(self, handle: str | HostFunction, function: Callable[..., Any]) -> None:
         """Connect a host function; see :meth:`abele.Engine.connect_function`."""
@@ -56,8 +57,11 @@ class HostFunctions:
         Raises:
             StreamConnectionError: One is not.
         """
-        for step in set(walk(program)) if self._graph.host_functions else ():
-            if isinstance(step, HostCall) and step.function not in self._connected:
+        if program not in self._calls:
+            nodes = set(walk(program)) if self._graph.host_functions else ()
+            self._calls[program] = tuple(s for s in nodes if isinstance(s, HostCall))
+        for step in self._calls[program]:
+            if step.function not in self._connected:
                 raise StreamConnectionError(
                     f"host function {step.function.name!r} is not connected",
                     at=step.debug.location,
@@ -92,14 +96,8 @@ def _takes_replica(function: Callable[..., Any]) -> bool:
 
 def _results(step: HostCall, given: Any) -> list[npt.NDArray[Any]]:
     wanted = step.function.outputs
-    if given is None:
-        items: list[Any] = []
-    elif isinstance(given, tuple | list) and len(wanted) != 1:
-        items = list(given)
-    elif isinstance(given, tuple) and len(given) == 1:
-        items = list(given)
-    else:
-        items = [given]
+    several = isinstance(given, tuple) or (isinstance(given, list) and len(wanted) != 1)
+    items: list[Any] = list(given) if several else [] if given is None else [given]
     if len(items) != len(wanted):
         raise _misfit(step, f"gave {len(items)} results, it has {len(wanted)} outputs")
     return [_checked(step, n, a, v) for n, (a, v) in enumerate(zip(wanted, _arrays(items), strict=True))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from abele.graph import Stream
+from abele.graph.intervals import Int64
 from abele.runtime.interval_set import EMPTY, IntervalSet
 
 
@@ -55,6 +56,7 @@ class Leaf:
         writes: Elements of variables that it writes.
         counter: Address of int64[units] to which a counting codelet adds its issue slots; 0 for the rest.
         keep: What must stay alive for the pointers to stay valid.
+        cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Leaf:
     writes: IntervalSet = EMPTY
     counter: int = 0
     keep: object = field(default=None, repr=False)
+    cuts: Int64 | None = field(default=None, repr=False)
 
     def keeping(self, item: object) -> Leaf:
         """The same leaf, which keeps one more thing alive."""

@@ -27,6 +27,8 @@ class PlacedGroup:
         replicas: Replicas that each have these vertices; the tables list those of replica 0 first.
         slots: Issue slots counted so far, int64[replicas * N], where the codelet's cost depends on data; else None.
         executions: Times that they ran while being counted, int64[1].
+        cuts: Vertices at which threads' shares begin and end, int64[threads + 1]; None for equal numbers.
+        learnt_from: Executions that the shares were cut by.
     """
 
     compute_set: ComputeSet
@@ -36,6 +38,8 @@ class PlacedGroup:
     replicas: int = 1
     slots: Int64 | None = None
     executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
+    cuts: Int64 | None = None
+    learnt_from: int = 0
 
     @property
     def num(self) -> int:

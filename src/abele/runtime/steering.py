@@ -29,9 +29,6 @@ def fail(lowering: Lowering, error: Callable[[], BaseException]) -> None:
     lowering.emitter.callback(lowering.around.callbacks.add_failure(error))
 
 
-# --- branches ----------------------------------------------------------------------------------------------------------
-
-
 def branch(lowering: Lowering, step: Program, predicate: Tensor, value: bool, target: int) -> None:
     """Go to ``target`` when the predicate of a step equals ``value``; end the run when replicas do not agree."""
     emitter = lowering.emitter
@@ -146,9 +143,6 @@ def _unreachable(lowering: Lowering, step: Switch) -> ApplicationRuntimeError:
     )
 
 
-# --- loops ---------------------------------------------------------------------------------------------------------------
-
-
 def lower_loop(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
     """Rounds of a body."""
     if loop in lowering.scopes:
@@ -184,9 +178,6 @@ def _end_round(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
     if loop in lowering.scopes:
         lowering.emitter.end_step()
     lowering.emitter.barrier()
-
-
-# --- aborts --------------------------------------------------------------------------------------------------------------
 
 
 def lower_abort(lowering: Lowering, step: Abort) -> None:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abele.codelet import CodeletDef, CompiledCodelet
+from abele.compiler.cost import vertex_costs
 from abele.graph import ComputeSet, VertexGroup
+from abele.graph.intervals import Int64
+from abele.machine import Ipu
 from abele.runtime.arena import Arena, address_of
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
@@ -18,7 +21,11 @@ from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.scratch import ScratchPool
+from abele.runtime.shares import cost_cuts, even_cuts
 from abele.runtime.sizes import worthwhile_sizes
+
+_WORTH_SHARING_BYTES = 1 << 14
+"""Less work than this is not worth knowing the cost of."""
 
 Compile = Callable[[CodeletDef], CompiledCodelet]
 
@@ -49,10 +56,14 @@ class Supersteps:
         compile: Gives the native code of a codelet.
         placed: All groups prepared so far.
         scratch: Memory for gathered regions.
+        ipu: The chip, whose costs tell how vertices are best shared out over threads; None to go by their number.
+        threads: Host threads.
     """
 
     arena: Arena
     compile: Compile
+    ipu: Ipu | None = None
+    threads: int = 1
     placed: list[PlacedGroup] = field(default_factory=list)
     scratch: ScratchPool = field(default_factory=ScratchPool)
     _ready: dict[ComputeSet, Ready] = field(default_factory=dict)
@@ -107,9 +118,37 @@ class Supersteps:
             sizes = worthwhile_sizes(group, tables.work_bytes)
             address = code.run_sized(sizes) if sizes else code.run
         name = f"{placed.num} × {group.codelet.name}"
+        placed.cuts = self._cuts(placed)
+        keep = (placed, code)
         return Leaf(
-            name, address, placed.num, tables.addresses, tables.work_bytes, written(group), counter, (placed, code)
+            name,
+            address,
+            placed.num,
+            tables.addresses,
+            tables.work_bytes,
+            written(group),
+            counter,
+            keep,
+            placed.cuts,
         )
+
+    def _cuts(self, placed: PlacedGroup) -> Int64 | None:
+        """Threads' shares by modelled cost; a table in any case where runs will count the true one."""
+        if self.ipu is None or self.threads == 1 or placed.tables.work_bytes < _WORTH_SHARING_BYTES:
+            return None
+        costs = np.tile(vertex_costs(placed.group, self.ipu).amount, placed.replicas)
+        cuts = cost_cuts(costs, self.threads)
+        return even_cuts(placed.num, self.threads) if cuts is None and placed.slots is not None else cuts
+
+    def learn(self) -> None:
+        """Cut threads' shares anew where runs have counted at least twice as many executions as before."""
+        for placed in (p for groups in self._counted.values() for p in groups):
+            count = int(placed.executions[0])
+            if placed.cuts is None or placed.slots is None or count <= 2 * placed.learnt_from:
+                continue
+            placed.learnt_from = count
+            cuts = cost_cuts(placed.slots, self.threads)
+            placed.cuts[:] = even_cuts(placed.num, self.threads) if cuts is None else cuts
 
 
 def written(group: VertexGroup) -> IntervalSet:

@@ -49,9 +49,6 @@ def lower_cross_replica(lowering: Lowering, copy: CrossReplicaCopy) -> None:
     lowering.emitter.phases(copy_phases(copy.debug.full_name, source, destination, elements_of(copy.destination)))
 
 
-# --- host streams --------------------------------------------------------------------------------------------------------
-
-
 def open_stream(lowering: Lowering, use: StreamUse, replica: int) -> None:
     """Move a stream on for the copy of one replica.
 
@@ -99,9 +96,6 @@ def _to_stream(lowering: Lowering, tensor: Tensor, stream: Stream) -> None:
             (copy_leaf(f"to {stream.name}", paired(arena.pieces_of(tensor, replica), item), destination=use),)
         )
         emitter.drain(use)
-
-
-# --- remote buffers ------------------------------------------------------------------------------------------------------
 
 
 def _remote(lowering: Lowering, copy: Copy, buffer: RemoteBuffer, tensor: Tensor, *, outward: bool) -> None:
