@@ -168,7 +168,7 @@ class DeviceManager:
             EngineError: None is free.
         """
         for device in self.getDevices(TargetType.IPU, numIPUs):
-            if device.attach():
+            if not device.isAttached() and device.attach():
                 return device
         raise EngineError(
             f"no device of {numIPUs} IPUs is free",
