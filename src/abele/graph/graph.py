@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import GraphReplicationError, TensorError, TileMappingError
+from abele.errors import GraphReplicationError, TensorCreationError, TensorError, TileMappingError
 from abele.graph import program as programs
 from abele.graph.block import whole as whole_block
 from abele.graph.block_list import BlockList
@@ -108,7 +108,7 @@ class Graph(CppNames, HostEnds):
             initial: Contents at load; undefined when left out.
 
         Raises:
-            TensorError: A negative dimension, or an initial value of another shape.
+            TensorCreationError: A negative dimension, or an initial value of another shape.
             TypeMismatchError: An element type that the machine lacks.
         """
         return self._new(dtype, shape, name, "variable", initial)
@@ -130,7 +130,7 @@ class Graph(CppNames, HostEnds):
         dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
         debug = self.origin(name)
         if any(n < 0 for n in dims):
-            raise TensorError(f"variable {name!r} has a negative dimension: {list(dims)}", at=debug.location)
+            raise TensorCreationError(f"variable {name!r} has a negative dimension: {list(dims)}", at=debug.location)
         size = math.prod(dims)
         variable = Variable(
             len(self.variables),
@@ -154,7 +154,7 @@ class Graph(CppNames, HostEnds):
     def _check_initial(variable: Variable, initial: npt.ArrayLike) -> None:
         given = np.shape(initial)
         if given not in ((), variable.shape):
-            raise TensorError(
+            raise TensorCreationError(
                 f"{variable!r} cannot start as an array of shape {list(given)}", at=variable.debug.location
             )
 
