@@ -103,6 +103,14 @@ def test_sequence__list_braces_and_add__run_in_order() -> None:
     assert b.run(Sequence(prog, Sequence(), Sequence([])), b.add(8)) == 15
 
 
+def test_program__made_by_default__does_nothing() -> None:
+    b = Bench()
+    assert isinstance(Program(), Program)
+    assert isinstance(b.add(1), Program)
+    assert not isinstance(b.count, Program)
+    assert b.run(Program(), Sequence([Program(), b.add(3)])) == 3
+
+
 def test_repeat__any_count__runs_so_often() -> None:
     b = Bench()
     assert b.run(Sequence([Repeat(5, b.add(3), "r"), Repeat(0, b.add(100))])) == 15

@@ -13,7 +13,22 @@ from abele.graph.program import End
 
 Step = TypeVar("Step", bound=g.Program)
 
-Program = g.Program
+
+class _AnyProgram(type):
+    """Every node of the graph is a program."""
+
+    def __instancecheck__(cls, item: object) -> bool:
+        return isinstance(item, g.Program)
+
+
+class Program(metaclass=_AnyProgram):
+    """Any program; ``Program()`` is one that does nothing."""
+
+    def __new__(cls) -> Any:
+        """An empty sequence."""
+        return g.Sequence()
+
+
 PrintTensorFmt = g.PrintTensorFmt
 Function = g.Function
 HostFunction = g.HostFunction
