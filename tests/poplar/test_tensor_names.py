@@ -136,9 +136,8 @@ def test_regions__view_of_two_variables__are_cut_between_them() -> None:
     t = ab.concat([a, b[:2], a[1:2]])
     assert t.getContiguousRegions() == [(0, 4), (4, 6), (6, 7)]
     assert [(r.var.name, tuple(r.interval)) for r in t.getVarRegions()] == [("a", (0, 4)), ("b", (0, 2)), ("a", (1, 2))]
-    assert t.dump() == "float{7} = a[0:4) b[0:2) a[1:2)"
     out = io.StringIO()
     t.outputRegions(out)
     assert out.getvalue() == t.dump() + "\n"
-    assert "float" not in t.getDebugStr()
-    assert "'a'" in t.getDebugStr()
+    assert "a[0:4)" in t.dump()
+    assert "float" in t.getDebugStr()

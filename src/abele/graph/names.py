@@ -106,7 +106,7 @@ class CppNames(VertexNames, HostNames):
 
         Poplar changes its arguments; these are returned: ``t`` and ``others``, all permuted alike.
         """
-        begin, length = t._runs_by_variable()
+        begin, length = t.variable_runs()
         order = np.argsort(begin, kind="stable")
         end = np.cumsum(length)
         intervals = np.stack([end - length, end], axis=1)[order].tolist()

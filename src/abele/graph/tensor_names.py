@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from abele.errors import InvalidOptionError, TensorIndexError
-from abele.graph.intervals import Int64, Interval
+from abele.graph.intervals import Interval
 from abele.numerics import ElementType
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class TensorNames:
 
     def reshapePartial(self: Tensor, begin: int, end: int, shape: Sequence[int]) -> Tensor:  # type: ignore[misc]
         """The view with dimensions ``[begin, end)`` replaced by ``shape``."""
-        return self.reshape((*self.shape[:begin], *shape, *self.shape[end:]))
+        return self.reshape_partial(begin, end, shape)
 
     def expand(self: Tensor, dims: Iterable[int]) -> Tensor:  # type: ignore[misc]
         """The view with a dimension of one index before each of the listed ones; the rank itself means at the end."""
@@ -129,15 +129,11 @@ class TensorNames:
         self: Tensor, source: Sequence[int], destination: Sequence[int]
     ) -> Tensor:
         """The view with dimension ``source[i]`` moved to ``destination[i]``; the others keep their order."""
-        moves = {self._dim(d): self._dim(s) for s, d in zip(source, destination, strict=True)}
-        if len(moves) != len(source) or len(set(moves.values())) != len(moves):
-            raise TensorIndexError(f"cannot move dimensions {list(source)} of {self!r} to {list(destination)}")
-        rest = iter(d for d in range(self.ndim) if d not in moves.values())
-        return self.dimShuffle([moves[d] if d in moves else next(rest) for d in range(self.ndim)])
+        return self.dim_shuffle_partial(source, destination)
 
     def dimRoll(self: Tensor, dimIdx: int, newIdx: int = 0) -> Tensor:  # type: ignore[misc]
         """The view with dimension ``dimIdx`` moved to ``newIdx``."""
-        return self.dimShufflePartial([dimIdx], [newIdx])
+        return self.dim_roll(dimIdx, newIdx)
 
     def subSample(self: Tensor, stride: int, dim: int) -> Tensor:  # type: ignore[misc]
         """The view of every ``stride``-th index of ``dim``, the first included."""
@@ -153,9 +149,7 @@ class TensorNames:
         """
         if method is not UpsampleMethod.REPEAT or scale < 0:
             raise InvalidOptionError(f"upsample by {scale} with {method}", remedy="0 or more, UpsampleMethod.REPEAT")
-        dim = self._dim(dim)
-        wide = self.expand_dims(dim + 1).broadcast_to((*self.shape[: dim + 1], scale, *self.shape[dim + 1 :]))
-        return wide.flatten(dim, dim + 2)
+        return self.repeat(scale, dim)
 
     # --- what a view shows -------------------------------------------------------------------------------------------
 
@@ -181,42 +175,22 @@ class TensorNames:
 
     def getContiguousRegions(self: Tensor) -> list[Interval]:  # type: ignore[misc]
         """Intervals of the flattened view that are contiguous in one variable each."""
-        _, length = self._runs_by_variable()
-        end = np.cumsum(length)
-        return [Interval(int(e - n), int(e)) for e, n in zip(end, length, strict=True)]
+        return self.contiguous_regions()
 
     def getVarRegions(self: Tensor) -> list[VariableInterval]:  # type: ignore[misc]
         """The variables and elements that the flattened view shows, in order."""
-        begin, length = self._runs_by_variable()
-        found = []
-        for low, count in zip(begin.tolist(), length.tolist(), strict=True):
-            variable, element = self.graph.locate(low)
-            found.append(VariableInterval(variable, Interval(element, element + count)))
-        return found
-
-    def _runs_by_variable(self: Tensor) -> tuple[Int64, Int64]:  # type: ignore[misc]
-        """The view's intervals, cut where one variable ends and its neighbour begins."""
-        begin, length = self.intervals()
-        bases = np.array(sorted({v.base for v in self.variables if v.size}), dtype=np.int64)
-        first = np.searchsorted(bases, begin, side="right")
-        count = np.searchsorted(bases, begin + length, side="left") - first
-        if not count.any():
-            return begin, length
-        starts = [np.append(b, bases[f : f + n]) for b, f, n in zip(begin, first, count, strict=True)]
-        lengths = [np.diff(s, append=b + n) for s, b, n in zip(starts, begin, length, strict=True)]
-        return np.concatenate(starts), np.concatenate(lengths)
+        return [VariableInterval(variable, interval) for variable, interval in self.var_regions()]
 
     # --- text --------------------------------------------------------------------------------------------------------
 
     def getDebugStr(self: Tensor) -> str:  # type: ignore[misc]
-        """Name, type and shape."""
-        return repr(self)
+        """Poplar's name for :meth:`Tensor.debug_str`."""
+        return self.debug_str()
 
     def dump(self: Tensor) -> str:  # type: ignore[misc]
-        """Type, shape and every region of the view as text."""
-        regions = (f"{v.name}[{i.begin}:{i.end})" for v, i in self.getVarRegions())
-        return f"{self.dtype.poplar_name}{self.shapeToString()} = " + " ".join(regions)
+        """Poplar's name for :meth:`Tensor.text`."""
+        return self.text()
 
     def outputRegions(self: Tensor, os: IO[str]) -> None:  # type: ignore[misc]
-        """Write :meth:`dump` to a file."""
-        print(self.dump(), file=os)
+        """Write :meth:`Tensor.text` to a file."""
+        print(self.text(), file=os)
