@@ -63,7 +63,7 @@ _SOURCES = {
     "report": "Report",
     "runtime": "Engine",
 }
-_ROOMS = ("errors", "numerics", "machine", "graph", "kernels", "compiler", "runtime", "report", "parallel")
+_ROOMS = ("errors", "numerics", "machine", "graph", "kernels", "compiler", "runtime", "report", "parallel", "poplar")
 _LIBRARIES = ("popops", "poplin", "popnn", "poprand", "poputil")
 _HOMES = {name: f"abele.{room}" for room, names in _SOURCES.items() for name in names.split()}
 _MODULES = {name: f"abele.{name}" for name in _ROOMS} | {name: f"abele.poplibs.{name}" for name in _LIBRARIES}
