@@ -23,19 +23,20 @@ BITS = {
 class Behaviour:
     """The mode of all tiles, as bits of one word that the running program reads and writes.
 
-    All is off when a program is loaded, and what a program switches on stays on for those that run after it. Programs
-    that switch nothing on cost nothing.
+    All but ``initial`` is off when a program is loaded, and what a program switches on stays on for those that run
+    after it. Programs that switch nothing on cost nothing.
 
     Args:
         nodes: All steps of the programs.
+        initial: Bits that are on when a program is loaded.
 
     Attributes:
-        possible: Bits that some step switches on.
+        possible: Bits that are on at first, or that some step switches on.
     """
 
-    def __init__(self, nodes: Iterable[Program] = ()) -> None:
+    def __init__(self, nodes: Iterable[Program] = (), initial: int = 0) -> None:
         switches = [n for n in nodes if isinstance(n, SetFloatingPointBehaviour)]
-        self.possible = 0
+        self._initial = self.possible = initial
         for switch in switches:
             self.possible |= bits_of(switch)[1]
         self._words = aligned_block(8).view(np.int64)
@@ -52,7 +53,7 @@ class Behaviour:
 
     def reset(self) -> None:
         """The program is loaded again."""
-        self._words[:] = 0
+        self._words[:] = self._initial
 
     def concerns(self, steps: Sequence[Program]) -> int:
         """Bits that ask for the vertices of library calls, rather than host kernels, when they are on."""

@@ -17,6 +17,7 @@ from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
 from abele.graph import Graph, Program, Stream, Tensor, Variable
 from abele.numerics import to_host
 from abele.report import Report, Table
+from abele.runtime.behaviour import CHECKS
 from abele.runtime.bytecode import Verdict, listing
 from abele.runtime.checks import Checks
 from abele.runtime.connections import Connections
@@ -332,7 +333,8 @@ class Engine(CppNames, HostEnds):
         return self._image
 
     def _image_options(self) -> ImageOptions:
-        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep, self.checks)
+        behaviour = CHECKS if self.options.flag("debug.floatPointOpException") else 0
+        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep, self.checks, behaviour)
 
     def _host(self) -> Host:
         return Host(self._print, self._remote, self._functions)

@@ -41,8 +41,9 @@ def writable(graph: Graph, handle: Handle) -> Tensor:
 
 
 def _closed(graph: Graph, handle: HostHandle, wanted: str, allowed: str) -> TensorAccessError:
-    open_ones = [h.name for h in graph.host_handles.values() if (h.readable if wanted == "read" else h.writable)]
-    close = nearest(handle.name, open_ones)
+    open_ones = [h for h in graph.host_handles.values() if (h.readable if wanted == "read" else h.writable)]
+    same = (h.name for h in open_ones if h.tensor.is_same_view(handle.tensor))
+    close = next(same, None) or nearest(handle.name, [h.name for h in open_ones])
     return TensorAccessError(
         f"the host cannot {wanted} {handle.name!r}: the handle was made to be {allowed} only",
         at=handle.debug.location,

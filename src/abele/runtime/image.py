@@ -95,6 +95,7 @@ class ImageOptions:
         debug: Run vertices as plain Python.
         keep: Variables that the host wants to read although only fused kernels touch them.
         checks: Checks that no IPU gives.
+        behaviour: Bits of the floating-point behaviour that are on at load.
     """
 
     native: bool
@@ -102,6 +103,7 @@ class ImageOptions:
     debug: bool
     keep: frozenset[Variable]
     checks: Checks = field(default_factory=Checks)
+    behaviour: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ def build_image(
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
     native = Native(arena, effects, storage, memory) if storage is not None else None
-    behaviour, clock = Behaviour(step for p in programs for step in walk(p)), Clock.of(executable)
+    behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
     around = Surroundings(
         arena=arena,
         supersteps=supersteps,

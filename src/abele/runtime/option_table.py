@@ -110,7 +110,7 @@ OPTIONS = _by_name(
         _honoured(
             "debug.floatPointOpException", BOOL, False, "stop at invalid operations, divisions by zero, overflow"
         ),
-        _honoured("debug.nanOverflowMode", BOOL, False, "f16 overflows to NaN, not to the largest number"),
+        _accepted("debug.nanOverflowMode", BOOL, False, "f16 overflows to infinity, as IEEE 754 has it"),
         _accepted("debug.retainDebugInformation", BOOL, False, "names and source lines are always kept"),
         _accepted("debug.trace", BOOL, False, "there is no trace of API calls"),
         _accepted("debug.traceFile", TEXT, "", "there is no trace of API calls"),
@@ -135,8 +135,8 @@ OPTIONS = _by_name(
             "balanced",
             "elements are sent once to all tiles that want them",
         ),
-        _honoured("prng.seed", INT, 0, "what the workers' random seeds are made from"),
-        _honoured("prng.enableStochasticRounding", BOOL, False, "round f16 results up or down at random"),
+        _accepted("prng.seed", INT, 0, "no effect yet: nothing draws from the workers' generators"),
+        _accepted("prng.enableStochasticRounding", BOOL, False, "no effect yet: f16 rounds to the nearest"),
         _honoured(
             "profiler.programs.filter", TEXT, "", "regular expression: record the runs of programs with such a name"
         ),
