@@ -129,6 +129,20 @@ def test_get_target_and_replicas__of_a_replicated_graph__are_those_of_one_replic
         g.createReplicatedGraph(2)
 
 
+def test_create_virtual_graph__each_form__numbers_its_tiles_from_0() -> None:
+    g = graph(numIPUs=2)
+    part, listed, narrow = g.createVirtualGraph(4, 8), g.createVirtualGraph([9, 2]), g.createVirtualGraph(3)
+    assert [v.getTarget().getNumTiles() for v in (part, listed, narrow)] == [4, 2, 6]
+    assert part.getTopLevelGraph() is g is g.getTopLevelGraph()
+    x = part.addVariable(FLOAT, [400], poplar.VariableMappingMethod.LINEAR, "x")
+    assert set(g.mapping_of(x).tile.tolist()) == {4, 5, 6, 7}
+    assert [len(tile) for tile in part.getTileMapping(x)] == [1, 1, 1, 1]
+    part.addCodelets(Scale)
+    v = listed.addVertex(part.addComputeSet("cs"), "Scale", {"x": x, "y": listed.addVariable(FLOAT, [400], "y")})
+    listed.setTileMapping(v, 0)
+    assert v.tile == 9
+
+
 def test_serialize__graph__is_refused_with_a_reason() -> None:
     with pytest.raises(poplar.poplar_error, match=r"a graph is not serialised\n  because  its codelets are"):
         graph().serialize()

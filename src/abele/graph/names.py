@@ -22,6 +22,7 @@ from abele.numerics import f16
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
     from abele.graph.program import Function, Program
+    from abele.graph.virtual import VirtualGraph
 
 
 class VariableMappingMethod(Enum):
@@ -46,7 +47,9 @@ class CppNames(VertexNames, HostNames):
         methods = [item for item in mapping_and_name if isinstance(item, VariableMappingMethod)]
         names = [item for item in mapping_and_name if not isinstance(item, VariableMappingMethod)]
         tensor = self.variable(type, shape, name_of(name or names, "variable"))
-        return tensor.map_linear() if VariableMappingMethod.LINEAR in methods else tensor
+        if VariableMappingMethod.LINEAR in methods:
+            self.map_linear(tensor)
+        return tensor
 
     def addConstant(  # type: ignore[misc]
         self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
@@ -92,7 +95,7 @@ class CppNames(VertexNames, HostNames):
 
     def getTileMapping(self: Graph, tensor: Tensor) -> list[list[Interval]]:  # type: ignore[misc]
         """Intervals of the flattened view on each tile."""
-        mapping = tensor.mapping
+        mapping = self.mapping_of(tensor)
         result: list[list[Interval]] = [[] for _ in range(self.num_tiles)]
         for begin, end, tile in zip(mapping.begin.tolist(), mapping.end.tolist(), mapping.tile.tolist(), strict=True):
             if tile >= 0:
@@ -124,6 +127,22 @@ class CppNames(VertexNames, HostNames):
     def getReplicationFactor(self: Graph) -> int:  # type: ignore[misc]
         """Number of replicas."""
         return self.replicas
+
+    def getTopLevelGraph(self: Graph) -> Graph:  # type: ignore[misc]
+        """The whole graph that a virtual graph was made from; otherwise the graph itself."""
+        return self.top_level
+
+    def createVirtualGraph(  # type: ignore[misc]
+        self: Graph, tiles: int | Sequence[int], end: int | None = None
+    ) -> VirtualGraph:
+        """A view of the graph with some of its tiles, numbered from 0.
+
+        ``createVirtualGraph(lower, upper)``, ``createVirtualGraph(tiles)`` with a list, and
+        ``createVirtualGraph(tilesPerIPU)``.
+        """
+        if not isinstance(tiles, (int, np.integer)):
+            return self.virtual(tiles=np.asarray(tiles))
+        return self.virtual_tiles_per_ipu(int(tiles)) if end is None else self.virtual(int(tiles), end)
 
     def createReplicatedGraph(self: Graph, replicationFactor: int) -> Graph:  # type: ignore[misc]
         """Refused: replicas are made with the graph.
