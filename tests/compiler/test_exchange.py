@@ -217,7 +217,7 @@ def test_copy_cycles__pieces_of_the_regression__cost_what_it_says(graph: Graph) 
 
 def brute_force(graph: Graph, cs: ComputeSet) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Bytes received and sent before and after, element by element."""
-    home = np.repeat(graph.interval_map().tile, np.diff(np.append(graph.interval_map().begin, graph._next_address)))
+    home = np.repeat(graph.interval_map().tile, np.diff(np.append(graph.interval_map().begin, graph.num_elements)))
     needs: set[tuple[int, int]] = set()
     gives: set[tuple[int, int]] = set()
     for use in field_uses(cs.groups):
