@@ -80,7 +80,7 @@ def test_channels_per_group__channels__are_divided(channels: int, group: int) ->
 def test_create_activations__any_shape__no_tile_has_more_than_a_group_above_another(shape: tuple[int, ...]) -> None:
     graph = Graph(system_of(1472))
     x = create_activations(graph, f16, shape, "x")
-    mapping = storage_mapping(x)
+    mapping = storage_mapping(graph, x)
     counts = np.bincount(mapping.tile, weights=mapping.length)
     group = channels_per_group(shape[1])
     grain = group if group in (16, 8, 4) else 4

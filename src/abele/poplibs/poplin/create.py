@@ -31,7 +31,7 @@ def create_weights(graph: Graph, params: ConvParams, dtype: ElementType | str, n
 
 def create_biases(graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "biases") -> Tensor:
     """The biases of a convolution, [out_channels], spread over the tiles."""
-    return graph.variable(dtype, params.out_channels, name=name).map_linear()
+    return graph.variable(dtype, params.out_channels, name=name, map="linear")
 
 
 def create_matmul_input_lhs(
@@ -46,7 +46,7 @@ def create_matmul_input_lhs(
     *groups, rows, inner = a_shape
     group = channels_per_group(inner)
     variable = graph.variable(dtype, (*groups, inner // group, rows, group), name=name)
-    variable.map_linear(min_elements=group, grain=group)
+    graph.map_linear(variable, min_elements=group, grain=group)
     return variable.moveaxis(-2, -3).reshape(tuple(a_shape))
 
 

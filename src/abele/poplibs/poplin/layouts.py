@@ -126,7 +126,7 @@ def new_weights(graph: Graph, dtype: ElementType, extents: Mapping[str, int], na
     order = ["g", "co1", "ci1", *(d for d in extents if d[0] == "k"), "co0", "ci0"]
     made = allocate(graph, dtype, extents, blocked(_known(order, extents), blocks, extents), name)
     row = made.entries[-1].extent
-    made.storage.map_linear(min_elements=row, grain=row)
+    graph.map_linear(made.storage, min_elements=row, grain=row)
     return made.tensor
 
 

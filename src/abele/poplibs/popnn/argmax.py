@@ -35,7 +35,7 @@ def _arg_extreme(graph: Graph, tensor: Tensor, op: str, prog: Sequence, name: st
     if tensor.ndim == 0 or tensor.shape[-1] == 0:
         raise TensorError(f"{name}: {tensor!r} has no row to search")
     width = tensor.shape[-1]
-    out = graph.variable(i32, tensor.shape[:-1], name=f"{name}/out").map_linear()
+    out = graph.variable(i32, tensor.shape[:-1], name=f"{name}/out", map="linear")
     if tensor.size == 0:
         return out
     call = graph.library_call(

@@ -193,7 +193,7 @@ def _value(graph: Graph, op: str, tensors: list[Tensor], scale: float, prog: Seq
     shape = tensors[0].shape
     kernel = _value_kernel(op, tensors, scale)
     out = graph.variable(f32, (), name=f"{name}/out")
-    out.map(0)
+    graph.map(out, 0)
     call = graph.library_call(
         prog,
         f"popnn.{op}",

@@ -164,7 +164,7 @@ def _stretches(graph: Graph, tensor: Tensor, group: int) -> _Stretches:
     view = _grouped(tensor, group)
     grid = Grid(tuple((d, d + 1) for d in range(view.ndim)), view.shape)
     ipu = graph.system.ipu
-    cells = split_for_workers(cells_of(grid, view.mapping), ipu.num_workers, ipu.vector_width(tensor.dtype))
+    cells = split_for_workers(cells_of(grid, graph.mapping_of(view)), ipu.num_workers, ipu.vector_width(tensor.dtype))
     coordinates = np.stack(np.unravel_index(cells.block, view.shape[:-2]), axis=1).astype(np.int64)
     return _Stretches(cells, coordinates[:, :2], coordinates[:, 2:])
 

@@ -84,7 +84,7 @@ class _Placement:
         self.repeated = [self._pattern(t) for t in inputs]
         self.grid = self._grid()
         self.access = [self._access(i) for i in range(len(inputs))]
-        mapping = self.order.apply(outputs[0]).mapping
+        mapping = graph.mapping_of(self.order.apply(outputs[0]))
         if not mapping.is_complete:
             raise TileMappingError(f"output {outputs[0]!r} is not mapped to tiles completely")
         self.cells = cells_of(self.grid, mapping)

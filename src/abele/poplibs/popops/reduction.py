@@ -108,7 +108,7 @@ class Reduction:
     @cached_property
     def slices(self) -> Slices:
         """What the vertices of the first step read."""
-        mapping = self.order.apply(self.tensor).mapping
+        mapping = self.graph.mapping_of(self.order.apply(self.tensor))
         if not mapping.is_complete:
             raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
         ipu = self.graph.system.ipu
@@ -128,7 +128,7 @@ class Reduction:
         grain = vector_grain(self.graph, dtype)
         spread = linear_mapping(self.graph, self.num_outputs, dtype, min_elements=grain, grain=grain)
         empty = self.tensor.size == 0 or self.num_outputs == 0
-        set_mapping(variable, spread if empty else self.steps.results or spread)
+        set_mapping(self.graph, variable, spread if empty else self.steps.results or spread)
         return order.undo(variable)
 
     def emit(self, body: Sequence, out: Tensor) -> None:
@@ -136,7 +136,7 @@ class Reduction:
         if self.num_outputs == 0 or self.tensor.size == 0:
             return
         ordered = self.kept_order.apply(out).flatten()
-        combinations = last_combination(self.steps, ordered.mapping)
+        combinations = last_combination(self.steps, self.graph.mapping_of(ordered))
         given = [self.slices.partials, *(c.partials for c in combinations)]
         targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
         body.add(self._first(targets[0], last=not combinations))
@@ -146,7 +146,7 @@ class Reduction:
 
     def _store(self, partials: Partials, number: int) -> Tensor:
         stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
-        return set_mapping(stored, partials.mapping)
+        return set_mapping(self.graph, stored, partials.mapping)
 
     def _first(self, target: Tensor, last: bool) -> Execute:
         grid, slices = self.grid, self.slices

@@ -15,7 +15,7 @@ from abele.poplibs.poprand.draw import check_seed
 def create_seed(graph: Graph, value: int = 0, name: str = "seed") -> Tensor:
     """A seed variable on tile 0 that starts as the 64 bits of ``value``."""
     words = np.array([value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF], np.uint32)
-    return graph.variable(u32, (2,), name=name, initial=words).map(0)
+    return graph.variable(u32, (2,), name=name, initial=words, map=0)
 
 
 def advance_seed(graph: Graph, seed: Tensor, prog: Sequence, name: str = "advance_seed") -> None:

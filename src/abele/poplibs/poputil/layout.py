@@ -50,7 +50,7 @@ def create_activations(
     dtype = as_element_type(dtype)
     variable = graph.variable(dtype, (channels // inner, batch, *field, inner), name=name)
     grain = inner if inner in CHANNEL_GROUPS else vector_grain(graph, dtype)
-    set_mapping(variable, linear_mapping(graph, variable.size, dtype, min_elements=grain, grain=grain))
+    set_mapping(graph, variable, linear_mapping(graph, variable.size, dtype, min_elements=grain, grain=grain))
     last = variable.ndim - 1
     return variable.transpose((1, 0, last, *range(2, last))).reshape((batch, channels, *field))
 
@@ -66,10 +66,10 @@ def create_output_like(
     best = _best_mapped(graph, [t for t in inputs if t.shape == shape])
     if best is None:
         variable = graph.variable(dtype, shape, name=name)
-        return set_mapping(variable, linear_mapping(graph, variable.size, dtype))
+        return set_mapping(graph, variable, linear_mapping(graph, variable.size, dtype))
     order = storage_order(best)
     variable = graph.variable(dtype, order.extents, name=name)
-    set_mapping(variable, _balanced(graph, order.apply(best).mapping, dtype))
+    set_mapping(graph, variable, _balanced(graph, graph.mapping_of(order.apply(best)), dtype))
     return order.undo(variable)
 
 
@@ -77,7 +77,7 @@ def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = N
     """A new tensor with the shape, storage order and mapping of ``tensor``."""
     order = storage_order(tensor)
     variable = graph.variable(dtype or tensor.dtype, order.extents, name=name)
-    set_mapping(variable, order.apply(tensor).mapping)
+    set_mapping(graph, variable, graph.mapping_of(order.apply(tensor)))
     return order.undo(variable)
 
 
@@ -88,15 +88,15 @@ def duplicate(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "duplica
     return copy
 
 
-def storage_mapping(tensor: Tensor) -> TileMapping:
+def storage_mapping(graph: Graph, tensor: Tensor) -> TileMapping:
     """Tile of every element of ``tensor`` in storage order, in which neighbours mostly share a tile."""
-    return storage_order(tensor).apply(tensor).mapping
+    return graph.mapping_of(storage_order(tensor).apply(tensor))
 
 
 def _best_mapped(graph: Graph, tensors: list[Tensor]) -> Tensor | None:
     if len(tensors) < 2:
         return tensors[0] if tensors else None
-    return min(tensors, key=lambda t: _fullest(graph, storage_mapping(t)))
+    return min(tensors, key=lambda t: _fullest(graph, storage_mapping(graph, t)))
 
 
 def _fullest(graph: Graph, mapping: TileMapping) -> int:

@@ -56,7 +56,7 @@ def map_tensor_linearly(
     graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None
 ) -> Tensor:
     """Spread the flattened ``tensor`` over all tiles in equal chunks (see :func:`calc_linear_tile_mapping`)."""
-    return set_mapping(tensor, calc_linear_tile_mapping(graph, tensor, min_elements, grain))
+    return set_mapping(graph, tensor, calc_linear_tile_mapping(graph, tensor, min_elements, grain))
 
 
 def map_tensor_linearly_with_offset(
@@ -65,12 +65,12 @@ def map_tensor_linearly_with_offset(
     """As :func:`map_tensor_linearly`, from tile ``offset`` on; tiles wrap around."""
     linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
     tile = ((linear.tile + offset) % graph.system.num_tiles).astype(np.int32)
-    return set_mapping(tensor, TileMapping(linear.size, linear.begin, tile))
+    return set_mapping(graph, tensor, TileMapping(linear.size, linear.begin, tile))
 
 
-def set_mapping(tensor: Tensor, mapping: TileMapping) -> Tensor:
+def set_mapping(graph: Graph, tensor: Tensor, mapping: TileMapping) -> Tensor:
     """Place every piece of ``mapping``, given over the flattened ``tensor``, on its tile. Returns ``tensor``."""
-    return tensor.map(mapping)
+    return graph.map(tensor, mapping)
 
 
 def elements_per_tile(mapping: TileMapping, num_tiles: int) -> Int64:
@@ -82,6 +82,6 @@ def elements_per_tile(mapping: TileMapping, num_tiles: int) -> Int64:
 
 def tile_imbalance(graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None) -> int:
     """Elements that the fullest tile of ``tensor`` holds above the fullest of its linear mapping."""
-    fullest = int(elements_per_tile(tensor.mapping, graph.system.num_tiles).max(initial=0))
+    fullest = int(elements_per_tile(graph.mapping_of(tensor), graph.system.num_tiles).max(initial=0))
     linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
     return max(0, fullest - int(linear.length.max(initial=0)))
