@@ -30,7 +30,7 @@ def compile_program(
     """Check, plan and cost a program; nothing is executed and no data is needed.
 
     Args:
-        graph: Variables, vertices and mapping.
+        graph: Variables, vertices and mapping; a virtual graph stands for the whole one that it belongs to.
         program: One control program, several, or several by name.
         allow_out_of_memory: Report a program that does not fit instead of refusing it.
         progress: Called with the name of the stage and the part of it that is done.
@@ -50,6 +50,9 @@ def compile_program(
     seconds: dict[str, float] = {}
     names, programs = _named(program)
     check_programs(len(programs))
+    graph = graph.top_level
+    if graph.auto_map:
+        graph.map_unmapped()
     with _timed("lower", seconds, report):
         lowered = lower(programs)
     analysis = Analysis(graph)
