@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
+from abele.errors import AbeleError, GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
 from abele.graph.connect import shared, wire
 from abele.graph.debug import DebugInfo
 from abele.graph.introspect import estimate
@@ -258,11 +258,7 @@ class ComputeSet:
                 )
         tiles = np.array([r.tile for r in refs], dtype=np.int32)
         self._check_tiles(tiles, definition, refs[0].debug)
-        wired = [
-            wire(definition, {n: _lone(definition, n, v) for n, v in r.connected().items()}, 1, r.debug) for r in refs
-        ]
-        edges = {name: _joined_edges([w[0][name] for w in wired]) for name in wired[0][0]}
-        state = {name: _joined_state([w[1][name] for w in wired]) for name in wired[0][1]}
+        edges, state = _wired(definition, refs)
         cost = None if refs[0].cycles is None else np.array([r.cycles for r in refs], dtype=np.int64)
         origins = tuple(r.debug for r in refs)
         return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug, origins)
@@ -285,6 +281,40 @@ def definition_of(codelet: Any) -> CodeletDef:
         name = getattr(codelet, "__name__", repr(codelet))
         raise GraphConnectionError(f"{name} is no codelet", remedy=f"decorate class {name}(Vertex) with @codelet")
     return definition  # type: ignore[no-any-return]
+
+
+def _wired(definition: CodeletDef, refs: Sequence[VertexRef]) -> tuple[dict[str, Edge], dict[str, StateData]]:
+    """Edges and state of vertices that were added one by one."""
+    values = [r.connected() for r in refs]
+    columns = _columns(definition, values)
+    if columns is not None:
+        try:
+            return wire(definition, columns, len(refs), refs[0].debug)
+        except AbeleError:
+            pass  # One of them is wrong: wiring each alone finds which, and names its line.
+    wired = [
+        wire(definition, {n: _lone(definition, n, v) for n, v in each.items()}, 1, r.debug)
+        for r, each in zip(refs, values, strict=True)
+    ]
+    edges = {name: _joined_edges([w[0][name] for w in wired]) for name in wired[0][0]}
+    state = {name: _joined_state([w[1][name] for w in wired]) for name in wired[0][1]}
+    return edges, state
+
+
+def _columns(definition: CodeletDef, values: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The values of all vertices field by field, or None where they are not plain tensors and numbers of all fields."""
+    columns: dict[str, Any] = {}
+    for declared in definition.fields:
+        try:
+            column = [each[declared.name] for each in values]
+        except KeyError:
+            return None
+        is_state = declared.direction == "state"
+        plain = not any(isinstance(v, Tensor) for v in column) if is_state else declared.rank < 2
+        if not plain or (not is_state and not all(isinstance(v, Tensor) for v in column)):
+            return None
+        columns[declared.name] = column
+    return columns if sum(map(len, values)) == len(columns) * len(values) else None
 
 
 def _lone(definition: CodeletDef, name: str, value: Any) -> Any:
