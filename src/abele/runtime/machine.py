@@ -146,6 +146,13 @@ class Machine:
         for registers in self._registers:
             registers[self.streams[stream].register] = 0
 
+    def places(self) -> dict[Stream, list[Int64]]:
+        """Where each stream is in its memory, for each thread: the words themselves."""
+        return {
+            stream: [registers[place.register : place.register + 1] for registers in self._registers]
+            for stream, place in self.streams.items()
+        }
+
     def unconnected(self, streams: Sequence[Stream]) -> Stream | None:
         """The first of ``streams`` that is connected to nothing."""
         return next((s for s in streams if s in self.streams and self.streams[s].connection is None), None)

@@ -1,0 +1,129 @@
+"""Walking a control program: which step comes next, decided by the data as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from abele.errors import ApplicationRuntimeError
+from abele.graph import Call, CycleCount, If, Program, Repeat, RepeatWhile, Switch, Tensor
+
+Reader = Callable[[Tensor], int]
+"""Gives the number that a scalar tensor holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A step that is under way, because steps inside it are.
+
+    Attributes:
+        node: The step.
+        at: Steps inside that were begun (rounds of a loop; two a round where a condition is tested).
+        mark: What was noted when it was entered: cycles at that time.
+    """
+
+    node: Program
+    at: int = 0
+    mark: int = 0
+
+    @property
+    def text(self) -> str:
+        """The step in words, with how far it is."""
+        match self.node:
+            case Repeat():
+                return f"repeat {self.at} of {self.node.count}"
+            case RepeatWhile():
+                return f"while, round {(self.at + 1) // 2}"
+            case Call():
+                return f"call of {self.node.function.debug.full_name}"
+        return self.node.debug.full_name or type(self.node).__name__
+
+
+Stack = tuple[Frame, ...]
+
+
+class Walker:
+    """Goes through a program one leaf at a time: steps that do something themselves.
+
+    Args:
+        program: The program.
+        read: Gives the number in a scalar, at the time when a decision is due.
+
+    Attributes:
+        stack: The steps under way, outermost first; a snapshot of it is a place to come back to.
+    """
+
+    def __init__(self, program: Program, read: Reader) -> None:
+        self._program = program
+        self._read = read
+        self.stack: Stack = ()
+        self._started = False
+
+    def restart(self) -> None:
+        """Go back to the beginning."""
+        self.stack, self._started = (), False
+
+    def next_leaf(self, cycles: int) -> Program | None:
+        """Move on to the next leaf; None at the end. A timed program comes as a leaf once what it times is done.
+
+        Args:
+            cycles: Cycles at this time, which steps that are entered keep.
+        """
+        if not self._started:
+            self._started = True
+            return self._enter(self._program, cycles)
+        return self._advance(cycles)
+
+    def _enter(self, node: Program, cycles: int) -> Program | None:
+        if not _has_parts(node):
+            return node
+        self.stack = (*self.stack, Frame(node, 0, cycles))
+        return self._advance(cycles)
+
+    def _advance(self, cycles: int) -> Program | None:
+        while self.stack:
+            frame = self.stack[-1]
+            part = self._part(frame)
+            if part is not None:
+                self.stack = (*self.stack[:-1], replace(frame, at=frame.at + 1))
+                if not _has_parts(part):
+                    return part
+                self.stack = (*self.stack, Frame(part, 0, cycles))
+            elif isinstance(frame.node, CycleCount) and frame.at == 1:
+                self.stack = (*self.stack[:-1], replace(frame, at=2))
+                return frame.node
+            else:
+                self.stack = self.stack[:-1]
+        return None
+
+    def _part(self, frame: Frame) -> Program | None:
+        """What runs next inside a step; None when it is done."""
+        node, at = frame.node, frame.at
+        match node:
+            case Repeat():
+                return node.body if at < node.count else None
+            case RepeatWhile():
+                if at % 2 == 0:
+                    return node.condition
+                return node.body if bool(self._read(node.predicate)) == node.value else None
+            case If():
+                return (node.then if self._read(node.predicate) else node.otherwise) if at == 0 else None
+            case Switch():
+                return self._case(node) if at == 0 else None
+            case CycleCount():
+                return node.body if at == 0 else None
+        parts = node.children()
+        return parts[at] if at < len(parts) else None
+
+    def _case(self, node: Switch) -> Program:
+        value = self._read(node.control)
+        if value not in node.cases and node.unreachable_default:
+            raise ApplicationRuntimeError(
+                f"a Switch met {value}, which none of its cases has, and its default was said to be unreachable",
+                at=node.debug.location or None,
+            )
+        return node.cases.get(value, node.default)
+
+
+def _has_parts(node: Program) -> bool:
+    return bool(node.children()) or type(node).__name__ == "Sequence"
