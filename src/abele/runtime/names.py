@@ -145,7 +145,7 @@ class CppNames:
         Raises:
             ProfilingDisabledError: Runs are not recorded.
         """
-        assert self.runs is not None
+        _ = self.runs  # raises where none are recorded
         return self.report
 
     def printProfileSummary(  # type: ignore[misc]
