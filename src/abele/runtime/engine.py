@@ -16,25 +16,28 @@ from abele.compiler import Executable
 from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
 from abele.graph import Graph, Program, Stream, Tensor, Variable
 from abele.numerics import to_host
-from abele.report import Report, Table
+from abele.report import Report
 from abele.runtime.behaviour import CHECKS
 from abele.runtime.bytecode import Verdict, listing
 from abele.runtime.checks import Checks
 from abele.runtime.connections import Connections
+from abele.runtime.debugger.lending import Debuggable
 from abele.runtime.ends import HostEnds
 from abele.runtime.engine_setup import MODES, Programs, check_options, checks_of, executable, silent, streams_of
 from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import Host, Image, ImageOptions, build_image
 from abele.runtime.names import CppNames
 from abele.runtime.options import read_options, set_log_level
+from abele.runtime.order_check import compare_orders
 from abele.runtime.prefetch import RunAbandonedError
-from abele.runtime.profiling import AutoReport, RunLog, profile_summary
+from abele.runtime.profile_access import ProfileAccess
+from abele.runtime.profiling import AutoReport, RunLog
 from abele.runtime.threads import available_cores
 
 __all__ = ["MODES", "Engine", "Programs"]
 
 
-class Engine(CppNames, HostEnds):
+class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
     """Runs programs of a graph on the host, with real data.
 
     Values of variables, positions of streams and state of vertices persist from run to run until :meth:`load`.
@@ -82,7 +85,7 @@ class Engine(CppNames, HostEnds):
         self.checks = checks_of(checks, self.options)
         self.mode = "tiles" if debug or self.checks.any else mode
         self.threads = threads or available_cores()
-        self.debug = debug
+        self._interprets = debug
         self.print_stream: IO[str] = sys.stdout
         self._keep = self._kept(keep)
         self._progress = progress or silent
@@ -201,6 +204,24 @@ class Engine(CppNames, HostEnds):
             self._note_run(index, name, time.perf_counter() - start)
         return verdict is Verdict.DONE
 
+    def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:
+        """Run a program in the usual order of vertices and in drawn ones, each time from the present state.
+
+        The engine itself is left as it is. Streams must be connected to arrays, of which copies are used from their
+        beginning on.
+
+        Args:
+            program: Its position, or its name.
+            seeds: What the orders are drawn from.
+
+        Raises:
+            ApplicationRuntimeError: A result depends on the order; it is named.
+            EngineError: A stream is connected to something other than an array.
+        """
+        streams = self._streams[self._index(program)]
+        arrays = {c.stream: c.array for c in self._connections.of(streams) if c.array is not None}
+        compare_orders(self, self._prepared(), streams, arrays, program, seeds)
+
     def load_and_run(self, program: int | str = 0, name: str = "") -> bool:
         """:meth:`load`, then :meth:`run`."""
         self.load()
@@ -257,40 +278,6 @@ class Engine(CppNames, HostEnds):
             self._image.record_counts(self.executable)
         return self._log.added_to(self.executable.report)
 
-    @property
-    def runs(self) -> Table:
-        """The recorded runs; columns as ``abele.report.RUNS``.
-
-        Raises:
-            ProfilingDisabledError: Runs are not recorded.
-        """
-        return self._log.table()
-
-    def print_profile_summary(self, stream: IO[str] | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Print what the program costs.
-
-        Args:
-            stream: Where to; standard output when left out.
-            options: ``showExecutionSteps``, ``showVarStorage``, ``showOptimizations``; each true or false.
-
-        Raises:
-            ProfilingDisabledError: Execution steps are asked for, and runs are not recorded.
-            InvalidOptionError: An unknown option or value.
-        """
-        print(profile_summary(self.report, self._log.table, options or {}), file=stream or sys.stdout)
-
-    def enable_execution_profiling(self) -> None:
-        """Record runs from here on."""
-        self._log.enable()
-
-    def disable_execution_profiling(self) -> None:
-        """Record no runs from here on."""
-        self._log.disable()
-
-    def reset_execution_profile(self) -> None:
-        """Forget the runs recorded so far."""
-        self._log.reset()
-
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""
         image = self._prepared()
@@ -334,7 +321,7 @@ class Engine(CppNames, HostEnds):
 
     def _image_options(self) -> ImageOptions:
         behaviour = CHECKS if self.options.flag("debug.floatPointOpException") else 0
-        return ImageOptions(self.mode == "native", self.threads, self.debug, self._keep, self.checks, behaviour)
+        return ImageOptions(self.mode == "native", self.threads, self._interprets, self._keep, self.checks, behaviour)
 
     def _host(self) -> Host:
         return Host(self._print, self._remote, self._functions)

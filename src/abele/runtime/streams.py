@@ -31,6 +31,8 @@ class Connection:
         mode: How the virtual machine serves it.
         memory: The ring, or the staging areas of the copies that are under way together.
 
+        array: The array that it is connected to, if it is one.
+
     Raises:
         StreamConnectionError: The data does not fit.
     """
@@ -39,6 +41,7 @@ class Connection:
         self.stream = stream
         self.mode = StreamMode.RING
         self.memory: npt.NDArray[Any] = np.empty(0, np.uint8)
+        self.array: npt.NDArray[Any] | None = None
         self._feed: Feed | None = None
         self._ahead: Prefetcher | None = None
         self._buffers: list[Buffer] = []
@@ -144,6 +147,7 @@ class Connection:
     def _connect_array(self, array: npt.NDArray[Any]) -> None:
         stream = self.stream
         _check_array(stream, array)
+        self.array = array
         if array.nbytes % stream.bytes == 0:
             self.memory = array
             return
