@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import abele
+from abele.cli.debug import debug
 from abele.cli.demo import demo_app
 from abele.cli.report import report
 from abele.cli.systems import systems
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(systems)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
+app.command(context_settings={"ignore_unknown_options": True})(debug)
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -203,6 +203,12 @@ class Debugger:
     def _store_cycles(self, step: CycleCount) -> None:
         elapsed = self.cycles - self.stack[-1].mark + READ_OUT_CYCLES
         self._leaves.image.arena.write_all(step.result, np.array([elapsed & 0xFFFFFFFF, elapsed >> 32], np.uint32))
+
+    def interact(self, commands: IO[str] | None = None, output: IO[str] | None = None) -> None:
+        """Serve commands in the terminal (or from a file) until ``quit``; the engine then has its memory back."""
+        from abele.runtime.debugger.terminal import Terminal
+
+        Terminal(self, commands, output).interact()
 
     # --- breakpoints -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,60 @@
+"""``abele debug``: a Python program whose engine's runs are stepped through in the terminal."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from abele.errors import InvalidOptionError
+from abele.runtime import Engine
+
+
+def debug(
+    program: Annotated[Path, typer.Argument(help="The Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="What the file is given.")] = None,
+    run: Annotated[int, typer.Option(help="Which call of engine.run to step through, counted from 1.")] = 1,
+    commands: Annotated[Path | None, typer.Option(help="Read debugger commands from a file.")] = None,
+) -> None:
+    """Run a Python file and step through its engine's run: breakpoints, tensors, tiles, forwards and backwards."""
+    if not program.is_file():
+        raise InvalidOptionError(f"there is no file {program}", remedy="abele debug PROGRAM.py")
+    before, path = sys.argv, sys.path[:]
+    sys.argv, sys.path[0] = [str(program), *(arguments or [])], str(program.resolve().parent)
+    try:
+        with _stepped(run, commands):
+            runpy.run_path(str(program), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before, path
+
+
+@contextmanager
+def _stepped(number: int, commands: Path | None) -> Iterator[None]:
+    """Let call ``number`` of ``Engine.run`` open the debugger."""
+    plain, calls = Engine.run, 0
+
+    def run(self: Engine, program: int | str = 0, name: str = "") -> bool:
+        nonlocal calls
+        calls += 1
+        if calls != number:
+            return plain(self, program, name)
+        debugger = self.debug(program)
+        if commands is None:
+            debugger.interact()
+        else:
+            with commands.open(encoding="utf-8") as lines:
+                debugger.interact(lines)
+        return debugger.done
+
+    Engine.run = run  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Engine.run = plain  # type: ignore[method-assign]
+        if calls < number:
+            print(f"abele: the program called engine.run {calls} times, never a {number}th", file=sys.stderr)
