@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from abele.errors import GraphReplicationError, TileMappingError
 from abele.graph import program as programs
+from abele.graph.clone import Cloning
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugInfo, caller
 from abele.graph.ends import HostEnds
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from abele.kernels.ir import HostKernel
 
 
-class Graph(CppNames, HostEnds, Variables, Placing):
+class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
     """A static description of a tile program for one system.
 
     Args:

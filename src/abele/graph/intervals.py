@@ -82,3 +82,27 @@ def expand(begin: Int64, length: Int64) -> Int64:
     ends = np.cumsum(length)
     step = np.repeat(begin - (ends - length), length)
     return step + np.arange(total, dtype=np.int64)
+
+
+def cut_at(borders: Int64, begin: Int64, length: Int64) -> tuple[Int64, Int64, Int64]:
+    """Cut intervals where they cross a border.
+
+    Args:
+        borders: Addresses at which something new begins, int64[n], ascending.
+        begin: First address of each interval, int64[k].
+        length: Elements of each, int64[k], at least 1.
+
+    Returns:
+        Begin and length of each piece, in order, and the interval that it came from.
+    """
+    first = np.searchsorted(borders, begin, side="right")
+    count = np.searchsorted(borders, begin + length, side="left") - first
+    if not count.any():
+        return begin, length, np.arange(len(begin), dtype=np.int64)
+    source = np.repeat(np.arange(len(begin), dtype=np.int64), count + 1)
+    heads = np.cumsum(count + 1) - count - 1
+    rank = np.arange(len(source), dtype=np.int64) - heads[source]
+    low = np.where(rank == 0, begin[source], borders[np.minimum(first[source] + rank - 1, len(borders) - 1)])
+    end = np.append(low[1:], 0)
+    end[np.append(heads[1:], len(source)) - 1] = begin + length
+    return low, end - low, source

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from abele.errors import InvalidOptionError, TileMappingError
 from abele.graph.debug import DebugInfo
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, cut_at, distinct
 from abele.graph.mapping import Int32, TileMapping
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
@@ -121,15 +121,9 @@ class Placing:
         """Place intervals of the global space."""
         keep = length > 0
         address, length, tile = _disjoint(address[keep], length[keep], tile[keep], self._element, debug)
-        bases = self._bases()
-        owner = np.searchsorted(bases, address, side="right") - 1
-        last = np.searchsorted(bases, address + length, side="left") - 1
-        if (last != owner).any():
-            source = np.repeat(np.arange(len(owner)), last - owner + 1)
-            owner = np.concatenate([np.arange(a, b + 1) for a, b in zip(owner, last, strict=True)])
-            ends = np.append(bases[1:], self.num_elements)[owner]
-            begin = np.maximum(address[source], bases[owner])
-            address, length, tile = begin, np.minimum((address + length)[source], ends) - begin, tile[source]
+        address, length, source = cut_at(self._bases(), address, length)
+        tile = tile[source]
+        owner = np.searchsorted(self._bases(), address, side="right") - 1
         numbers = distinct(owner)
         for number in numbers:
             variable = self.variables[int(number)]

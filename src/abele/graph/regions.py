@@ -208,7 +208,7 @@ def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
     row = np.concatenate(boxes_)
     order = np.argsort(row, kind="stable")
     position, length_all = np.concatenate(positions)[order], np.concatenate(lengths)[order]
-    begin, pieces, source = cut_runs(tensor, position, length_all)
+    begin, pieces, source, _ = cut_runs(tensor, position, length_all)
     return Regions.from_intervals(tensor, row[order][source], begin, pieces, len(starts))
 
 
@@ -223,7 +223,7 @@ def _ranges_of(size: Int64, shape: Int64, strides: Int64) -> tuple[Int64, int]:
     return outer, int(np.prod(size[inner:]))
 
 
-def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int64, Int64]:
+def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     """What ranges of a flattened view show.
 
     Args:
@@ -232,7 +232,7 @@ def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int
         length: Elements of each, int64[k].
 
     Returns:
-        Global begin and length of each contiguous piece, in order, and the range that it came from.
+        Global begin and length of each contiguous piece, in order, the range that it came from, and its position.
     """
     at, size = tensor.intervals()
     keep = np.flatnonzero(length > 0)
@@ -244,7 +244,7 @@ def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int
     run = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
     low = np.maximum(starts[run], position[source])
     high = np.minimum(starts[run] + size[run], end[source])
-    return at[run] + low - starts[run], high - low, keep[source]
+    return at[run] + low - starts[run], high - low, keep[source], low
 
 
 def _check_inside(tensor: Tensor, starts: Int64, sizes: Int64) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.graph.block import Block, Strides, strides_of
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, Interval, merge_adjacent
+from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent
 from abele.graph.mapping import TileMapping
 from abele.graph.strided import Strided
 from abele.graph.variable import Variable
@@ -86,24 +86,9 @@ class TensorShown:
 
     def variable_runs(self: Tensor) -> tuple[Int64, Int64]:  # type: ignore[misc]
         """As :meth:`intervals`, cut where one variable ends and its neighbour begins."""
-        begin, length = self.intervals()
         bases = np.array(sorted({v.base for v in self.variables if v.size}), dtype=np.int64)
-        first = np.searchsorted(bases, begin, side="right")
-        count = np.searchsorted(bases, begin + length, side="left") - first
-        if not count.any():
-            return begin, length
-        ends = np.cumsum(count + 1)
-        starts = np.empty(int(ends[-1]), dtype=np.int64)
-        heads = ends - count - 1
-        starts[heads] = begin
-        inner = np.ones(len(starts), dtype=bool)
-        inner[heads] = False
-        number = np.arange(len(starts), dtype=np.int64)[inner]
-        owner = np.searchsorted(heads, number, side="right") - 1
-        starts[inner] = bases[first[owner] + number - heads[owner] - 1]
-        stops = np.append(starts[1:], 0)
-        stops[ends - 1] = begin + length
-        return starts, stops - starts
+        begin, length, _ = cut_at(bases, *self.intervals())
+        return begin, length
 
     @property
     def is_contiguous(self: Tensor) -> bool:  # type: ignore[misc]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from abele.errors import TensorError, TensorIndexError
 
 if TYPE_CHECKING:
+    from abele.graph.clone import TensorCloneMethod
     from abele.graph.tensor import Tensor
 
 
@@ -113,3 +114,10 @@ class TensorViews:
             raise TensorError(f"cannot split dimension {dim} of {self!r} in {parts} equal parts")
         step = extent // parts
         return [self.slice(i * step, (i + 1) * step, dim) for i in range(parts)]
+
+    def clone(  # type: ignore[misc]
+        self: Tensor, dtype: Any = None, name: str | None = None, method: TensorCloneMethod | None = None
+    ) -> Tensor:
+        """A view of a new variable with the shape and mapping of this one; see :meth:`Graph.clone`."""
+        options = {} if method is None else {"method": method}
+        return self.graph.clone(self, dtype, name, **options)

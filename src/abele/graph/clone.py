@@ -1,0 +1,174 @@
+"""Cloning: new variables that are laid out and mapped as the elements of a view are."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abele.graph import block as algebra
+from abele.graph.block import Block
+from abele.graph.block_list import BlockList
+from abele.graph.content import AddressList, Content
+from abele.graph.gather import content_of_runs
+from abele.graph.interval_map import IntervalMap
+from abele.graph.intervals import Int64, merge_adjacent
+from abele.graph.mapping import Int32
+from abele.graph.tensor import Tensor, stack
+from abele.graph.variable import Variable
+from abele.numerics import as_element_type
+
+if TYPE_CHECKING:
+    from abele.graph.graph import Graph
+
+
+class TensorCloneMethod(Enum):
+    """What a clone keeps besides shape, element values' places on tiles, and type.
+
+    * ``PRESERVE_ORDER_UNLESS_ALIASES``: as ``PRESERVE_ORDER_AND_ALIASES``, or as ``CREATE_NEW_ORDER`` where the view
+      shows an element more than once. The clone can always be written. The default.
+    * ``PRESERVE_ORDER_AND_ALIASES``: elements follow each other in the new memory as in the old, and what was one
+      element, shown twice, is one element again.
+    * ``CREATE_NEW_ORDER``: elements follow each other in the order of the view; nothing is shown twice.
+    * ``GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES``: as ``PRESERVE_ORDER_AND_ALIASES``, but what one tile holds is
+      gathered, so that it is contiguous.
+    """
+
+    PRESERVE_ORDER_UNLESS_ALIASES = "preserve order unless aliases"
+    PRESERVE_ORDER_AND_ALIASES = "preserve order and aliases"
+    CREATE_NEW_ORDER = "create new order"
+    GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES = "gather and preserve tile order and aliases"
+
+
+class Cloning:
+    """Mix-in of :class:`Graph`."""
+
+    def clone(  # type: ignore[misc]
+        self: Graph,
+        tensor: Tensor,
+        dtype: Any = None,
+        name: str | None = None,
+        method: TensorCloneMethod = TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES,
+    ) -> Tensor:
+        """A view of a new variable with the shape and mapping of ``tensor``; contents are undefined.
+
+        Elements that are mapped nowhere stay so.
+
+        Args:
+            tensor: What to clone.
+            dtype: Element type; by default that of ``tensor``.
+            name: Name of the new variable; by default that of the first one cloned, with ``/clone``.
+            method: What of the memory order and of repeated elements is kept.
+
+        Raises:
+            TileMappingError: This is a virtual graph, and an element lies on a tile outside it.
+        """
+        element = tensor.dtype if dtype is None else as_element_type(dtype)
+        own_name = name or f"{tensor.name}/clone"
+        new_order = method is TensorCloneMethod.CREATE_NEW_ORDER or (
+            method is TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES and tensor.contains_aliases
+        )
+        if new_order or tensor.size == 0:
+            made = self.variable(element, tensor.shape, own_name)
+            mapping = self.mapping_of(tensor)
+            self._place_known(made, mapping.begin, mapping.length, mapping.tile)
+            return made
+        tiles = self.interval_map(tensor.variables)
+        gather = method is TensorCloneMethod.GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES
+        begin, length, tile = _pieces(tensor, tiles, gather)
+        stored = self.variable(element, int(length.sum()), own_name)
+        self._place_known(stored, np.cumsum(length) - length, length, tile)
+        content, shape = _relocated(self.top_level, tensor, begin, length, stored.variables[0])
+        return Tensor(self.top_level, element, shape, content).reshape(tensor.shape)
+
+    def clone_n(  # type: ignore[misc]
+        self: Graph, tensor: Tensor, count: int, name: str | None = None, **options: Any
+    ) -> Tensor:
+        """``count`` clones along a new first dimension: each has the layout and the mapping of ``tensor``."""
+        base = name or f"{tensor.name}/clone"
+        return stack([self.clone(tensor, name=f"{base}{i}", **options) for i in range(count)])
+
+    def _place_known(self: Graph, tensor: Tensor, begin: Int64, length: Int64, tile: Int32) -> None:  # type: ignore[misc]
+        known = tile >= 0
+        self._place(tensor, begin[known], length[known], tile[known], self.origin(tensor.name))
+
+
+def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, Int64, Int32]:
+    """The distinct elements of a view as intervals, in the order that the clone stores them, with their tiles."""
+    begin, length, _ = tensor.content.footprint()
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], (begin + length)[order]
+    reach = np.append(begin[:1], np.maximum.accumulate(end)[:-1])
+    begin = np.maximum(begin, reach)
+    keep = end > begin
+    begin, length, _ = merge_adjacent(begin[keep], (end - begin)[keep])
+    begin, length, tile, _ = tiles.split(begin, length)
+    if gather:
+        order = np.argsort(tile, kind="stable")
+        begin, length, tile = begin[order], length[order], tile[order]
+    return begin, length, tile
+
+
+def _relocated(
+    graph: Graph, tensor: Tensor, begin: Int64, length: Int64, stored: Variable
+) -> tuple[Content, tuple[int, ...]]:
+    """The content of a view whose elements, at the given intervals, have moved to a variable that holds these in order.
+
+    Returns:
+        The content, and its shape: that of the view or of the flattened view.
+    """
+    start = np.cumsum(length) - length
+    merged, total, _ = merge_adjacent(begin, length)
+    target = np.cumsum(total) - total
+    order = np.argsort(merged, kind="stable")
+    merged, total, target = merged[order], total[order], target[order]
+    blocks = tensor.content.blocks
+    if blocks is not None and len(blocks) <= 64:
+        moved = [_shifted(b, merged, total, target, stored) for b in blocks]
+        if all(b is not None for b in moved):
+            return BlockList(tuple(b for b in moved if b is not None), tensor.content.is_cut), tensor.shape
+        in_order = bool((np.diff(begin) > 0).all())
+        if len(blocks) == 1 and in_order and tensor.content.is_surely_distinct:
+            return BlockList((_dense(blocks[0], stored),)), tensor.shape
+    order = np.argsort(begin, kind="stable")
+    begin, length, start = begin[order], length[order], start[order]
+    low, size = tensor.intervals()
+    if 8 * len(low) > tensor.size:
+        table = tensor.addresses()
+        piece = np.searchsorted(begin, table, side="right") - 1
+        return AddressList(stored.base + start[piece] + table - begin[piece]), tensor.shape
+    first, pieces, _, _ = _cut(begin, length, low, size)
+    piece = np.searchsorted(begin, first, side="right") - 1
+    return content_of_runs(graph, stored.base + start[piece] + first - begin[piece], pieces), (tensor.size,)
+
+
+def _cut(begin: Int64, length: Int64, low: Int64, size: Int64) -> tuple[Int64, Int64, Int32, Int64]:
+    """Intervals ``low``, ``size`` cut where one of the ascending pieces ends."""
+    return IntervalMap(begin, np.zeros(len(begin), np.int32), int(begin[-1] + length[-1])).split(low, size)
+
+
+def _shifted(block: Block, begin: Int64, length: Int64, target: Int64, stored: Variable) -> Block | None:
+    """A block moved as a whole, if all of it lies in one interval."""
+    low, high = BlockList((block,)).bounds
+    piece = int(np.searchsorted(begin, low, side="right")) - 1
+    if high > begin[piece] + length[piece]:
+        return None
+    first = block.variable.base + block.offset
+    return block._replace(variable=stored, offset=int(target[piece] + first - begin[piece]))
+
+
+def _dense(block: Block, stored: Variable) -> Block:
+    """A block whose elements have moved together, in their order."""
+    flat = [(abs(s), d, i) for d, factors in enumerate(block.factors) for i, (_, _, s) in enumerate(factors)]
+    offset, width, strides = 0, 1, {}
+    for _, d, i in sorted(flat):
+        extent, _, stride = block.factors[d][i]
+        strides[d, i] = width if stride > 0 else -width
+        offset += 0 if stride > 0 else (extent - 1) * width
+        width *= extent
+    factors = tuple(
+        algebra.normal(tuple((n, v, strides[d, i]) for i, (n, v, _) in enumerate(along))) if along else ()
+        for d, along in enumerate(block.factors)
+    )
+    return Block(stored, offset, block.origin, factors)
