@@ -102,13 +102,17 @@ class Prefetcher:
         Raises:
             RunAbandonedError: The run was stopped while a prefetch was under way.
         """
+        if self._feed.keeps:
+            # Where a thread may do all of the work, only a thread is ever stuck in it, and the run can be stopped.
+            self.more()
         with self._change:
-            # A task that no thread has begun is not waited for.
-            self._asked = 0 if not self._busy else self._asked
-            self._change.wait_for(lambda: self._ready or not self._busy or self._abandoned)
+            if not self._feed.keeps and not self._busy:
+                # A task that no thread has begun is not waited for.
+                self._asked = 0
+            self._change.wait_for(lambda: self._ready or self._abandoned or not (self._busy or self._asked))
             if self._ready:
                 return self._ready.popleft()
-            if self._busy:
+            if self._busy or self._asked:
                 raise RunAbandonedError
             if self._error is not None:
                 error, self._error = self._error, None
