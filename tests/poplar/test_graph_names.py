@@ -129,6 +129,32 @@ def test_get_target_and_replicas__of_a_replicated_graph__are_those_of_one_replic
         g.createReplicatedGraph(2)
 
 
+def test_clone__poplars_forms_and_ours__keep_shape_and_mapping() -> None:
+    g = graph()
+    x = g.addVariable(FLOAT, [4, 100], poplar.VariableMappingMethod.LINEAR, "x")
+    method = poplar.TensorCloneMethod.CREATE_NEW_ORDER
+    clones = [
+        g.clone(x),
+        g.clone(x, "copy"),
+        g.clone(x, poplar.DebugContext("layer", "copy"), method),
+        g.clone(poplar.HALF, x, "half", method),
+        g.clone(x, poplar.HALF, "half"),
+        x.clone(poplar.HALF, "half"),
+    ]
+    assert all(c.shape == x.shape and g.getTileMapping(c) == g.getTileMapping(x) for c in clones)
+    assert [c.name for c in clones] == ["x/clone", "copy", "layer/copy", "half", "half", "half"]
+    assert [c.dtype.toString() for c in clones] == ["float"] * 3 + ["half"] * 3
+
+
+def test_sorted_contiguous_regions__of_a_turned_view__are_in_memory_order() -> None:
+    g = graph()
+    x = g.addVariable(FLOAT, [4], "x")
+    view = poplar.concat([x[2:4], x[0:2]])
+    assert g.getSortedContiguousRegions(view, [Interval(0, 4)]) == [[(2, 4), (0, 2)]]
+    twice = poplar.concat([x[0:2], x[0:2]])
+    assert g.getSortedContiguousRegions(twice, [Interval(0, 4)], True) == [[(0, 2)]]
+
+
 def test_create_virtual_graph__each_form__numbers_its_tiles_from_0() -> None:
     g = graph(numIPUs=2)
     part, listed, narrow = g.createVirtualGraph(4, 8), g.createVirtualGraph([9, 2]), g.createVirtualGraph(3)

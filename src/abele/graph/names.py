@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import EngineError, GraphReplicationError
+from abele.errors import EngineError, GraphReplicationError, TypeMismatchError
+from abele.graph.clone import TensorCloneMethod
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef
 from abele.graph.debug_context import name_of
+from abele.graph.gather import reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.host_names import HostNames
 from abele.graph.intervals import Interval
-from abele.graph.tensor import Tensor, concat
+from abele.graph.tensor import Tensor
 from abele.graph.vertex_names import VertexNames
 from abele.machine import Target
-from abele.numerics import f16
+from abele.numerics import as_element_type, f16
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -109,14 +111,33 @@ class CppNames(VertexNames, HostNames):
 
         Poplar changes its arguments; these are returned: ``t`` and ``others``, all permuted alike.
         """
-        begin, length = t.variable_runs()
-        order = np.argsort(begin, kind="stable")
-        end = np.cumsum(length)
-        intervals = np.stack([end - length, end], axis=1)[order].tolist()
-        views = [t, *others]
-        if len(intervals) > 1 and not np.array_equal(order, np.arange(len(order))):
-            views = [concat([v.flatten().slice(b, e) for b, e in intervals]) for v in views]
-        return views[0], views[1:]
+        simple, rest = reorder_to_simplify(t, list(others))
+        return simple, rest
+
+    def getSortedContiguousRegions(  # type: ignore[misc]
+        self: Graph, t: Tensor, regions: Sequence[Any], removeAliasedIntervals: bool = False
+    ) -> list[Any]:
+        """Intervals of a flattened view, sorted and grouped so that each group is contiguous in memory."""
+        return sorted_contiguous_regions(t, regions, removeAliasedIntervals)
+
+    def clone(self: Graph, *given: Any, **options: Any) -> Tensor:  # type: ignore[misc]
+        """A new variable like a tensor: ``clone(t)``, ``clone(type, t)``, each with a name and a method after it.
+
+        See :meth:`Cloning.clone`, whose ``clone(t, type, name, method)`` is taken as well.
+        """
+        found = dict(options)
+        for item in given:
+            if item is None:
+                continue
+            if isinstance(item, Tensor):
+                found["tensor"] = item
+            elif isinstance(item, TensorCloneMethod):
+                found["method"] = item
+            elif "dtype" not in found and _names_a_type(item):
+                found["dtype"] = item
+            else:
+                found["name"] = name_of(item, "") or None
+        return super().clone(**found)
 
     # --- the graph itself --------------------------------------------------------------------------------------------
 
@@ -179,3 +200,11 @@ class CppNames(VertexNames, HostNames):
 
 def _half(bits: npt.ArrayLike) -> npt.NDArray[np.float16]:
     return np.asarray(bits, dtype=np.uint16).view(f16.np)
+
+
+def _names_a_type(item: Any) -> bool:
+    try:
+        as_element_type(item)
+    except TypeMismatchError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from abele.codelet import InOut, Input, MultiVertex, Output, SupervisorVertex, V
 from abele.compiler import Executable
 from abele.graph import ComputeSet, FieldRef, Function, HostFunction, RemoteBuffer, Tensor, VertexRef
 from abele.graph import Stream as DataStream
+from abele.graph.clone import TensorCloneMethod
 from abele.graph.codelets import CodeletFileType
 from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId
 from abele.graph.host_names import ReplicatedStreamMode
@@ -145,6 +146,7 @@ __all__ = [
     "Target",
     "TargetType",
     "Tensor",
+    "TensorCloneMethod",
     "Type",
     "UpsampleMethod",
     "VariableInterval",
