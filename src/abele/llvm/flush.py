@@ -39,9 +39,12 @@ def emit_enter(builder: ll.IRBuilder) -> Value:
 
 
 def emit_leave(builder: ll.IRBuilder, before: Value) -> None:
-    """Restore the mode that :func:`emit_enter` returned."""
+    """Restore the mode that :func:`emit_enter` returned; floating-point events that happened since stay noted."""
     if host_cpu().is_x86:
-        _load_mxcsr(builder, builder.alloca(I32), before)
+        slot = builder.alloca(I32)
+        builder.call(declared(builder, "llvm.x86.sse.stmxcsr", VOID, [POINTER]), [slot])
+        events = builder.and_(builder.load(slot, typ=I32), ll.Constant(I32, 0x3F))
+        _load_mxcsr(builder, slot, builder.or_(before, events))
     elif host_cpu().is_aarch64:
         _set_fpcr(builder, before)
 
