@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.compiler.timeline import parts_of
 from abele.errors import AbeleError, EngineError
-from abele.graph import Copy, CycleCount, Execute, HostCall, PrintTensor, Program, Stream, Tensor, Variable
+from abele.graph import Copy, CycleCount, Execute, HostCall, PrintTensor, Program, Sequence, Stream, Tensor, Variable
 from abele.numerics import to_host
 from abele.runtime.debugger.breakpoints import Breakpoint
 from abele.runtime.debugger.history import History, Outcome
@@ -102,11 +102,10 @@ class Debugger:
         return not self.done
 
     def out(self) -> bool:
-        """Run until the innermost step under way is done: a loop, a call, a library call."""
-        depth, self.reason = len(self.stack), ""
-        inner = self.stack[-1].node if self.stack else None
-        first = True
-        while not self.done and any(f.node is inner for f in self.stack[depth - 1 : depth]):
+        """Run until the innermost loop, branch, call or library call is done; gives whether there is a next step."""
+        around = [frame.serial for frame in self.stack if not isinstance(frame.node, Sequence)]
+        self.reason, first = "", True
+        while not self.done and (not around or any(f.serial == around[-1] for f in self.stack)):
             if (not first and self._stops_before()) or self._run_one():
                 break
             first = False

@@ -83,7 +83,7 @@ class Terminal(cmd.Cmd):
         self._position()
 
     def do_out(self, line: str) -> None:
-        """out: go on until the innermost loop, call or library call is done."""
+        """out: go on until the innermost loop, branch, call or library call is done."""
         self.debugger.out()
         self._position()
 

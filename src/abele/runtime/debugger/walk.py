@@ -20,11 +20,13 @@ class Frame:
         node: The step.
         at: Steps inside that were begun (rounds of a loop; two a round where a condition is tested).
         mark: What was noted when it was entered: cycles at that time.
+        serial: A number of its own each time that it is entered.
     """
 
     node: Program
     at: int = 0
     mark: int = 0
+    serial: int = 0
 
     @property
     def text(self) -> str:
@@ -58,10 +60,7 @@ class Walker:
         self._read = read
         self.stack: Stack = ()
         self._started = False
-
-    def restart(self) -> None:
-        """Go back to the beginning."""
-        self.stack, self._started = (), False
+        self._entered = 0
 
     def next_leaf(self, cycles: int) -> Program | None:
         """Move on to the next leaf; None at the end. A timed program comes as a leaf once what it times is done.
@@ -77,8 +76,12 @@ class Walker:
     def _enter(self, node: Program, cycles: int) -> Program | None:
         if not _has_parts(node):
             return node
-        self.stack = (*self.stack, Frame(node, 0, cycles))
+        self._push(node, cycles)
         return self._advance(cycles)
+
+    def _push(self, node: Program, cycles: int) -> None:
+        self._entered += 1
+        self.stack = (*self.stack, Frame(node, 0, cycles, self._entered))
 
     def _advance(self, cycles: int) -> Program | None:
         while self.stack:
@@ -88,7 +91,7 @@ class Walker:
                 self.stack = (*self.stack[:-1], replace(frame, at=frame.at + 1))
                 if not _has_parts(part):
                     return part
-                self.stack = (*self.stack, Frame(part, 0, cycles))
+                self._push(part, cycles)
             elif isinstance(frame.node, CycleCount) and frame.at == 1:
                 self.stack = (*self.stack[:-1], replace(frame, at=2))
                 return frame.node
