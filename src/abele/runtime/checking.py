@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from abele.codelet import compile_codelet
 from abele.graph import Graph, Program, Tensor
 from abele.runtime.arena import Arena
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.checks import Checks
+from abele.runtime.direct import NativeVertices
 from abele.runtime.effects import EffectsOf
-from abele.runtime.interpreted import InterpretedSupersteps, run_all
+from abele.runtime.interpreted import InterpretedSupersteps, run_in_order
 from abele.runtime.lower import Lowering, Surroundings
 from abele.runtime.nan_watch import NanWatch
 from abele.runtime.shadow import Shadow
@@ -38,10 +38,13 @@ class Checking:
     def supersteps(self, placed: Supersteps, callbacks: Callbacks, debug: bool) -> Supersteps | InterpretedSupersteps:
         """What emits compute sets."""
         interpreted = debug or self.checks.interpreted
+        native = NativeVertices(placed.compile)
         if self.checks.vertex_order is not None:
-            self.shuffled = ShuffledVertices(self.checks.vertex_order, interpreted, compile_codelet)
+            self.shuffled = ShuffledVertices(self.checks.vertex_order, interpreted, native)
             return InterpretedSupersteps(placed, callbacks, self.shuffled)
-        return InterpretedSupersteps(placed, callbacks, run_all) if interpreted else placed
+        if not interpreted:
+            return placed
+        return InterpretedSupersteps(placed, callbacks, lambda groups: run_in_order(groups, native))
 
     def lowering(self, around: Surroundings, programs: Sequence[Program], graph: Graph, placed: Supersteps) -> Lowering:
         """What turns programs into bytecode."""

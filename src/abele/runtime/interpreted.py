@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import numpy.typing as npt
 
 from abele.codelet import FieldDef, interpret
 from abele.errors import AbeleError
-from abele.graph import ComputeSet
+from abele.graph import ComputeSet, VertexGroup
 from abele.runtime.callbacks import Callbacks
+from abele.runtime.direct import NativeVertices
 from abele.runtime.emitter import Emitter
 from abele.runtime.interval_set import IntervalSet
 from abele.runtime.placed import PlacedGroup, Watch
@@ -29,12 +31,12 @@ class InterpretedSupersteps:
     Attributes:
         supersteps: Places the vertices, as for native execution.
         callbacks: Where the calls go.
-        run: Runs the vertices of a compute set; as plain Python, in order, when left out.
+        run: Runs the vertices of a compute set.
     """
 
     supersteps: Supersteps
     callbacks: Callbacks
-    run: RunVertices = field(default_factory=lambda: run_all)
+    run: RunVertices
     _groups: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
     def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
@@ -60,11 +62,19 @@ class InterpretedSupersteps:
         return self._groups[compute_set]
 
 
-def run_all(groups: Sequence[PlacedGroup]) -> None:
-    """Run vertices as plain Python, one after the other."""
+def run_in_order(groups: Sequence[PlacedGroup], native: NativeVertices) -> None:
+    """Run vertices as plain Python, one after the other; codelets in C++ as native code."""
     for placed in groups:
+        if not can_interpret(placed.group):
+            native.run(placed, 0, placed.num)
+            continue
         for vertex in range(placed.num):
             run_vertex(placed, vertex)
+
+
+def can_interpret(group: VertexGroup) -> bool:
+    """Whether the codelet is written in Python."""
+    return isinstance(getattr(group.codelet, "compute", None), FunctionType)
 
 
 def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:

@@ -18,7 +18,7 @@ from abele.graph import Edge, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.arena import Arena
 from abele.runtime.elements import row_elements
-from abele.runtime.interpreted import vertex_fields
+from abele.runtime.interpreted import can_interpret, vertex_fields
 from abele.runtime.placed import PlacedGroup
 from abele.runtime.shadow import Shadow
 
@@ -105,11 +105,6 @@ def run_traced(
         # What else is wrong with the vertex is for the run itself to find.
         return None
     return None
-
-
-def can_interpret(group: VertexGroup) -> bool:
-    """Whether the codelet is written in Python."""
-    return callable(getattr(group.codelet, "compute", None))
 
 
 def _first_invalid(group: VertexGroup, fields: dict[str, Any]) -> UninitialisedElement | None:
