@@ -16,7 +16,7 @@ def race_error(race: Race, compute_set: ComputeSet) -> DataRaceError:
     end = min(end - begin + element, variable.size)
     use = race.writer.use
     doing = "read" if race.other_reads else "written to"
-    where = use.group.debug.location
+    where = use.group.origin_of(race.writer.vertex - use.first_vertex).location
     return DataRaceError(
         f"Field {use.group.codelet.name}.{use.field.name} writes to elements [{element}:{end}) of variable "
         f"{variable.name!r} that are {doing} elsewhere in same compute set",
@@ -29,7 +29,8 @@ def race_error(race: Race, compute_set: ComputeSet) -> DataRaceError:
 def _who(access: Access) -> str:
     group = access.use.group
     number = access.vertex - access.use.first_vertex
-    made = f", made at {group.debug.location}" if group.debug.file else ""
+    origin = group.origin_of(number)
+    made = f", made at {origin.location}" if origin.file else ""
     name, field = group.codelet.name, access.use.field.name
     return f"vertex {number} of {group.num} × {name} on tile {int(group.tile[number])}, field {field}{made},"
 
