@@ -33,7 +33,6 @@ from abele.runtime.prefetch import RunAbandonedError
 from abele.runtime.profile_access import ProfileAccess
 from abele.runtime.profiling import AutoReport, RunLog
 from abele.runtime.threads import available_cores
-from abele.runtime.trips import Ways, counted_executions
 
 __all__ = ["MODES", "Engine", "Programs"]
 
@@ -94,7 +93,6 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         self._image: Image | None = None
         self._running = threading.Lock()
         self._log = RunLog(self.options, self.executable.program_names)
-        self._ways: dict[int, Ways] = {}
         self._auto_report = AutoReport(self.options)
         self._streams = [streams_of(p) for p in self.executable.programs]
         self._prepared()
@@ -202,10 +200,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         self._functions.check_connected(self.executable.programs[index])
         with self._alone("run"):
             start = time.perf_counter()
-            image.tallies.reset()
             verdict = self._execute(image, index)
-            if verdict is Verdict.DONE:
-                self._ways[index] = image.tallies.taken()
             self._note_run(index, name, time.perf_counter() - start)
         return verdict is Verdict.DONE
 
@@ -259,7 +254,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
             except KeyboardInterrupt as error:
                 interrupt = error
                 self.stop()
-        image.end_run()
+        image.end_run(index, verdict)
         failure = image.callbacks.take_error()
         if failure is None or isinstance(failure, RunAbandonedError):
             failure = interrupt or failure
@@ -281,7 +276,6 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         """What the program costs on the machine, and what its recorded runs took on the host."""
         if self._image is not None:
             self._image.record_counts(self.executable)
-            self._record_trips()
         return self._log.added_to(self.executable.report)
 
     def listing(self) -> str:
@@ -364,13 +358,6 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         hidden = [v for v in tensor.variables if v in self._prepared().fused]
         if hidden:
             raise _fused_away(hidden[0])
-
-    def _record_trips(self) -> None:
-        """Tell the executable how often each step ran, where data decides that."""
-        while self._ways:
-            index, ways = self._ways.popitem()
-            if ways:
-                self.executable.record_executions(counted_executions(self.executable, index, ways))
 
     def _note_run(self, index: int, name: str, seconds: float) -> None:
         recorded = self._log.note(

@@ -10,6 +10,7 @@ from abele.compiler import Executable
 from abele.graph import Execute, Variable, walk
 from abele.runtime.arena import Arena
 from abele.runtime.behaviour import Behaviour
+from abele.runtime.bytecode import Verdict
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.checking import Checking
 from abele.runtime.checks import Checks
@@ -67,14 +68,18 @@ class Image:
 
     def begin_run(self) -> None:
         """A run is about to start."""
-        self.tallies.reset()
+        self.tallies.begin()
 
-    def end_run(self) -> None:
-        """A run is over."""
+    def end_run(self, program: int, verdict: Verdict) -> None:
+        """A run of a program is over."""
         self.supersteps.learn()
+        if verdict is Verdict.DONE:
+            self.tallies.end(program)
 
     def record_counts(self, executable: Executable) -> None:
-        """Tell the executable the issue slots that data-dependent codelets were counted to take."""
+        """Tell the executable the issue slots that data-dependent codelets were counted to take, and how often steps
+        ran."""
+        self.tallies.record(executable)
         for number, superstep in enumerate(executable.plan):
             node = superstep.node
             if not superstep.estimated or not isinstance(node, Execute):

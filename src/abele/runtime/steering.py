@@ -10,6 +10,7 @@ import numpy as np
 from abele.errors import ApplicationRuntimeError, ReplicaDivergenceError
 from abele.graph import Abort, If, Program, Repeat, RepeatWhile, Switch, Tensor
 from abele.runtime.bytecode import Op
+from abele.runtime.tallies import ENTRY, TRIP
 
 if TYPE_CHECKING:
     from abele.runtime.lower import Lowering
@@ -162,11 +163,12 @@ def _rounds(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
         return
     begin, after = assembler.label(), assembler.label()
     emitter.fence()
+    lowering.tallies.count(emitter, loop, ENTRY)
     assembler.place(begin)
     lowering.step(loop.condition)
     lowering.tick(loop)
     branch(lowering, loop, loop.predicate, not loop.value, after)
-    lowering.tallies.count(emitter, loop, 0)
+    lowering.tallies.count(emitter, loop, TRIP)
     lowering.step(loop.body)
     _end_round(lowering, loop)
     emitter.jump(begin)
