@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import Layout, collect_writes, compile_program, field_uses
-from abele.compiler.access import compute_set_access, copy_access
+from abele.compiler.access import compute_set_access, node_access
 from abele.graph import Copy, Graph, Sequence, concat
 from abele.graph.intervals import expand
 from abele.numerics import f32
@@ -89,9 +89,9 @@ def graph_input(graph: Graph) -> object:
     return graph.whole(found[0]) if found else graph.variable(f32, (2,), "input").map(0)
 
 
-def test_copy_access__slice_of_a_slice__is_partial(graph: Graph) -> None:
+def test_node_access__copy_to_a_slice_of_a_slice__is_partial(graph: Graph) -> None:
     x, y = (graph.variable(f32, (4, 4), n).map(0) for n in "xy")
-    found = copy_access(x[0], y[:, 1], layout_of(graph))
+    found = node_access(Copy(x[0], y[:, 1]), layout_of(graph))
     assert found.reads.tolist() == [0]
     assert found.writes.tolist() == [1]
     assert found.complete.tolist() == []

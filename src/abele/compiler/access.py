@@ -11,6 +11,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, distinct
+from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 
 
@@ -49,19 +50,20 @@ def compute_set_access(uses: Sequence[FieldUse], writes: Writes, layout: Layout)
     return _with_writes(reads, *writes.union(), layout)
 
 
-def copy_access(source: Tensor | None, destination: Tensor | None, layout: Layout) -> Access:
-    """What a copy touches; a stream on either side is None."""
-    reads = _variables(source, layout) if source is not None else _none()
-    if destination is None:
+def node_access(node: Program, layout: Layout) -> Access:
+    """What a step touches that reads and writes whole views."""
+    read = [_variables(t, layout) for t in node.reads()]
+    reads = distinct(np.concatenate(read)) if read else _none()
+    written = node.writes()
+    if not written:
         return Access(reads)
-    begin, length = destination.intervals()
+    found = [t.intervals() for t in written]
+    begin, length = (np.concatenate(side) for side in zip(*found, strict=True))
     order = np.argsort(begin, kind="stable")
-    return _with_writes(reads, begin[order], (begin + length)[order], layout)
-
-
-def read_access(tensor: Tensor, layout: Layout) -> Access:
-    """What a step touches that only reads ``tensor``."""
-    return Access(_variables(tensor, layout))
+    begin, end = begin[order], (begin + length)[order]
+    if len(written) > 1:
+        begin, end = _united(begin, end)
+    return _with_writes(reads, begin, end, layout)
 
 
 def undef_access(tensor: Tensor, layout: Layout) -> Access:
@@ -93,6 +95,15 @@ def _with_writes(reads: Int64, begin: Int64, end: Int64, layout: Layout) -> Acce
         inside = slice(np.searchsorted(end, low, side="right"), np.searchsorted(begin, high, side="left"))
         partial[int(variable)] = (np.maximum(begin[inside], low), np.minimum(end[inside], high))
     return Access(reads, writes, writes[full], partial)
+
+
+def _united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """Intervals in order of address, overlapping ones joined."""
+    if len(begin) == 0:
+        return begin, end
+    reach = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.append(True, begin[1:] > reach[:-1]))
+    return begin[first], reach[np.append(first[1:], len(begin)) - 1]
 
 
 def _covered(address: Int64, begin: Int64, end: Int64) -> Int64:

@@ -17,6 +17,7 @@ from abele.compiler.timeline import Part, parts_of
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
+from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report, Table, sum_by_op
 
@@ -45,7 +46,7 @@ def build_report(
     steps = _steps_table(rows, op_of, executions)
     first_row = np.cumsum([0, *(len(parts[s.superstep]) for s in lowered.steps)])
     return Report(
-        target=graph.system.figures(),
+        target=_target(graph),
         graph=_counts(graph, lowered, supersteps),
         steps=steps,
         ops=_ops_table(ops, lowered, supersteps, op_of, executions, steps),
@@ -55,6 +56,17 @@ def build_report(
         compute_cycles_by_tile=_compute_by_tile(graph.num_tiles, lowered, supersteps, executions),
         meta={"abele_version": version("abele"), "created": _now(), **meta},
     )
+
+
+def _target(graph: Graph) -> dict[str, float | int | str]:
+    """The machine of one replica, and how many there are on which."""
+    whole = graph.whole_system
+    return {
+        **graph.system.figures(),
+        "num_replicas": graph.replicas,
+        "whole_system": whole.name,
+        "whole_system_num_ipus": whole.num_ipus,
+    }
 
 
 def _now() -> str:
@@ -168,8 +180,10 @@ def _debug(node: Program) -> Any:
 def _name(node: Program) -> str:
     """Name of an operation; a copy from or to the host is called after its stream."""
     ends = (node.source, node.destination) if isinstance(node, Copy) else ()
-    stream = next((end for end in ends if isinstance(end, Stream)), None)
-    return f"stream {stream.name}" if stream else str(_debug(node).name)
+    for end in ends:
+        if isinstance(end, Stream | RemoteBuffer):
+            return f"{'stream' if isinstance(end, Stream) else 'remote buffer'} {end.name}"
+    return str(_debug(node).name)
 
 
 def _kind(node: Program) -> str:

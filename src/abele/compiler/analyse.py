@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.compiler.access import (
-    Access,
-    compute_set_access,
-    copy_access,
-    read_access,
-    undef_access,
-)
+from abele.compiler.access import Access, compute_set_access, node_access, undef_access
+from abele.compiler.controls import control_cost
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
-from abele.compiler.exchange import ExchangePlan, plan_broadcast, plan_copy, plan_exchange
+from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan_replica_copy
 from abele.compiler.footprint import code_bytes_of, control_code_bytes, exchange_code_bytes, vertex_state_bytes
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.race_error import race_error
+from abele.compiler.remote import remote_cycles
+from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
 from abele.compiler.superstep import Superstep
+from abele.compiler.traffic import sum_by_tile
 from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group
 from abele.graph.compute_set import ComputeSet
+from abele.graph.control import CrossReplicaCopy, ErrorProgram
 from abele.graph.graph import Graph
+from abele.graph.host import HostCall
 from abele.graph.intervals import Int64, distinct
-from abele.graph.program import Copy, Execute, If, PrintTensor, RepeatWhile, WriteUndef
-from abele.graph.stream import Stream
+from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
 from abele.graph.tensor import Tensor
+from abele.machine import System
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
@@ -86,25 +87,33 @@ class Analysis:
         return self._known[key]
 
     def _analyse(self, superstep: Superstep, step: Step) -> None:
-        match step.node:
-            case Execute(compute_set=compute_set):
-                self._compute_set(superstep, compute_set)
-            case Copy(source=Stream() as stream, destination=Tensor() as tensor):
-                self._stream(superstep, stream, copy_access(None, tensor, self.layout), tensor)
-            case Copy(source=Tensor() as tensor, destination=Stream() as stream):
-                self._stream(superstep, stream, read_access(tensor, self.layout), tensor)
+        node = step.node
+        if isinstance(node, Execute):
+            self._compute_set(superstep, node.compute_set)
+            return
+        if isinstance(node, WriteUndef):
+            superstep.access = undef_access(node.tensor, self.layout)
+            return
+        access = node_access(node, self.layout) if step.kind != "timer_start" else Access()
+        self._check(superstep, access, _user(step))
+        if step.kind in CONTROL_KINDS:
+            self._control(superstep, step)
+        match node:
             case Copy(source=Tensor() as source, destination=Tensor() as destination):
-                self._check(superstep, copy_access(source, destination, self.layout), step.name)
-                self._set_exchange(superstep, plan_copy(source, destination, self.layout, self.system.ipu.num_tiles))
-            case If(predicate=tensor) | RepeatWhile(predicate=tensor):
-                self._check(superstep, read_access(tensor, self.layout), step.name)
-                self._set_exchange(superstep, plan_broadcast(tensor, self.layout, self.system.ipu.num_tiles))
-            case PrintTensor(tensor=tensor):
-                self._check(superstep, read_access(tensor, self.layout), step.name)
+                self._set_exchange(superstep, plan_copy(source, destination, self.layout, self._tiles_per_ipu))
+            case CrossReplicaCopy():
+                self._cross_replica(superstep, node)
+            case Copy():
+                self._transfer(superstep, node)
+            case HostCall():
+                self._host_call(superstep, node)
+            case PrintTensor(tensor=tensor) | ErrorProgram(tensor=tensor):
                 superstep.host_bytes = tensor.bytes
-                superstep.host_cycles = host_cycles(tensor.bytes, self._ipus_of(tensor), self.system)
-            case WriteUndef(tensor=tensor):
-                superstep.access = undef_access(tensor, self.layout)
+                superstep.host_cycles = self._host_cycles([tensor])
+
+    @property
+    def _tiles_per_ipu(self) -> int:
+        return self.system.ipu.num_tiles
 
     def _check(self, superstep: Superstep, access: Access, user: str) -> None:
         self._validator.check_placed(access.touched.tolist(), user)
@@ -123,7 +132,7 @@ class Analysis:
         if race is not None:
             raise race_error(race, compute_set)
         del writes
-        self._set_exchange(superstep, plan_exchange(uses, self.layout, self.system.ipu.num_tiles))
+        self._set_exchange(superstep, plan_exchange(uses, self.layout, self._tiles_per_ipu))
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
         superstep.data_dependent = superstep.compute.estimated
         superstep.num_vertices = sum(g.num for g in groups)
@@ -133,27 +142,60 @@ class Analysis:
         for group in groups:
             self._code_on.setdefault(group.codelet, self._zeros() > 0)[group.tile] = True
 
-    def _set_exchange(self, superstep: Superstep, plan: ExchangePlan) -> None:
-        superstep.set_exchange(plan, self.system)
+    def _set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
+        superstep.set_exchange(plan, self.system, linked)
         self.code["exchange_code"] += exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles)
 
-    def _stream(self, superstep: Superstep, stream: Stream, access: Access, tensor: Tensor) -> None:
-        self._check(superstep, access, f"stream {stream.name!r}")
-        superstep.host_bytes = stream.bytes
-        superstep.host_cycles = host_cycles(
-            stream.bytes, self._ipus_of(tensor), self.system, rendezvous=not superstep.joins_previous
-        )
+    def _control(self, superstep: Superstep, step: Step) -> None:
+        cost = control_cost(step.node, step.kind, self.layout, self.graph)
+        self._set_exchange(superstep, cost.plan)
+        superstep.sync_cycles, superstep.work_cycles = cost.sync_cycles, cost.work_cycles
+        superstep.host_cycles = math.ceil(cost.host_seconds * self.system.ipu.clock_hz)
+
+    def _cross_replica(self, superstep: Superstep, node: CrossReplicaCopy) -> None:
+        plan = plan_replica_copy(node.source, node.destination, node.map, self.layout, self._tiles_per_ipu)
+        whole = self.graph.whole_system
+        superstep.sync_cycles = whole.sync_cycles
+        self._set_exchange(superstep, plan, whole if self.graph.replicas > 1 else None)
+
+    def _transfer(self, superstep: Superstep, node: Copy) -> None:
+        """A copy with a stream or a remote buffer."""
+        tensor = next(t for t in (node.source, node.destination) if isinstance(t, Tensor))
+        superstep.host_bytes = tensor.bytes
+        if node.remote is not None:
+            superstep.host_cycles = remote_cycles(tensor.bytes, self._ipus_of([tensor]), self.graph)
+        else:
+            superstep.host_cycles = self._host_cycles([tensor], rendezvous=not superstep.joins_previous)
+        self._add_buffers([tensor], inward=node.destination is tensor)
+
+    def _host_call(self, superstep: Superstep, node: HostCall) -> None:
+        """Inputs go to the host, outputs come back: a rendezvous each, even where nothing is given or taken."""
+        superstep.host_bytes = sum(t.bytes for t in (*node.inputs, *node.outputs))
+        superstep.host_cycles = self._host_cycles(node.inputs) + self._host_cycles(node.outputs)
+        superstep.sync_cycles = 2 * self.system.sync_cycles
+        self._add_buffers(node.inputs, inward=False)
+        self._add_buffers(node.outputs, inward=True)
+
+    def _host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
+        """Cycles of one transfer from or to the host, in which all replicas take part."""
+        replicas, num_bytes = self.graph.replicas, sum(t.bytes for t in tensors)
+        num_ipus = self._ipus_of(tensors)
+        return host_cycles(num_bytes * replicas, num_ipus * replicas, self.graph.whole_system, rendezvous=rendezvous)
+
+    def _add_buffers(self, tensors: Sequence[Tensor], *, inward: bool) -> None:
+        """Room on the tiles for packets from or to outside the chip; all transfers share it."""
         host = self.system.host
-        packet = host.packet_to_tile_bytes if stream.direction == "in" else host.packet_to_host_bytes
-        pieces = self.layout.cut(*tensor.intervals())
+        packet = host.packet_to_tile_bytes if inward else host.packet_to_host_bytes
         here = self._zeros()
-        np.add.at(here, pieces.tile, pieces.length * tensor.dtype.bytes)
+        for tensor in tensors:
+            pieces = self.layout.cut(*tensor.intervals())
+            here += sum_by_tile(pieces.tile, pieces.length * tensor.dtype.bytes, self.graph.num_tiles)
         np.maximum(self.code["stream_buffers"], np.minimum(here, packet), out=self.code["stream_buffers"])
 
-    def _ipus_of(self, tensor: Tensor) -> int:
-        """IPUs that hold part of a view."""
-        tiles = self.layout.cut(*tensor.intervals()).tile
-        return max(1, len(distinct(tiles.astype(np.int64) // self.system.ipu.num_tiles)))
+    def _ipus_of(self, tensors: Sequence[Tensor]) -> int:
+        """IPUs that hold part of some views."""
+        tiles = [self.layout.cut(*t.intervals()).tile for t in tensors]
+        return max(1, len(distinct(np.concatenate(tiles).astype(np.int64) // self._tiles_per_ipu))) if tiles else 1
 
     def _add_control(self, step: Step) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""
@@ -170,3 +212,8 @@ class Analysis:
     def _add_vertex_code(self) -> None:
         for codelet, tiles in self._code_on.items():
             self.code["vertex_code"] += tiles * code_bytes_of(codelet)
+
+
+def _user(step: Step) -> str:
+    """What an error calls a step."""
+    return f"stream {step.name!r}" if step.kind in STREAMS else step.name

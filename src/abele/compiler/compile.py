@@ -15,6 +15,7 @@ from abele.compiler.fit import check_fit
 from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
+from abele.compiler.remote import check_remote_memory
 from abele.compiler.validate import check_programs
 from abele.errors import ControlProgramError
 from abele.graph.graph import Graph
@@ -55,6 +56,7 @@ def compile_program(
         graph.map_unmapped()
     with _timed("lower", seconds, report):
         lowered = lower(programs)
+    check_remote_memory(graph)
     analysis = Analysis(graph)
     with _timed("supersteps", seconds, report):
         analysis.run(lowered, report)

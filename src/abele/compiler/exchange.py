@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_
 from abele.compiler.traffic import Moves, Phase, Transfers, granules, phase_of, sum_by_tile
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, distinct
+from abele.graph.mapping import Int32
 from abele.graph.tensor import Tensor
 
 
@@ -113,44 +115,107 @@ def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: 
     )
 
 
+class _Pairs(NamedTuple):
+    """Two views side by side, cut where either changes its tile."""
+
+    width: int
+    length: Int64
+    sender: Int32
+    source_at: Int64
+    source_share: Int64
+    receiver: Int32
+    target_at: Int64
+    target_share: Int64
+
+    @staticmethod
+    def of(source: Tensor, destination: Tensor, layout: Layout) -> _Pairs:
+        mine, theirs = layout.cut(*source.intervals()), layout.cut(*destination.intervals())
+        ends = [np.cumsum(p.length) for p in (mine, theirs)]
+        cuts = distinct(np.concatenate(ends))
+        length = np.diff(cuts, prepend=0)
+        start = cuts - length
+        from_, to = (np.searchsorted(e, start, side="right") for e in ends)
+        return _Pairs(
+            source.dtype.bytes,
+            length,
+            mine.tile[from_],
+            mine.begin[from_] + start - (ends[0] - mine.length)[from_],
+            mine.share[from_],
+            theirs.tile[to],
+            theirs.begin[to] + start - (ends[1] - theirs.length)[to],
+            theirs.share[to],
+        )
+
+    def wishes(self, far: Int64) -> Transfers:
+        """The pairs of positions ``far`` as transfers."""
+        return Transfers(
+            self.receiver[far],
+            self.sender[far],
+            self.source_at[far],
+            self.length[far],
+            self.source_share[far],
+            np.full(len(far), self.width, dtype=np.int8),
+            np.zeros(len(far), dtype=bool),
+        )
+
+    @property
+    def granule(self) -> Int64:
+        """Largest power of two that divides both offsets and the size, int64[k]."""
+        offset = ((self.source_at - self.source_share) | (self.target_at - self.target_share)) * self.width
+        return granules(offset, self.length * self.width)
+
+
 def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
     """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest.
 
     Views that overlap go through a buffer, as all reads come before the first write.
     """
-    mine, theirs = layout.cut(*source.intervals()), layout.cut(*destination.intervals())
-    ends = [np.cumsum(p.length) for p in (mine, theirs)]
-    cuts = distinct(np.concatenate(ends))
-    length = np.diff(cuts, prepend=0)
-    start = cuts - length
-    from_, to = (np.searchsorted(e, start, side="right") for e in ends)
-    source_at = mine.begin[from_] + start - (ends[0] - mine.length)[from_]
-    target_at = theirs.begin[to] + start - (ends[1] - theirs.length)[to]
-    width = source.dtype.bytes
-    sender, receiver = mine.tile[from_], theirs.tile[to]
-    own = np.flatnonzero(sender == receiver)
-    offset = ((source_at - mine.share[from_]) | (target_at - theirs.share[to])) * width
-    size = length * width
-    moves = Moves(receiver[own], size[own], granules(offset[own], size[own]))
-    far = np.flatnonzero(sender != receiver)
+    pairs = _Pairs.of(source, destination, layout)
+    own, far = np.flatnonzero(pairs.sender == pairs.receiver), np.flatnonzero(pairs.sender != pairs.receiver)
+    size, granule = pairs.length * pairs.width, pairs.granule
+    moves = Moves(pairs.receiver[own], size[own], granule[own])
     before = None
     if len(far):
-        wishes = Transfers(
-            receiver[far],
-            sender[far],
-            source_at[far],
-            length[far],
-            mine.share[from_][far],
-            np.full(len(far), width, dtype=np.int8),
-            np.zeros(len(far), dtype=bool),
-        )
-        before, finishing = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
+        before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu)
         moves = Moves.joined([moves, finishing])
     buffers = np.zeros(layout.num_tiles, dtype=np.int64)
     if source.overlaps(destination):
-        buffers = sum_by_tile(receiver, size, layout.num_tiles)
-        moves = Moves.joined([moves, Moves(receiver, size, granules(offset, size))])
+        buffers = sum_by_tile(pairs.receiver, size, layout.num_tiles)
+        moves = Moves.joined([moves, Moves(pairs.receiver, size, granule)])
     return ExchangePlan(before, None, Moves.joined([]), moves, buffers)
+
+
+def plan_replica_copy(
+    source: Tensor, destination: Tensor, map: Mapping[int, int], layout: Layout, tiles_per_ipu: int
+) -> ExchangePlan:
+    """The exchange plan of a copy between replicas, as every replica sees it.
+
+    A replica that sends to itself copies; the plan is that of the others, with the bytes between all IPUs of all
+    replicas in ``before.link_bytes``.
+    """
+    moving = [(a, b) for a, b in map.items() if a != b]
+    if not moving:
+        return plan_copy(source, destination, layout, tiles_per_ipu)
+    pairs = _Pairs.of(source, destination, layout)
+    phase, finishing = phase_of(pairs.wishes(np.arange(len(pairs.length))), layout.num_tiles, tiles_per_ipu)
+    each = -(-layout.num_tiles // tiles_per_ipu)
+    route = (pairs.sender // tiles_per_ipu).astype(np.int64) * each + pairs.receiver // tiles_per_ipu
+    bytes_ = sum_by_tile(route, pairs.length * pairs.width, each * each).reshape(each, each)
+    links = np.zeros((len(map) * each, len(map) * each), dtype=np.int64)
+    for a, b in moving:
+        links[a * each : (a + 1) * each, b * each : (b + 1) * each] += bytes_
+    buffers = np.zeros(layout.num_tiles, dtype=np.int64)
+    if source.overlaps(destination):
+        buffers = phase.received_bytes
+        size = pairs.length * pairs.width
+        finishing = Moves.joined([finishing, Moves(pairs.receiver, size, pairs.granule)])
+    return ExchangePlan(replace(phase, link_bytes=links), None, Moves.joined([]), finishing, buffers)
+
+
+def nothing_moves(layout: Layout) -> ExchangePlan:
+    """The exchange plan of a step that moves nothing."""
+    none = Moves.joined([])
+    return ExchangePlan(None, None, none, none, np.zeros(layout.num_tiles, dtype=np.int64))
 
 
 def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
@@ -159,9 +224,8 @@ def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> Exchan
     tiles = np.arange(layout.num_tiles, dtype=np.int32)
     tiles = tiles[tiles != piece.tile[0]]
     n = len(tiles)
-    none = Moves.joined([])
     if n == 0:
-        return ExchangePlan(None, None, none, none, np.zeros(layout.num_tiles, dtype=np.int64))
+        return nothing_moves(layout)
     ones, flags = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
     wishes = Transfers(
         tiles,
@@ -173,4 +237,42 @@ def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> Exchan
         flags,
     )
     phase, _ = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
-    return ExchangePlan(phase, None, none, none, np.zeros(layout.num_tiles, dtype=np.int64))
+    return replace(nothing_moves(layout), before=phase)
+
+
+def plan_delivery(
+    tensor: Tensor, tile: Int32, layout: Layout, tiles_per_ipu: int, *, outward: bool = False
+) -> ExchangePlan:
+    """The exchange plan of a step in which each element of a view is wanted on a tile, or made there.
+
+    Args:
+        tensor: The view.
+        tile: Tile of each element, in flattened order, int32[size].
+        layout: Where the graph's elements live.
+        tiles_per_ipu: Tiles of one IPU.
+        outward: The tiles send the elements home instead of getting them.
+    """
+    pieces = layout.cut(*tensor.intervals())
+    ends = np.cumsum(pieces.length)
+    cuts = distinct(np.concatenate([ends, np.flatnonzero(tile[1:] != tile[:-1]) + 1]))
+    length = np.diff(cuts, prepend=0)
+    start = cuts - length
+    source = np.searchsorted(ends, start, side="right")
+    begin = pieces.begin[source] + start - (ends - pieces.length)[source]
+    needer, holder = tile[start], pieces.tile[source]
+    far = np.flatnonzero(needer != holder)
+    if len(far) == 0:
+        return nothing_moves(layout)
+    here, there = (needer, holder) if not outward else (holder, needer)
+    wishes = Transfers(
+        here[far],
+        there[far],
+        begin[far],
+        length[far],
+        pieces.share[source][far],
+        np.full(len(far), tensor.dtype.bytes, dtype=np.int8),
+        np.ones(len(far), dtype=bool),
+    )
+    phase, moves = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
+    buffers = phase.received_bytes if not outward else np.zeros(layout.num_tiles, dtype=np.int64)
+    return ExchangePlan(phase, None, Moves.joined([]), moves, buffers)

@@ -126,7 +126,8 @@ class _Flow:
             return self._step(item, live)
         match item.kind:
             case "if":
-                return self.backward(item.items[0], live.copy()) | self.backward(item.items[1], live.copy())
+                ways = [self.backward(way, live.copy()) for way in item.items]
+                return np.asarray(np.logical_or.reduce(ways), dtype=bool)
             case "repeat":
                 return self._repeat(item, live)
             case "while":

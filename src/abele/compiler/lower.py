@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from abele.errors import ControlProgramError
-from abele.graph.program import (
-    Call,
-    Copy,
-    Execute,
-    If,
-    LibraryCall,
-    PrintTensor,
-    Program,
-    Repeat,
-    RepeatWhile,
-    Sequence,
-    WriteUndef,
-)
-from abele.graph.stream import Stream
+from abele.compiler.step_kinds import NEUTRAL, STREAMS, kind_of, name_of
+from abele.errors import GraphRecursionError
+from abele.graph.control import Block as NamedBlock
+from abele.graph.control import CycleCount, Switch
+from abele.graph.program import Call, If, LibraryCall, Program, Repeat, RepeatWhile, Sequence
 
 ASSUMED_TRIPS = 1
 
@@ -30,16 +20,18 @@ class Step:
 
     Attributes:
         index: Position in program order.
-        kind: ``execute``, ``copy``, ``stream_in``, ``stream_out``, ``decide``, ``print`` or ``undef``.
+        kind: What it does; one of ``step_kinds.KINDS``.
         node: The program node that it came from; a called function's nodes appear once a call.
         name: What it does, scopes included.
         executions: Times that it runs in one run of the program.
-        is_assumed: Whether that number depends on data: a while loop counts as one trip, an If takes its first branch.
+        is_assumed: Whether that number depends on data: a while loop counts as one trip, an If takes its first branch,
+            a Switch its first case.
         call: Position of the library call that it belongs to, or −1.
         program: Position of the program that it belongs to.
         sync_group: Tiles that meet at its barriers; 0 is all tiles.
         superstep: Number of the analysed superstep that it runs; −1 before analysis.
         joins_previous: Whether it is a stream copy that shares the host rendezvous of the one right before it.
+        block: Names of the Blocks around it, joined by ``/``.
     """
 
     index: int
@@ -53,6 +45,7 @@ class Step:
     sync_group: int = 0
     superstep: int = -1
     joins_previous: bool = False
+    block: str = ""
 
 
 @dataclass(eq=False)
@@ -60,14 +53,16 @@ class Block:
     """Steps and blocks under one rule of control.
 
     Attributes:
-        kind: ``sequence``, ``repeat``, ``while`` or ``if``; an ``if`` has two items, of which one runs.
+        kind: ``sequence``, ``repeat``, ``while`` or ``if``; of the items of an ``if`` one runs.
         items: Its parts in order; a ``while`` has the condition, its decision, and the body.
         count: Trips of a ``repeat``.
+        node: The program node behind a ``while`` or ``if``: a RepeatWhile, an If or a Switch.
     """
 
     kind: str
     items: list[Step | Block] = field(default_factory=list)
     count: int = 1
+    node: Program | None = None
 
     def steps(self) -> Iterator[Step]:
         """All steps inside, in program order."""
@@ -101,6 +96,7 @@ class _Context:
     call: int = -1
     functions: tuple[int, ...] = ()
     path: str = ""
+    block: str = ""
 
 
 class _Lowering:
@@ -112,10 +108,11 @@ class _Lowering:
     def add(self, kind: str, node: Program, name: str, at: _Context) -> Step:
         full = f"{at.path}/{name}" if at.path and not name.startswith(at.path) else name
         step = Step(len(self.steps), kind, node, full, at.executions, at.is_assumed, at.call, at.program)
+        step.block = at.block
         self.steps.append(step)
-        if kind != "undef":
+        if kind not in NEUTRAL:
             step.joins_previous = self._stream is not None and self._stream.kind == kind
-            self._stream = step if kind in ("stream_in", "stream_out") else None
+            self._stream = step if kind in STREAMS else None
         return step
 
     def lower_apart(self, node: Program, at: _Context) -> Step | Block:
@@ -139,59 +136,60 @@ class _Lowering:
                 return Block("repeat", [self.lower_apart(node.body, inside)], node.count)
             case RepeatWhile():
                 return self._loop(node, at)
-            case If():
+            case If() | Switch():
                 return self._branch(node, at)
             case Call():
                 return self._called(node, at)
-            case _:
-                return self._leaf(node, at)
-
-    def _leaf(self, node: Program, at: _Context) -> Step:
-        match node:
-            case Execute():
-                return self.add("execute", node, node.compute_set.name, at)
-            case Copy(source=Stream() as stream):
-                return self.add("stream_in", node, stream.name, at)
-            case Copy(destination=Stream() as stream):
-                return self.add("stream_out", node, stream.name, at)
-            case Copy():
-                return self.add("copy", node, node.debug.full_name, at)
-            case PrintTensor():
-                return self.add("print", node, node.title, at)
-            case WriteUndef():
-                return self.add("undef", node, node.tensor.name, at)
-        raise ControlProgramError(
-            f"a {type(node).__name__} is no program step that can be compiled", remedy="use the steps of abele.graph"
-        )
+            case NamedBlock():
+                name = node.debug.name
+                return self.lower(node.body, replace(at, block=f"{at.block}/{name}" if at.block else name))
+            case CycleCount():
+                return self._timed(node, at)
+        if type(node) is Program:
+            return Block("sequence")
+        return self.add(kind_of(node), node, name_of(node), at)
 
     def _loop(self, node: RepeatWhile, at: _Context) -> Block:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
         condition = self.lower_apart(node.condition, inside)
         decision = self.add("decide", node, node.debug.full_name, inside)
-        return Block("while", [condition, decision, self.lower_apart(node.body, inside)])
+        return Block("while", [condition, decision, self.lower_apart(node.body, inside)], node=node)
 
-    def _branch(self, node: If, at: _Context) -> Block:
+    def _branch(self, node: If | Switch, at: _Context) -> Block:
         decision = self.add("decide", node, node.debug.full_name, at)
-        taken = self.lower_apart(node.then, replace(at, is_assumed=True))
-        other = self.lower_apart(node.otherwise, replace(at, executions=0, is_assumed=True))
-        return Block("sequence", [decision, Block("if", [taken, other])])
+        ways = []
+        for way, body in enumerate(node.children()):
+            inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
+            ways.append(self.lower_apart(body, inside))
+        return Block("sequence", [decision, Block("if", ways, node=node)])
 
     def _called(self, node: Call, at: _Context) -> Step | Block:
         function = node.function
         if id(function) in at.functions:
-            raise ControlProgramError(
+            raise GraphRecursionError(
                 f"function {function.debug.full_name!r} calls itself",
                 at=node.debug.location or None,
+                because=f"the function was made at {function.debug.location}" if function.debug.file else None,
                 remedy="the machine has no call stack: write the recursion as a loop",
             )
-        return self.lower_apart(function.body, replace(at, functions=(*at.functions, id(function))))
+        inside = replace(at, functions=(*at.functions, id(function)))
+        before = [self.lower(c, at) for c in node.copies_in]
+        body = self.lower_apart(function.body, inside)
+        after = [self.lower(c, at) for c in node.copies_out]
+        return Block("sequence", [*before, body, *after]) if before or after else body
+
+    def _timed(self, node: CycleCount, at: _Context) -> Block:
+        start = self.add("timer_start", node, node.debug.full_name, at)
+        body = self.lower_apart(node.body, at)
+        return Block("sequence", [start, body, self.add("timer_read", node, node.debug.full_name, at)])
 
 
 def lower(programs: list[Program]) -> Lowered:
     """The control programs of one executable as blocks and steps.
 
     Raises:
-        ControlProgramError: A function calls itself, or a node is of an unknown kind.
+        GraphRecursionError: A function calls itself.
+        ControlProgramError: A node is of an unknown kind.
     """
     lowering = _Lowering()
     blocks = []

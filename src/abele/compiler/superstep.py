@@ -91,6 +91,8 @@ class Superstep:
         joins_previous: Whether it is a stream copy that shares the host rendezvous of the one before it.
         host_cycles: Transfer from or to the host, its own rendezvous included.
         host_bytes: Bytes of that transfer.
+        sync_cycles: Its barriers, where they are not one sync over the tiles of the system.
+        work_cycles: What every tile does besides, in a step of control.
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
         codelets: Their codelets.
@@ -110,16 +112,18 @@ class Superstep:
     after: Exchanged | None = None
     host_cycles: int = 0
     host_bytes: int = 0
+    sync_cycles: int | None = None
+    work_cycles: int = 0
     num_vertices: int = 0
     num_edges: int = 0
     codelets: tuple[CodeletDef, ...] = ()
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: Int32 | None = None
 
-    def set_exchange(self, plan: ExchangePlan, system: System) -> None:
-        """Sum up an exchange plan."""
-        self.before = Exchanged.of(plan.before, system)
-        self.after = Exchanged.of(plan.after, system)
+    def set_exchange(self, plan: ExchangePlan, system: System, linked: System | None = None) -> None:
+        """Sum up an exchange plan of a system, whose bytes between IPUs cross the links of ``linked``."""
+        self.before = Exchanged.of(plan.before, linked or system)
+        self.after = Exchanged.of(plan.after, linked or system)
         self.gather = Copied.of(plan.gather, system)
         self.scatter = Copied.of(plan.scatter, system)
         self.buffer_bytes = plan.buffer_bytes.astype(np.int32) if plan.buffer_bytes.any() else None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.lower import Step
+from abele.compiler.step_kinds import CONTROL_KINDS, HOST_KINDS
 from abele.compiler.superstep import Copied, Exchanged, Superstep
 from abele.graph.intervals import Int64
 from abele.machine import System
@@ -56,14 +57,21 @@ def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
 
 
 def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
-    sync = system.sync_cycles
-    if superstep.kind in ("stream_in", "stream_out", "print"):
+    sync = system.sync_cycles if superstep.sync_cycles is None else superstep.sync_cycles
+    if superstep.kind in HOST_KINDS:
         own_sync = 0 if superstep.joins_previous else sync
         yield Part("stream", sync=own_sync, host=superstep.host_cycles, bytes=superstep.host_bytes)
         return
-    if superstep.kind == "decide":
-        exchange = superstep.before.cycles if superstep.before else 0
-        yield Part("control", sync=sync, exchange=exchange, bytes=superstep.before.bytes if superstep.before else 0)
+    if superstep.kind in CONTROL_KINDS:
+        moved = superstep.before
+        yield Part(
+            "control",
+            compute=superstep.work_cycles,
+            sync=sync,
+            exchange=moved.cycles if moved else 0,
+            host=superstep.host_cycles,
+            bytes=moved.bytes if moved else 0,
+        )
         return
     if superstep.before is not None:
         yield _exchange(superstep.before, "exchange", sync)
