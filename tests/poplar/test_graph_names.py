@@ -353,6 +353,37 @@ def test_field_limits__by_type_and_rank__are_told() -> None:
         g.getMaxFieldDim("Scale", "x", 1)
 
 
+def test_output_graphs__of_a_program__are_graphviz_text() -> None:
+    import io
+
+    g = graph()
+    first, _ = two_scales(g)
+    other = g.addVariable(FLOAT, [3], 'a "quoted" name')
+    source = first.values["y"]
+    prog = poplar.program.Sequence([poplar.program.Execute(first.compute_set), poplar.program.Copy(source, other)])
+    coarse, fine = io.StringIO(), io.StringIO()
+    g.outputComputeGraph(coarse, [prog])
+    g.outputVertexGraph(fine, [prog])
+    assert coarse.getvalue().splitlines() == [
+        "digraph {",
+        '  var0 [shape=box, label="x\\nfloat 3"];',
+        '  var2 [shape=box, label="x\\nfloat 5"];',
+        '  var1 [shape=box, label="y\\nfloat 3"];',
+        '  var3 [shape=box, label="y\\nfloat 5"];',
+        '  var4 [shape=box, label="a \\"quoted\\" name\\nfloat 3"];',
+        '  cs0 [shape=ellipse, label="cs"];',
+        "  var0 -> cs0;",
+        "  var2 -> cs0;",
+        "  cs0 -> var1;",
+        "  cs0 -> var3;",
+        "  var1 -> var4 [style=dashed];",
+        "}",
+    ]
+    assert '  v0_1 [shape=ellipse, label="Scale\\ntile 0"];' in fine.getvalue()
+    assert '  var2 -> v0_1 [label="x"];' in fine.getvalue()
+    assert '  v0_0 -> var1 [label="y"];' in fine.getvalue()
+
+
 # --- ends towards the host ------------------------------------------------------------------------------------------
 
 

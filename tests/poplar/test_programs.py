@@ -297,13 +297,14 @@ def test_floating_point_behaviour__set_modified_and_reset__is_appended() -> None
     assert b.run(Sequence([prog, b.add(1)])) == 1
 
 
-def test_hw_seeds__read_and_written_back__fit() -> None:
+def test_hw_seeds__read_and_written_back__are_steps_of_the_program() -> None:
     b = Bench()
     prog = Sequence()
     seeds = poplar.getHwSeeds(b.graph, prog)
     assert seeds.shape == (4, 6, 4)
     poplar.setHwSeeds(b.graph, seeds, prog)
-    assert b.run(Sequence([prog, b.add(1)])) == 1
+    assert [type(step) for step in prog] == [g.GetHwSeeds, g.SetHwSeeds]
+    assert b.graph.getTileMapping(seeds)[3] == [(72, 96)]
     with pytest.raises(poplar.control_program_error, match=r"hardware seeds are u32\[4, 6, 4\]"):
         poplar.setHwSeeds(b.graph, b.count, prog)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import EngineError, GraphReplicationError, TypeMismatchError
+from abele.graph import dot
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef
 from abele.graph.debug_context import name_of
@@ -184,6 +185,14 @@ class CppNames(VertexNames, HostNames):
     def addFunction(self: Graph, body: Program, name: Any = "function") -> Function:  # type: ignore[misc]
         """Poplar's name for :meth:`Graph.function`."""
         return self.function(body, name_of(name, "function"))
+
+    def outputComputeGraph(self: Graph, os: IO[str], progs: Iterable[Program] = ()) -> None:  # type: ignore[misc]
+        """Write variables, compute sets and copies of programs as Graphviz text."""
+        os.write(dot.compute_graph(self, progs))
+
+    def outputVertexGraph(self: Graph, os: IO[str], progs: Iterable[Program] = ()) -> None:  # type: ignore[misc]
+        """Write variables and every vertex of programs as Graphviz text."""
+        os.write(dot.vertex_graph(self, progs))
 
     def serialize(self: Graph, *arguments: Any) -> None:  # type: ignore[misc]
         """Refused: what is kept on disk is the executable.
