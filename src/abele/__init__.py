@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Output,
         SupervisorVertex,
         Vector,
+        VectorList,
         Vertex,
         codelet,
     )
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _SOURCES = {
-    "codelet": "codelet Vertex MultiVertex SupervisorVertex Input Output InOut Vector",
+    "codelet": "codelet Vertex MultiVertex SupervisorVertex Input Output InOut Vector VectorList",
     "compiler": "Executable compile_program",
     "graph": "Graph Tensor ComputeSet Program Sequence Execute Copy Repeat RepeatWhileTrue RepeatWhileFalse If Call "
     "WriteUndef PrintTensor LibraryCall Interval Regions boxes concat stack shared",
@@ -95,6 +96,7 @@ __all__ = [
     "System",
     "Tensor",
     "Vector",
+    "VectorList",
     "Vertex",
     "WriteUndef",
     "bf16",

@@ -75,10 +75,6 @@ class UnknownVertexTypeError(GraphConnectionError):
     """A vertex of a codelet that the graph does not know."""
 
 
-class VectorSizeError(GraphConnectionError):
-    """The size of a vector that carries none (a pointer without a length), or a vector that was given none."""
-
-
 class FieldOverflowError(GraphConnectionError, OverflowError):
     """A size or value that its field has too few bits for."""
 
@@ -101,6 +97,10 @@ class ConstantWriteError(TensorAccessError):
 
 class CodeletError(AbeleError):
     """A codelet that uses something outside the vertex language; ``at`` names its line."""
+
+
+class VectorSizeError(CodeletError, GraphConnectionError):
+    """The size of a vector that carries none (a pointer without a length), or a vector that was given none."""
 
 
 class CodeletParseError(CodeletError):

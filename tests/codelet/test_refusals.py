@@ -148,7 +148,7 @@ def test_class__multi_vertex_without_worker__is_refused() -> None:
         ("Input['f64']", "is no element type"),
         ("Vector[Vector[f32]]", "without a direction inside is no field"),
         ("Input[Input[f32]]", "a field that has a direction already"),
-        ("Vector[Input[f32]]", "single in elements"),
+        ("Vector[Vector[Input[f32]]]", "without a direction inside is no field"),
         ("Input[Vector[Vector[f32]]]", "without a direction inside"),
     ],
 )

@@ -5,7 +5,8 @@ from types import ModuleType
 from typing import Any
 
 from abele.codelet.compiled import CompiledCodelet, compile_codelet
-from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector
+from abele.codelet.constraints import Constraint
+from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector, VectorList
 from abele.codelet.functions import (
     Function,
     ceil,
@@ -25,6 +26,18 @@ from abele.codelet.functions import (
 from abele.codelet.functions import reciprocal_root as rsqrt
 from abele.codelet.functions import square_root as sqrt
 from abele.codelet.interpret import interpret
+from abele.codelet.layouts import (
+    COMPACT_PTR,
+    DELTAN,
+    DELTANELEMENTS,
+    ONE_PTR,
+    SCALED_PTR32,
+    SCALED_PTR64,
+    SCALED_PTR128,
+    SHORT_SPAN,
+    SPAN,
+    Layout,
+)
 from abele.codelet.reductions import LANES
 from abele.codelet.sizes import Size, Sizes
 from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex, codelet
@@ -32,19 +45,31 @@ from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vert
 hash_u32 = random_u32
 
 __all__ = [
+    "COMPACT_PTR",
+    "DELTAN",
+    "DELTANELEMENTS",
     "LANES",
+    "ONE_PTR",
+    "SCALED_PTR32",
+    "SCALED_PTR64",
+    "SCALED_PTR128",
+    "SHORT_SPAN",
+    "SPAN",
     "CodeletDef",
     "CompiledCodelet",
+    "Constraint",
     "FieldDef",
     "Function",
     "InOut",
     "Input",
+    "Layout",
     "MultiVertex",
     "Output",
     "Size",
     "Sizes",
     "SupervisorVertex",
     "Vector",
+    "VectorList",
     "Vertex",
     "ceil",
     "codelet",
@@ -71,8 +96,8 @@ __all__ = [
 class _Room(ModuleType):
     """This module, which can be called as the decorator: ``abele.codelet`` names both."""
 
-    def __call__(self, cls: Any) -> Any:
-        return codelet(cls)
+    def __call__(self, cls: Any = None, **options: Any) -> Any:
+        return codelet(cls, **options)
 
 
 sys.modules[__name__].__class__ = _Room

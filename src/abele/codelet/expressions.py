@@ -16,7 +16,7 @@ from abele.codelet.rules import cast, common_type, converts, fold, is_weak
 from abele.codelet.scope import MISSING, FieldRef, Method, Scope, Self, meaning
 from abele.codelet.tree import Binary, Choice, Compare, Const, Element, Expr, Length, Logic, Math, Scalar, Unary
 from abele.codelet.vertex import CodeletDef
-from abele.errors import CodeletError, nearest
+from abele.errors import CodeletError, VectorSizeError, nearest
 from abele.numerics import ElementType, bool_, f32, i64
 
 _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -208,6 +208,14 @@ class Expressions:
         """Number of elements (or rows) of a vector field."""
         if owner.rank == 0:
             raise self.origin.problem(node, f"{owner.field.name} has no length")
+        described = owner.field.layout(0 if owner.row is None else 1)
+        if not described.has_size:
+            raise self.origin.problem(
+                node,
+                f"{owner.field.name} is a {described} vector, which does not carry its size",
+                "pass the size as a state field, or use SPAN or SHORT_SPAN",
+                VectorSizeError,
+            )
         return Length(field=owner.field, row=owner.row, line=node.lineno)
 
     def _binary(self, node: ast.BinOp) -> Expr:

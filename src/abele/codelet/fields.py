@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from abele.errors import CodeletError
+from abele.codelet.layouts import DELTANELEMENTS, LIST_LAYOUTS, SPAN, VECTOR_LAYOUTS, Layout, layout
+from abele.errors import CodeletError, InvalidOptionError
 from abele.numerics import ElementType, as_element_type
 
 
@@ -18,12 +19,20 @@ class FieldDef:
         direction: ``in``, ``out``, ``inout``, or ``state`` for what belongs to the vertex itself.
         type: Element type.
         rank: 0 for one element, 1 for a vector, 2 for a vector of vectors (edges only).
+        layouts: How each dimension is described in the vertex's record, the outer first.
+        min_align: Bytes that the address of each vector must be a multiple of.
+        interleaved: Whether the data must lie in interleaved memory.
+        is_scattered: Whether each element of a vector is wired on its own, ``Vector[Input[f32]]``.
     """
 
     name: str
     direction: str
     type: ElementType
     rank: int
+    layouts: tuple[Layout, ...] = ()
+    min_align: int = 0
+    interleaved: bool = False
+    is_scattered: bool = False
 
     @property
     def is_edge(self) -> bool:
@@ -35,6 +44,20 @@ class FieldDef:
         """Whether compute may write it."""
         return self.direction != "in"
 
+    def layout(self, dimension: int = 0) -> Layout:
+        """Layout of the outer (0) or inner (1) dimension."""
+        return self.layouts[dimension] if dimension < len(self.layouts) else SPAN
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a ``VectorList``."""
+        return self.rank == 2 and self.layout() in LIST_LAYOUTS.values()
+
+    @property
+    def alignment_bytes(self) -> int:
+        """What the address of each vector must be a multiple of."""
+        return max(self.min_align, self.type.bytes, *(each.granule_bytes for each in self.layouts), 0)
+
 
 @dataclass(frozen=True)
 class FieldType:
@@ -44,15 +67,32 @@ class FieldType:
         element: Element type.
         rank: Number of ``Vector`` in it.
         direction: ``in``, ``out``, ``inout``, or None where no direction is given.
+        layouts: Layouts of its vectors, the outer first.
+        min_align: Bytes that its data is aligned to.
+        interleaved: Whether its data lies in interleaved memory.
+        is_scattered: Whether its elements have directions of their own.
     """
 
     element: ElementType
     rank: int = 0
     direction: str | None = None
+    layouts: tuple[Layout, ...] = ()
+    min_align: int = 0
+    interleaved: bool = False
+    is_scattered: bool = False
 
     def field(self, name: str) -> FieldDef:
         """The field that this declares under ``name``."""
-        return FieldDef(name, self.direction or "state", self.element, self.rank)
+        return FieldDef(
+            name,
+            self.direction or "state",
+            self.element,
+            self.rank,
+            self.layouts,
+            self.min_align,
+            self.interleaved,
+            self.is_scattered,
+        )
 
 
 def field_type(annotation: Any) -> FieldType:
@@ -74,12 +114,12 @@ class _Edge:
                 f"{cls.__name__}[…] is put around a field that has a direction already",
                 remedy=f"write Vector[{cls.__name__}[Vector[{inner.element}]]] for a vector of vectors",
             )
-        if inner.rank > 1:
+        if inner.rank > 1 and inner.layouts[0] not in LIST_LAYOUTS.values():
             raise CodeletError(
                 f"{cls.__name__}[Vector[Vector[{inner.element}]]] is no field",
                 remedy=f"write Vector[{cls.__name__}[Vector[{inner.element}]]]",
             )
-        return FieldType(inner.element, inner.rank, cls.direction)
+        return replace(inner, direction=cls.direction)
 
 
 class Input(_Edge):
@@ -101,18 +141,63 @@ class InOut(_Edge):
 
 
 class Vector:
-    """Several elements: ``Input[Vector[f32]]``, state ``Vector[f32]``, rows ``Vector[Input[Vector[f32]]]``."""
+    """Several elements: ``Input[Vector[f32]]``, state ``Vector[f32]``, rows ``Vector[Input[Vector[f32]]]``, and
+    elements that are wired one by one ``Vector[Input[f32]]``.
+
+    As in Poplar, a layout, an alignment in bytes and whether to lie in interleaved memory may follow:
+    ``Input[Vector[f32, ONE_PTR, 8, True]]``.
+    """
 
     def __class_getitem__(cls, content: Any) -> FieldType:
-        inner = field_type(content)
-        if inner.direction is not None and inner.rank == 0:
-            raise CodeletError(
-                f"a vector of single {inner.direction} elements of {inner.element} is no field yet",
-                remedy="wire the elements as one region, Input[Vector[…]]: it may be scattered",
-            )
-        if inner.rank == 2 or (inner.rank == 1 and inner.direction is None):
+        inner_given, *rest = content if isinstance(content, tuple) else (content,)
+        inner = field_type(inner_given)
+        if inner.rank == 2 or (inner.rank == 1 and inner.direction is None) or inner.is_scattered:
             raise CodeletError(
                 f"a vector of {inner.rank}-dimensional {inner.element} without a direction inside is no field",
                 remedy=f"write Vector[Input[Vector[{inner.element}]]] for rows of different length",
             )
-        return FieldType(inner.element, inner.rank + 1, inner.direction)
+        which, align, interleaved = _described(rest)
+        if (align or interleaved) and inner.rank:
+            raise CodeletError(
+                "alignment and interleaving belong to the inner vector",
+                remedy=f"write Vector[Input[Vector[{inner.element}, SPAN, {align or 8}]]]",
+            )
+        return replace(
+            inner,
+            rank=inner.rank + 1,
+            layouts=(which, *inner.layouts),
+            min_align=align or inner.min_align,
+            interleaved=interleaved or inner.interleaved,
+            is_scattered=inner.rank == 0 and inner.direction is not None,
+        )
+
+
+class VectorList:
+    """Rows of different length in one compact description: ``Input[VectorList[f32]]``.
+
+    A layout (DELTANELEMENTS or DELTAN), an alignment in bytes and whether to lie in interleaved memory may follow.
+    """
+
+    def __class_getitem__(cls, content: Any) -> FieldType:
+        element, *rest = content if isinstance(content, tuple) else (content,)
+        which, align, interleaved = _described(rest, LIST_LAYOUTS, DELTANELEMENTS)
+        return FieldType(as_element_type(element), 2, None, (which, SPAN), align, interleaved)
+
+
+def _described(
+    rest: list[Any], choices: dict[str, Layout] = VECTOR_LAYOUTS, default: Layout = SPAN
+) -> tuple[Layout, int, bool]:
+    """Layout, alignment and interleaving as they follow the element type."""
+    if len(rest) > 3:
+        raise InvalidOptionError(
+            f"a vector takes a layout, an alignment and whether it is interleaved, not {rest}",
+            remedy="Vector[f32, ONE_PTR, 8, True]",
+        )
+    which = layout(rest[0], choices) if rest else default
+    align = rest[1] if len(rest) > 1 else 0
+    if isinstance(align, bool) or not isinstance(align, int) or align < 0 or align & (align - 1):
+        raise InvalidOptionError(f"an alignment of {align!r} bytes", remedy="a power of two, such as 8")
+    interleaved = rest[2] if len(rest) > 2 else False
+    if not isinstance(interleaved, bool):
+        raise InvalidOptionError(f"interleaved is {interleaved!r}", remedy="True or False")
+    return which, align, interleaved

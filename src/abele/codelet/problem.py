@@ -22,11 +22,13 @@ class Origin:
     file: str
     function: str
 
-    def problem(self, node: ast.AST, message: str, remedy: str | None = None) -> CodeletError:
+    def problem(
+        self, node: ast.AST, message: str, remedy: str | None = None, kind: type[CodeletError] = CodeletError
+    ) -> CodeletError:
         """The error that says ``message`` about ``node``."""
         line = getattr(node, "lineno", 0)
         text = ast.unparse(node).splitlines()[0] if isinstance(node, ast.AST) else ""
-        return CodeletError(
+        return kind(
             f"{self.codelet}.{self.function}: {message}"
             if self.function == "compute"
             else f"{self.codelet}, in {self.function}(): {message}",

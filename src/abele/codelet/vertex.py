@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, FunctionType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, overload
 
+from abele.codelet.constraints import Constraint, read_constraints
 from abele.codelet.fields import FieldDef, field_type
 from abele.errors import AbeleError, CodeletError
 
@@ -48,6 +49,9 @@ class CodeletDef:
         formula: Its ``cycles`` function, or None.
         compute: Its ``compute`` function.
         attributes: Other attributes of the class: constants and helper methods.
+        constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
+        language: ``python``, or ``cpp`` for codelets whose ``source`` a C++ compiler has read.
+        source: What code is made of, for languages other than Python.
     """
 
     name: str
@@ -58,6 +62,9 @@ class CodeletDef:
     formula: Callable[..., Any] | None
     compute: FunctionType = field(repr=False)
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    constraints: tuple[Constraint, ...] = ()
+    language: str = "python"
+    source: Any = field(default=None, repr=False)
 
     @property
     def field_by_name(self) -> dict[str, FieldDef]:
@@ -73,14 +80,42 @@ class CodeletDef:
 V = TypeVar("V", bound=type)
 
 
-def codelet(cls: V) -> V:
+@overload
+def codelet(cls: V) -> V: ...
+
+
+@overload
+def codelet(*, name: str) -> Callable[[V], V]: ...
+
+
+def codelet(cls: V | None = None, *, name: str = "") -> V | Callable[[V], V]:
     """Make a codelet of a class: its definition becomes ``cls.codelet``.
+
+    Args:
+        cls: The class.
+        name: What the codelet is called, where that is not the name of the class: ``Saxpy<float>``.
 
     Raises:
         CodeletError: The class derives from no vertex class, has no ``compute`` of the right arguments, or an
             annotation is no field.
+        MemoryElementError: A constraint names a field that the class does not have.
     """
-    place = _place(cls, sys._getframe(1))
+    frame = _caller()
+    if cls is None:
+        return lambda named: _made(named, name, frame)
+    return _made(cls, name, frame)
+
+
+def _caller() -> FrameType:
+    """The frame that decorates: that of the function outside this package that called it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "abele.codelet"):
+        frame = frame.f_back
+    return frame
+
+
+def _made(cls: V, name: str, frame: FrameType) -> V:
+    place = _place(cls, frame)
     if not issubclass(cls, Vertex):
         raise CodeletError(
             f"codelet {cls.__name__} derives from no vertex class",
@@ -89,9 +124,11 @@ def codelet(cls: V) -> V:
         )
     compute = _compute(cls, place)
     formula = getattr(cls, "cycles", None)
-    fields = _fields(cls, _Names(compute, cls, sys._getframe(1)), place)
+    fields = _fields(cls, _Names(compute, cls, frame), place)
     attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
-    cls.codelet = CodeletDef(cls.__name__, cls.kind, fields, place.file, place.line, formula, compute, attributes)
+    title = name or cls.__name__
+    constraints = read_constraints(attributes.pop("constraints", ()), title, fields, place.text)
+    cls.codelet = CodeletDef(title, cls.kind, fields, place.file, place.line, formula, compute, attributes, constraints)
     return cls
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.codelet.layouts import DELTA_BYTES
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.traffic import Phase, sum_by_tile
 from abele.graph.intervals import Int64
@@ -14,41 +15,44 @@ from abele.graph.vertices import Edge, VertexGroup
 from abele.machine import Exchange, Ipu
 
 if TYPE_CHECKING:
-    from abele.codelet import CodeletDef
+    from abele.codelet import CodeletDef, FieldDef
 
 POINTER_BYTES = 4
-SIZE_BYTES = 4
 
 
 def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> Int64:
     """Bytes of the vertices' own records on each tile, int64[num_tiles].
 
-    Model: an edge of one element is a pointer; a vector a pointer and a size; a vector of vectors a pointer and a size,
-    and both again for each row; scalar state its value, vector state a pointer, a size and its values. Records are
-    whole words.
-    Source: Poplar's default vector layout, SPAN (poplar_api §6.2).
+    Model: an edge of one element is a pointer; a vector what its layout says (a pointer and a size by default); a
+    vector of vectors that for the rows, and again for each; elements that are wired one by one a pointer each; scalar
+    state its value, vector state its layout and its values. Records are whole words.
+    Source: Poplar's vector layouts (poplar_api §6.2); ``abele.codelet.layouts``.
     """
     total = np.zeros(num_tiles, dtype=np.int64)
     for group in groups:
         size = np.zeros(group.num, dtype=np.int64)
         for field in group.codelet.fields:
             if field.direction != "state":
-                size += _edge_bytes(group.edges[field.name], field.rank)
+                size += _edge_bytes(group.edges[field.name], field)
                 continue
             data = group.state[field.name]
             if data.row_begin is None:
                 size += field.type.bytes
             else:
-                size += POINTER_BYTES + SIZE_BYTES + np.diff(data.row_begin) * field.type.bytes
+                size += field.layout().bytes + np.diff(data.row_begin) * field.type.bytes
         total += sum_by_tile(group.tile, -(-size // 4) * 4, num_tiles)
     return total
 
 
-def _edge_bytes(edge: Edge, rank: int) -> Int64 | int:
-    if rank == 0:
+def _edge_bytes(edge: Edge, field: FieldDef) -> Int64 | int:
+    if not field.rank:
         return POINTER_BYTES
-    span = POINTER_BYTES + SIZE_BYTES
-    return span if edge.row_begin is None else span + np.diff(edge.row_begin) * span
+    if field.is_scattered:
+        return field.layout().bytes + edge.row_sizes * POINTER_BYTES
+    if edge.row_begin is None:
+        return field.layout().bytes
+    each = DELTA_BYTES.get(field.layout().name, field.layout(1).bytes)
+    return field.layout().bytes + np.diff(edge.row_begin) * each
 
 
 def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) -> Int64:

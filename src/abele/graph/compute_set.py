@@ -328,7 +328,7 @@ def _lone(definition: CodeletDef, name: str, value: Any) -> Any:
         if field_def.rank == 2:
             return value.expand_dims(0)
         return shared(value) if field_def.rank == 1 and value.ndim == 1 else value.expand_dims(0)
-    return [value] if field_def.rank == 2 else value
+    return [value] if field_def.rank == 2 or field_def.is_scattered else value
 
 
 def _joined_edges(edges: Sequence[Edge]) -> Edge:

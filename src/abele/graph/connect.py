@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abele.errors import ConstantWriteError, GraphConnectionError, TypeMismatchError, nearest
+from abele.errors import ConstantWriteError, FieldOverflowError, GraphConnectionError, TypeMismatchError, nearest
 from abele.graph.debug import DebugInfo
 from abele.graph.regions import Regions, rows, whole
-from abele.graph.tensor import Tensor
+from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
 
 if TYPE_CHECKING:
@@ -82,10 +82,18 @@ def _edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: Deb
             raise _mismatch(codelet, field, f"{value!r} has no first dimension of {num}", num, debug)
         regions = rows(value)
         return _rows_edge(codelet, field, regions, np.arange(num, dtype=np.int64), num, debug)
+    if field.is_scattered and isinstance(value, Sequence) and not isinstance(value, Tensor):
+        value = [_joined(item) for item in value]
     if isinstance(value, Sequence) and value and all(isinstance(t, Tensor) for t in value):
         regions = _regions_of_list(codelet, field, value, debug)
         return _rows_edge(codelet, field, regions, np.arange(len(value), dtype=np.int64), num, debug)
     raise _mismatch(codelet, field, f"got {type(value).__name__}", num, debug)
+
+
+def _joined(elements: Any) -> Any:
+    """Elements that are wired one by one, as one view."""
+    several = isinstance(elements, Sequence) and elements and all(isinstance(e, Tensor) for e in elements)
+    return concat([e.flatten() for e in elements]) if several else elements
 
 
 def _regions_of_list(codelet: CodeletDef, field: FieldDef, value: Sequence[Tensor], debug: DebugInfo) -> Regions:
@@ -129,7 +137,30 @@ def _rows_edge(codelet: CodeletDef, field: FieldDef, regions: Regions, index: An
 def _checked(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugInfo) -> Edge:
     _check_type(codelet, field, edge.regions.tensor, debug)
     _check_writable(codelet, field, edge.regions.tensor, debug)
+    _check_sizes(codelet, field, edge, debug)
     return edge
+
+
+def _check_sizes(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugInfo) -> None:
+    """Raise where a vector has more elements, or more rows, than its layout can say."""
+    if not field.rank:
+        return
+    inner = field.layout(field.rank - 1).max_size
+    _check_size(codelet, field, edge.row_sizes, inner, "elements", debug)
+    if edge.row_begin is not None:
+        _check_size(codelet, field, np.diff(edge.row_begin), field.layout().max_size, "rows", debug)
+
+
+def _check_size(
+    codelet: CodeletDef, field: FieldDef, sizes: Any, most: int | None, what: str, debug: DebugInfo
+) -> None:
+    if most is not None and len(sizes) and int(sizes.max()) > most:
+        raise FieldOverflowError(
+            f"field {codelet.name}.{field.name} has {int(sizes.max()):,} {what}, a SHORT_SPAN vector at most {most:,}",
+            at=debug.location,
+            because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
+            remedy="declare the field with layout SPAN, or give each vertex less",
+        )
 
 
 def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
