@@ -8,6 +8,7 @@ import pytest
 from abele.codelet import compile_codelet
 from abele.compiler import Executable, compile_program
 from abele.compiler.durations import host_cycles
+from abele.compiler.fit import CANNOT_FIT
 from abele.errors import (
     ConstantWriteError,
     ControlProgramError,
@@ -242,7 +243,7 @@ def test_out_of_memory__one_full_tile__names_tile_categories_variables_and_remed
     with pytest.raises(OutOfMemoryError) as caught:
         compile_program(graph, Execute(cs))
     text = str(caught.value)
-    assert text.startswith("tile 3 of IPU 0 needs ")
+    assert text.startswith(f"{CANNOT_FIT}: tile 3 of IPU 0 needs ")
     assert "637,872 B" in text
     assert "1 of 8 tiles are too full" in text
     assert "always-live variables 800,000 B (encoder/weights 800,000 B)" in text

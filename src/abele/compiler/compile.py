@@ -10,6 +10,7 @@ import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
+from abele.compiler.divergence import check_divergence
 from abele.compiler.executable import Executable
 from abele.compiler.fit import check_fit
 from abele.compiler.liveness import liveness
@@ -40,7 +41,7 @@ def compile_program(
         The executable. The graph and the program are left as they are, also when compiling fails.
 
     Raises:
-        ControlProgramError: A program cannot be lowered.
+        ControlProgramError: A program cannot be lowered, or replicas could go different ways.
         TileMappingError: A variable in use is not wholly mapped to tiles of the system.
         GraphConnectionError: A vertex field is not connected as its codelet says.
         ConstantWriteError: A step writes a constant.
@@ -102,6 +103,7 @@ def _memory(graph: Graph, lowered: Lowered, analysis: Analysis) -> MemoryPlan:
     accesses: dict[int, Access] = {s.index: analysis.supersteps[s.superstep].access for s in lowered.steps}
     constants = np.array([v.is_constant for v in graph.variables], dtype=bool)
     lifetimes = liveness(lowered.programs, accesses, analysis.layout.size, constants)
+    check_divergence(graph, lowered.steps, accesses, lifetimes.always_live)
     buffers = {}
     for step in lowered.steps:
         needed = analysis.supersteps[step.superstep].buffer_bytes

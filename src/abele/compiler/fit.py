@@ -13,6 +13,8 @@ from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.machine import System
 
+CANNOT_FIT = "Out of memory: Cannot fit all variable data onto one or more tiles"
+"""How Poplar says it, so that a search finds both."""
 _WORST = 8
 _LARGEST = 3
 
@@ -29,7 +31,7 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
             return
         tile = int(plan.code_bytes.argmax())
         message = (
-            f"{_tile_name(tile, graph.system)} needs {int(plan.code_bytes[tile]):,} B of code, "
+            f"Out of memory: {_tile_name(tile, graph.system)} needs {int(plan.code_bytes[tile]):,} B of code, "
             f"but instructions run only from the first {executable:,} B"
         )
         raise OutOfMemoryError(
@@ -42,7 +44,7 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
     over = int(total[tile]) - plan.available_bytes
     full = int((total > plan.available_bytes).sum())
     raise OutOfMemoryError(
-        f"{_tile_name(tile, graph.system)} needs {int(total[tile]):,} B, has {plan.available_bytes:,} B "
+        f"{CANNOT_FIT}: {_tile_name(tile, graph.system)} needs {int(total[tile]):,} B, has {plan.available_bytes:,} B "
         f"({over:,} B too much); {full:,} of {len(total):,} tiles are too full",
         tiles=_payload(plan, total),
         at=_where(plan, steps, tile),
