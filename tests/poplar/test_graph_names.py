@@ -353,6 +353,25 @@ def test_field_limits__by_type_and_rank__are_told() -> None:
         g.getMaxFieldDim("Scale", "x", 1)
 
 
+def test_field_limits__of_a_short_span__are_its_eleven_bits() -> None:
+    @poplar.codelet
+    class Short(poplar.Vertex):
+        x: poplar.Output[poplar.Vector[FLOAT, poplar.VectorLayout.SHORT_SPAN]]
+
+        def compute(self):
+            self.x[0] = 1.0
+
+    g = graph()
+    g.addCodelets(Short)
+    assert g.getMaxFieldDim("Short", "x") == 2047
+    long = g.addVariable(FLOAT, [2048], "long")
+    g.setTileMapping(long, 0)
+    v = g.addVertex(g.addComputeSet("cs"), "Short", {"x": long})
+    g.setTileMapping(v, 0)
+    with pytest.raises(poplar.overflow_error, match=r"field Short\.x has 2,048 elements"):
+        poplar.Engine(g, poplar.program.Execute(v.compute_set))
+
+
 def test_output_graphs__of_a_program__are_graphviz_text() -> None:
     import io
 

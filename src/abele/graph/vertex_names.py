@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
     from abele.graph.graph import Graph
 
-SHORT_SPAN_MAX = 2**11 - 1
-"""Longest vector behind a short span, whose size has 11 bits. Source: Poplar's documentation of vector layouts."""
 SPAN_MAX = 2**32 - 1
+"""Longest vector where nothing limits it: sizes are 32-bit numbers."""
 _NUMBERS = (bool, int, float, np.generic)
 
 
@@ -85,8 +84,8 @@ class VertexNames:
         declared = _declared(self.codelet(vertexName), fieldName)
         if not 0 <= dimIndex < declared.rank:
             raise FieldOverflowError(f"field {vertexName}.{fieldName} has {declared.rank} dimensions, no {dimIndex}")
-        layout = str(getattr(declared, "layout", "")).lower()
-        return SHORT_SPAN_MAX if "short_span" in layout and dimIndex == declared.rank - 1 else SPAN_MAX
+        limit = declared.layout(dimIndex).max_size
+        return SPAN_MAX if limit is None else limit
 
     def getMaxVertexFieldValue(self, vertexName: str, fieldName: str) -> int:
         """Largest whole number that a field holds."""

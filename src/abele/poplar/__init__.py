@@ -4,7 +4,7 @@
 are those of the other rooms, which carry Poplar's names beside their own; only constructors differ.
 """
 
-from abele.codelet import InOut, Input, MultiVertex, Output, SupervisorVertex, Vector, Vertex, codelet
+from abele.codelet import InOut, Input, MultiVertex, Output, SupervisorVertex, Vector, VectorList, Vertex, codelet
 from abele.compiler import Executable
 from abele.graph import ComputeSet, FieldRef, Function, HostFunction, RemoteBuffer, Tensor, VertexRef
 from abele.graph import Stream as DataStream
@@ -96,7 +96,7 @@ from abele.poplar.types import (
     copyFloatToDeviceHalf,
     equivalent_device_type,
 )
-from abele.poplar.values import ArrayRef, Interval, StringRef
+from abele.poplar.values import ArrayRef, Interval, StringRef, VectorLayout, VectorListLayout
 from abele.runtime.stream_callback import StreamCallback
 
 __all__ = [
@@ -152,6 +152,9 @@ __all__ = [
     "VariableInterval",
     "VariableMappingMethod",
     "Vector",
+    "VectorLayout",
+    "VectorList",
+    "VectorListLayout",
     "Vertex",
     "VertexIntrospector",
     "VertexRef",
