@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from abele.errors import ControlProgramError
-from abele.graph import Execute, Program, SetFloatingPointBehaviour
-from abele.runtime.behaviour import CHECKS, bits_of
+from abele.graph import ComputeSet, Execute, GetHwSeeds, Program, SetFloatingPointBehaviour, SetHwSeeds, Tensor
+from abele.runtime.behaviour import CHECKS, STOCHASTIC, bits_of
 from abele.runtime.bytecode import Op
+from abele.runtime.effects import elements_of
 from abele.runtime.float_checks import FloatChecks
+from abele.runtime.placed import Watch
+from abele.runtime.seeds import Seeds
 
 if TYPE_CHECKING:
     from abele.runtime.lower import Lowering
@@ -17,27 +20,52 @@ if TYPE_CHECKING:
 
 def lower_execute(lowering: Lowering, step: Execute) -> None:
     """One superstep, in as many forms as there are modes that it may run under."""
-    around, emitter = lowering.around, lowering.emitter
+    around, compute_set = lowering.around, step.compute_set
     checks = around.behaviour.possible & CHECKS
     if not checks:
-        around.supersteps.emit(step.compute_set, emitter)
+        _rounded(lowering, compute_set)
         return
-    assembler = emitter.assembler
-    checked, after = assembler.label(), assembler.label()
-    before = emitter.dirty
-    around.behaviour.branch(emitter, checks, checked)
-    around.supersteps.emit(step.compute_set, emitter)
-    emitter.jump(after)
-    assembler.place(checked)
-    emitter.dirty = before
-    emitter.expect_barrier()
     watch = FloatChecks(step, around.behaviour, around.callbacks, around.threads)
-    around.supersteps.emit(step.compute_set, emitter, watch)
+    either(lowering, checks, lambda: _rounded(lowering, compute_set, watch), lambda: _rounded(lowering, compute_set))
+
+
+def _rounded(lowering: Lowering, compute_set: ComputeSet, watch: Watch | None = None) -> None:
+    """The compute set with results rounded as the behaviour says."""
+    around, emitter = lowering.around, lowering.emitter
+
+    def run(seeds: Seeds | None = None) -> None:
+        around.supersteps.emit(compute_set, emitter, watch, seeds)
+
+    if around.behaviour.possible & STOCHASTIC and stores_f16(compute_set):
+        either(lowering, STOCHASTIC, lambda: run(around.seeds), run)
+    else:
+        run()
+
+
+def stores_f16(compute_set: ComputeSet) -> bool:
+    """Whether some vertex has an output in f16."""
+    fields = (f for group in compute_set.groups for f in group.codelet.fields)
+    return any(f.direction in ("out", "inout") and f.type.name == "f16" for f in fields)
+
+
+def either(lowering: Lowering, bits: int, on: Callable[[], None], off: Callable[[], None]) -> None:
+    """Code for when one of some bits of the behaviour is on, and code for when none is."""
+    emitter, assembler = lowering.emitter, lowering.emitter.assembler
+    there, after = assembler.label(), assembler.label()
+    emitter.branch(lowering.around.behaviour.address, bits, True, there)
+    before = emitter.dirty
+    off()
+    emitter.jump(after)
+    assembler.place(there)
+    dirty, emitter.dirty = emitter.dirty, before
+    emitter.expect_barrier()
+    on()
     assembler.place(after)
+    emitter.dirty = emitter.dirty or dirty
     emitter.expect_barrier()
 
 
-def lower_switch_behaviour(lowering: Lowering, step: SetFloatingPointBehaviour) -> None:
+def lower_behaviour(lowering: Lowering, step: SetFloatingPointBehaviour) -> None:
     """New bits in the word that says what is on."""
     if step.fields.get("nan_on_overflow") is False:
         raise ControlProgramError(
@@ -52,4 +80,43 @@ def lower_switch_behaviour(lowering: Lowering, step: SetFloatingPointBehaviour) 
     emitter.expect_barrier()
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {SetFloatingPointBehaviour: lower_switch_behaviour}
+def lower_get_seeds(lowering: Lowering, step: GetHwSeeds) -> None:
+    """The seeds of each replica into a view."""
+    around = lowering.around
+    _check_seeds(lowering, step, step.result)
+
+    def store() -> None:
+        for replica in range(around.arena.replicas):
+            around.arena.write(step.result, around.seeds.get(replica).reshape(step.result.shape), replica)
+
+    lowering.emitter.callback(around.callbacks.add(store))
+    lowering.emitter.expect_writes(elements_of(step.result))
+
+
+def lower_set_seeds(lowering: Lowering, step: SetHwSeeds) -> None:
+    """The seeds of each replica from a view."""
+    around = lowering.around
+    _check_seeds(lowering, step, step.seeds)
+
+    def load() -> None:
+        for replica in range(around.arena.replicas):
+            around.seeds.set(around.arena.read(step.seeds, replica), replica)
+
+    lowering.emitter.callback(around.callbacks.add(load))
+
+
+def _check_seeds(lowering: Lowering, step: Program, seeds: Tensor) -> None:
+    shape = list(lowering.around.seeds.shape)
+    size = shape[0] * shape[1] * shape[2]
+    if seeds.dtype.name != "u32" or seeds.size != size:
+        raise ControlProgramError(
+            f"{type(step).__name__} needs u32{shape} (tiles, workers, 4), not {seeds!r}", at=step.debug.location
+        )
+
+
+STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+    Execute: lower_execute,
+    SetFloatingPointBehaviour: lower_behaviour,
+    GetHwSeeds: lower_get_seeds,
+    SetHwSeeds: lower_set_seeds,
+}

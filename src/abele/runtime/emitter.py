@@ -116,6 +116,8 @@ class Emitter:
         cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
         if leaf.counter:
             self.assembler.emit(Op.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
+        elif leaf.seed:
+            self.assembler.emit(Op.SEEDED, leaf.address, leaf.units, register, leaf.seed, cuts)
         elif solo:
             self.assembler.emit(Op.SOLO, leaf.address, leaf.units, register)
         else:
@@ -197,7 +199,7 @@ class Emitter:
 
 
 def _is_small(phase: Phase) -> bool:
-    if any(leaf.counter for leaf in phase):
+    if any(leaf.counter or leaf.seed for leaf in phase):
         return False
     if all(leaf.units <= 1 for leaf in phase) and len(phase) == 1:
         return True

@@ -22,6 +22,7 @@ from abele.runtime.lower import Surroundings
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
 from abele.runtime.remote import RemoteMemory
+from abele.runtime.seeds import Seeds
 from abele.runtime.supersteps import Supersteps
 from abele.runtime.tallies import Tallies
 from abele.runtime.timers import Clock
@@ -40,6 +41,7 @@ class Image:
         fused: Variables that exist only inside fused kernels.
         listing: Leaves and kernels as text.
         behaviour: The floating-point behaviour.
+        seeds: What f16 results are rounded by at random.
         clock: Modelled cycles.
         tallies: Which ways the last run took.
         checking: Checks that no IPU gives.
@@ -53,6 +55,7 @@ class Image:
     fused: frozenset[Variable]
     listing: str
     behaviour: Behaviour
+    seeds: Seeds
     clock: Clock
     tallies: Tallies
     checking: Checking
@@ -63,6 +66,7 @@ class Image:
         for group in self.supersteps.placed:
             group.reset()
         self.behaviour.reset()
+        self.seeds.reset()
         self.clock.reset()
         self.checking.load()
 
@@ -142,6 +146,7 @@ def build_image(
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
     native = Native(arena, effects, storage, memory) if storage is not None else None
+    seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), graph.replicas)
     behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
     around = Surroundings(
         arena=arena,
@@ -153,6 +158,7 @@ def build_image(
         remote=host.remote,
         functions=host.functions,
         behaviour=behaviour,
+        seeds=seeds,
         clock=clock,
         threads=options.num_threads,
     )
@@ -165,7 +171,9 @@ def build_image(
     machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
-    image = Image(arena, machine, entries, callbacks, placed, fused, text, behaviour, clock, lowering.tallies, checking)
+    image = Image(
+        arena, machine, entries, callbacks, placed, fused, text, behaviour, seeds, clock, lowering.tallies, checking
+    )
     image.load()
     progress("code", 1.0)
     return image

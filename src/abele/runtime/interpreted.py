@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.codelet import FieldDef, interpret
-from abele.errors import AbeleError
+from abele.errors import AbeleError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.direct import NativeVertices
 from abele.runtime.emitter import Emitter
 from abele.runtime.interval_set import IntervalSet
 from abele.runtime.placed import PlacedGroup, Watch
+from abele.runtime.seeds import Seeds
 from abele.runtime.supersteps import Supersteps, transfers, written
 
 RunVertices = Callable[[list[PlacedGroup]], None]
@@ -39,8 +40,20 @@ class InterpretedSupersteps:
     run: RunVertices
     _groups: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
-    def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
-        """Append what executes the compute set, with something that looks at it before and after the vertices."""
+    def emit(
+        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+    ) -> None:
+        """Append what executes the compute set, with something that looks at it before and after the vertices.
+
+        Raises:
+            ControlProgramError: Results are to be rounded at random.
+        """
+        if seeds is not None:
+            raise ControlProgramError(
+                f"compute set {compute_set.name!r} cannot be rounded at random by interpreted vertices",
+                at=compute_set.debug.location,
+                remedy="run without debug=True and vertex checks, or leave stochastic rounding off",
+            )
         groups = self._placed(compute_set)
         gather, scatter = transfers(compute_set, groups)
         number = self.callbacks.add(lambda: self.run(groups))

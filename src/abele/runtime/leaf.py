@@ -55,6 +55,7 @@ class Leaf:
         work_bytes: Bytes that it touches, roughly; None when not known. Little work is not worth a split.
         writes: Elements of variables that it writes.
         counter: Address of int64[units] to which a counting codelet adds its issue slots; 0 for the rest.
+        seed: Address of a word that is given to a leaf which rounds at random; 0 for the rest.
         keep: What must stay alive for the pointers to stay valid.
         cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
     """
@@ -66,6 +67,7 @@ class Leaf:
     work_bytes: int | None = None
     writes: IntervalSet = EMPTY
     counter: int = 0
+    seed: int = 0
     keep: object = field(default=None, repr=False)
     cuts: Int64 | None = field(default=None, repr=False)
 

@@ -13,7 +13,6 @@ from abele.graph import (
     Block,
     Call,
     ComputeSet,
-    Execute,
     Function,
     LibraryCall,
     Program,
@@ -35,6 +34,7 @@ from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Phase, StreamUse
 from abele.runtime.placed import Watch
 from abele.runtime.remote import RemoteMemory
+from abele.runtime.seeds import Seeds
 from abele.runtime.stops import step_scopes
 from abele.runtime.tallies import Tallies
 from abele.runtime.timers import Clock
@@ -43,8 +43,17 @@ from abele.runtime.timers import Clock
 class Supersteps(Protocol):
     """Emits compute sets: as native leaves, or as calls back to interpreted vertices."""
 
-    def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
-        """Append what executes the compute set, with something that looks at it before and after the vertices."""
+    def emit(
+        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+    ) -> None:
+        """Append what executes the compute set.
+
+        Args:
+            compute_set: The vertices.
+            emitter: Where the code goes.
+            watch: What looks at the superstep before and after the vertices run.
+            seeds: What f16 results are rounded by at random; without them, to nearest.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +94,7 @@ class Surroundings:
         remote: Where the remote buffers are.
         functions: The host functions.
         behaviour: The floating-point behaviour.
+        seeds: What f16 results are rounded by at random.
         clock: Modelled cycles.
         threads: Host threads.
     """
@@ -98,6 +108,7 @@ class Surroundings:
     remote: RemoteMemory
     functions: HostFunctions
     behaviour: Behaviour
+    seeds: Seeds
     clock: Clock
     threads: int
 
@@ -189,24 +200,15 @@ class Lowering:
             self._kernels(fused)
             return
         # Only the vertices know what the present behaviour asks for.
-        emitter, assembler = self.emitter, self.emitter.assembler
-        bodies, after = assembler.label(), assembler.label()
-        self.around.behaviour.branch(emitter, bits, bodies)
-        before = emitter.dirty
-        self._kernels(fused)
-        emitter.jump(after)
-        assembler.place(bodies)
-        then_dirty, emitter.dirty = emitter.dirty, before
-        emitter.expect_barrier()
+        behaviour_steps.either(self, bits, lambda: self._bodies(fused), lambda: self._kernels(fused))
+
+    def _bodies(self, fused: Fused) -> None:
         for step in fused.steps:
             if isinstance(step, LibraryCall):
                 self.sequence(step.body)
             else:
                 self.step(step)
-        emitter.fence()
-        assembler.place(after)
-        emitter.dirty = emitter.dirty or then_dirty
-        emitter.expect_barrier()
+        self.emitter.fence()
 
     def _kernels(self, fused: Fused) -> None:
         last = len(fused.phases) - 1
@@ -251,7 +253,6 @@ STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
     LibraryCall: lambda lowering, step: lowering.parts((step,)),
     Block: lambda lowering, step: lowering.step(step.body),
     Call: Lowering.call,
-    Execute: lambda lowering, step: behaviour_steps.lower_execute(lowering, step),
     WriteUndef: _nothing,
     AssumeEqualAcrossReplicas: _nothing,
     Sync: lambda lowering, step: lowering.emitter.fence(),

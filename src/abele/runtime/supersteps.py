@@ -21,8 +21,10 @@ from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.scratch import ScratchPool
+from abele.runtime.seeds import Seeds
 from abele.runtime.shares import cost_cuts, even_cuts
 from abele.runtime.sizes import worthwhile_sizes
+from abele.runtime.stochastic import StochasticRuns
 
 _WORTH_SHARING_BYTES = 1 << 14
 """Less work than this is not worth knowing the cost of."""
@@ -69,21 +71,28 @@ class Supersteps:
     _ready: dict[ComputeSet, Ready] = field(default_factory=dict)
     _counted: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
-    def emit(self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None) -> None:
-        """Append what executes the compute set, with something that looks at it before and after the vertices."""
+    def __post_init__(self) -> None:
+        self._random = StochasticRuns(self.compile)
+
+    def emit(
+        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+    ) -> None:
+        """Append what executes the compute set; see :class:`abele.runtime.lower.Supersteps`."""
         ready = self.ready(compute_set)
         if ready.gather:
             emitter.phase(ready.gather)
         if watch is not None:
             watch.before(emitter, ready.groups, native=True)
             emitter.expect_barrier()
-        if ready.run:
+        if seeds is not None:
+            self._random.emit(ready, emitter, seeds)
+        elif ready.run:
             emitter.phase(ready.run)
         if watch is not None:
             watch.after(emitter)
         if ready.scatter:
             emitter.phase(ready.scatter)
-        for placed in self._counted.get(compute_set, ()):
+        for placed in self._counted.get(compute_set, ()) if seeds is None else ():
             emitter.tally(address_of(placed.executions))
 
     def ready(self, compute_set: ComputeSet) -> Ready:
@@ -128,8 +137,8 @@ class Supersteps:
             tables.work_bytes,
             written(group),
             counter,
-            keep,
-            placed.cuts,
+            keep=keep,
+            cuts=placed.cuts,
         )
 
     def _cuts(self, placed: PlacedGroup) -> Int64 | None:
