@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -348,3 +350,69 @@ def test_graph_object_load_error__binary_codelets__are_refused() -> None:
         poplar.graph_object_load_error, lambda: graph().addCodelets("lib.gp", poplar.CodeletFileType.Object)
     )
     assert "give the C++ source" in text
+
+
+def cpp(body: str, head: str = "#include <poplar/Vertex.hpp>") -> str:
+    return f"{head}\nusing namespace poplar;\nclass V : public Vertex {{\npublic:\n  Output<float> z;\n{body}\n}};\n"
+
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("clang++") is None and importlib.util.find_spec("ziglang") is None,
+    reason="needs clang or the cpp extra",
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "source", "text"),
+    [
+        ("parse_error", cpp("  bool compute() { *z = 1.0f return true; }"), "codelets.cpp:6"),
+        ("file_load_error", "#include <poplar/Vertex.hpp>\nint nothing;\n", "codelets.cpp"),
+        ("link_error", cpp("  bool compute() { *z = missing(); return true; }\n  float missing();"), "missing"),
+    ],
+)
+def test_codelet_errors__cpp_files__name_file_and_line(kind: str, source: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "codelets.cpp"
+    path.write_text(source, encoding="utf-8")
+    assert text in provoked(getattr(poplar, kind), lambda: graph().addCodelets(str(path)))
+
+
+def test_file_load_error__file_that_is_not_there__names_it(tmp_path: Path) -> None:
+    path = tmp_path / "absent.cpp"
+    assert "absent.cpp" in provoked(poplar.file_load_error, lambda: graph().addCodelets(str(path)))
+
+
+@needs_compiler
+def test_symbol_error__vertex_without_compute__names_it(tmp_path: Path) -> None:
+    path = tmp_path / "codelets.cpp"
+    path.write_text(cpp(""), encoding="utf-8")
+    assert "V" in provoked(poplar.symbol_error, lambda: graph().addCodelets(str(path)))
+
+
+def test_no_environment__no_cpp_compiler__says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from abele.codelet.cpp import toolchain
+
+    toolchain.find_compiler.cache_clear()
+    monkeypatch.setattr(toolchain.shutil, "which", lambda name: None)
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    try:
+        text = provoked(poplar.no_environment, toolchain.find_compiler)
+    finally:
+        toolchain.find_compiler.cache_clear()
+    assert "there is none" in text
+    assert "abele[cpp]" in text
+
+
+def test_memory_elem_constraints_error__constraint_on_no_field__names_the_nearest() -> None:
+    with pytest.raises(poplar.memory_elem_constraints_error, match="names 'sorce', which is no edge") as info:
+
+        @poplar.codelet
+        class Apart(poplar.Vertex):
+            source: poplar.Input[poplar.Vector[FLOAT]]
+            data: poplar.Output[poplar.Vector[FLOAT]]
+            constraints = "elem(*sorce) != elem(*data)"
+
+            def compute(self):
+                self.data[0] = self.source[0]
+
+    assert "did you mean 'source'?" in str(info.value)

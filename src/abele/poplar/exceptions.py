@@ -56,6 +56,8 @@ link_error = CodeletLinkError
 memory_elem_constraints_error = MemoryElementError
 missing_perf_estimate = MissingPerfEstimateError
 missing_cycle_estimate = MissingPerfEstimateError
+no_environment = CodeletLoadError
+"""In Poplar, an SDK that is not set up; here, a C++ compiler that is not there."""
 no_size_specified = VectorSizeError
 overflow_error = FieldOverflowError
 parse_error = CodeletParseError
@@ -72,10 +74,6 @@ unknown_vertex_type = UnknownVertexTypeError
 
 runtime_error = ProgramRuntimeError
 application_runtime_error = ApplicationRuntimeError
-
-
-class no_environment(AbeleError):
-    """A codelet compiler that the SDK's environment should have named: nothing here looks for an SDK."""
 
 
 class system_runtime_error(ProgramRuntimeError):
