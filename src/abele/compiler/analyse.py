@@ -16,6 +16,7 @@ from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan
 from abele.compiler.footprint import code_bytes_of, control_code_bytes, exchange_code_bytes, vertex_state_bytes
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
+from abele.compiler.memory_elements import Placement, check_constraints
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.race_error import race_error
 from abele.compiler.remote import remote_cycles
@@ -44,6 +45,7 @@ class Analysis:
         layout: Where the graph's elements live.
         supersteps: The distinct supersteps, in order of first appearance.
         code: Bytes of vertex state and of code on each tile so far, int64[tiles], by memory category.
+        placement: What fields ask of the place of variables.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -53,6 +55,7 @@ class Analysis:
         self.supersteps: list[Superstep] = []
         kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stream_buffers")
         self.code: dict[str, Int64] = {kind: self._zeros() for kind in kinds}
+        self.placement = Placement(self.layout, self.system.ipu.tile.alignment_bytes)
         self._validator = Validator(graph)
         self._known: dict[tuple[str, int, bool], int] = {}
         self._code_on: dict[CodeletDef, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
@@ -65,6 +68,7 @@ class Analysis:
             TileMappingError: A variable in use has no complete mapping.
             GraphConnectionError: A vertex field is not connected as its codelet says.
             ConstantWriteError: A step writes a constant.
+            MemoryElementError: Fields cannot lie where their codelet wants them.
             DataRaceError: Vertices of a compute set race.
         """
         for number, step in enumerate(lowered.steps):
@@ -126,6 +130,7 @@ class Analysis:
         for group in groups:
             check_group(group, self.graph.num_tiles, where)
         uses = field_uses(groups)
+        check_constraints(uses, self.graph, where)
         writes = collect_writes(uses)
         self._check(superstep, compute_set_access(uses, writes, self.layout), where)
         race = find_race(uses, writes)
@@ -133,6 +138,7 @@ class Analysis:
             raise race_error(race, compute_set)
         del writes
         self._set_exchange(superstep, plan_exchange(uses, self.layout, self._tiles_per_ipu))
+        self.placement.add(uses)
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
         superstep.data_dependent = superstep.compute.estimated
         superstep.num_vertices = sum(g.num for g in groups)

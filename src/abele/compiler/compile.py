@@ -45,6 +45,7 @@ def compile_program(
         TileMappingError: A variable in use is not wholly mapped to tiles of the system.
         GraphConnectionError: A vertex field is not connected as its codelet says.
         ConstantWriteError: A step writes a constant.
+        MemoryElementError: Fields cannot lie where their codelet wants them.
         DataRaceError: Vertices of one compute set touch the same element and one writes it.
         OutOfMemoryError: A tile needs more memory than it has.
     """
@@ -109,4 +110,4 @@ def _memory(graph: Graph, lowered: Lowered, analysis: Analysis) -> MemoryPlan:
         needed = analysis.supersteps[step.superstep].buffer_bytes
         if needed is not None:
             buffers[step.index] = needed
-    return plan_memory(analysis.layout, lifetimes, analysis.code, buffers, graph.system)
+    return plan_memory(analysis.layout, lifetimes, analysis.code, buffers, graph.system, analysis.placement)

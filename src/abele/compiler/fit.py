@@ -25,21 +25,11 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
     Raises:
         OutOfMemoryError: Some tile needs more; the worst are described.
     """
-    total, executable = plan.total_bytes, graph.system.ipu.tile.executable_bytes
+    total, ipu = plan.total_bytes, graph.system.ipu
     if bool((total <= plan.available_bytes).all()):
-        if bool((plan.code_bytes <= executable).all()):
-            return
-        tile = int(plan.code_bytes.argmax())
-        message = (
-            f"Out of memory: {_tile_name(tile, graph.system)} needs {int(plan.code_bytes[tile]):,} B of code, "
-            f"but instructions run only from the first {executable:,} B"
-        )
-        raise OutOfMemoryError(
-            message,
-            tiles=_payload(plan, plan.code_bytes),
-            because=_because(plan, graph, tile),
-            remedy="use fewer distinct codelets on this tile · Call a Function instead of repeating steps",
-        )
+        _check_region(plan, graph, plan.code_bytes, ipu.tile.executable_bytes, _CODE)
+        _check_region(plan, graph, plan.interleaved_bytes, ipu.tile.interleaved_bytes, _INTERLEAVED)
+        return
     tile = int(total.argmax())
     over = int(total[tile]) - plan.available_bytes
     full = int((total > plan.available_bytes).sum())
@@ -50,6 +40,29 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
         at=_where(plan, steps, tile),
         because=_because(plan, graph, tile),
         remedy=_remedy(plan, graph, tile),
+    )
+
+
+_CODE = (
+    "of code, but instructions run only from the first {:,} B",
+    "use fewer distinct codelets on this tile · Call a Function instead of repeating steps",
+)
+_INTERLEAVED = (
+    "of interleaved memory, has {:,} B",
+    "spread the variables that vertices want interleaved over more tiles",
+)
+
+
+def _check_region(plan: MemoryPlan, graph: Graph, needed: Int64, room: int, words: tuple[str, str]) -> None:
+    """A part of the memory of each tile holds what can lie only there."""
+    if bool((needed <= room).all()):
+        return
+    tile, (what, remedy) = int(needed.argmax()), words
+    raise OutOfMemoryError(
+        f"Out of memory: {_tile_name(tile, graph.system)} needs {int(needed[tile]):,} B {what.format(room)}",
+        tiles=_payload(plan, needed),
+        because=_because(plan, graph, tile),
+        remedy=remedy,
     )
 
 

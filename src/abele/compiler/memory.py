@@ -9,6 +9,7 @@ import numpy as np
 
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
+from abele.compiler.memory_elements import Placement
 from abele.compiler.traffic import sum_by_tile
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -72,6 +73,7 @@ class MemoryPlan:
         step_max_bytes: The same on the fullest tile, int64[steps].
         shares: How much of each variable each tile holds.
         liveness: Lifetimes of the variables.
+        interleaved_bytes: Variables that must lie in interleaved memory, int64[tiles]; part of the categories.
     """
 
     by_category: dict[str, Int64]
@@ -81,6 +83,7 @@ class MemoryPlan:
     step_max_bytes: Int64
     shares: Shares
     liveness: Liveness
+    interleaved_bytes: Int64
 
     @property
     def total_bytes(self) -> Int64:
@@ -99,6 +102,7 @@ def plan_memory(
     code: Mapping[str, Int64],
     buffers: Mapping[int, Int32],
     system: System,
+    placement: Placement | None = None,
 ) -> MemoryPlan:
     """The memory plan of a program.
 
@@ -108,10 +112,11 @@ def plan_memory(
         code: Bytes on each tile, int64[tiles], of the categories that are not variables or stacks.
         buffers: Bytes on each tile that a step needs for data in motion, int32[tiles], by step.
         system: The machine.
+        placement: What vertices ask of the place of variables.
 
     Model: a tile needs its always-live parts plus, at its worst step, all temporaries that are live together; so
-    temporaries are overlaid perfectly. ``gaps`` is what alignment adds to variables that are always live; no gap for
-    separating memory elements or for fragmentation is modelled.
+    temporaries are overlaid perfectly. ``gaps`` is what alignment adds: to variables that are always live, and where a
+    vertex wants more than usual; no gap for separating memory elements or for fragmentation is modelled.
     """
     memory = system.ipu.tile
     shares = Shares.of(layout, memory.alignment_bytes)
@@ -125,8 +130,11 @@ def plan_memory(
         "gaps": sum_by_tile(shares.tile[held], (shares.padded_bytes - shares.bytes)[held], layout.num_tiles),
         **code,
     }
+    if placement is not None:
+        by_category["gaps"] += placement.gap_bytes()
     ordered = {c: by_category[c] for c in CATEGORIES}
-    return MemoryPlan(ordered, memory.usable_bytes, at, step_bytes, step_max, shares, lifetimes)
+    interleaved = placement.interleaved_bytes() if placement is not None else np.zeros(layout.num_tiles, dtype=np.int64)
+    return MemoryPlan(ordered, memory.usable_bytes, at, step_bytes, step_max, shares, lifetimes, interleaved)
 
 
 def _sweep(

@@ -1,0 +1,159 @@
+"""Memory elements: fields that must lie apart, in interleaved memory, or at an alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.compiler.layout import Layout
+from abele.compiler.traffic import sum_by_tile
+from abele.compiler.uses import FieldUse
+from abele.errors import MemoryElementError
+from abele.graph.graph import Graph
+from abele.graph.intervals import Int64, distinct
+
+if TYPE_CHECKING:
+    from abele.codelet import Constraint
+
+
+def check_constraints(uses: Sequence[FieldUse], graph: Graph, where: str) -> None:
+    """Fields that a codelet wants in different memory elements can be placed there, interleaved ones fit.
+
+    Raises:
+        MemoryElementError: Two such fields of a vertex are wired to the same elements, or a field that must lie in
+            interleaved memory is larger than all of it.
+    """
+    by_field = {(id(u.group), u.field.name): u for u in uses}
+    for group in dict.fromkeys(u.group for u in uses):
+        for constraint in group.codelet.constraints:
+            one, other = (by_field[id(group), name] for name in (constraint.one, constraint.other))
+            _check_apart(one, other, constraint, graph, where)
+    for use in uses:
+        if use.field.interleaved:
+            _check_interleaved(use, graph, where)
+
+
+def _check_apart(one: FieldUse, other: FieldUse, constraint: Constraint, graph: Graph, where: str) -> None:
+    clash = _common(one, other, graph.num_elements)
+    if clash is None:
+        return
+    vertex, begin, end = clash
+    variable, element = graph.locate(begin)
+    group, number = one.group, vertex - one.first_vertex
+    raise MemoryElementError(
+        f"fields {group.codelet.name}.{constraint.one} and .{constraint.other} of vertex {number} in {where} share "
+        f"elements [{element}:{element + end - begin}) of variable {variable.name!r}",
+        at=group.origin_of(number).location or None,
+        because=f"{group.codelet.name} has the constraint {constraint}: one place is in one memory element",
+        remedy="wire one of them to a copy",
+    )
+
+
+def _common(one: FieldUse, other: FieldUse, span: int) -> tuple[int, int, int] | None:
+    """A vertex that has elements in both fields, and the interval of them."""
+    begin, length, vertex = one.intervals()
+    low, size, owner = other.intervals()
+    if len(begin) == 0 or len(low) == 0:
+        return None
+    if max(int(begin.min()), int(low.min())) >= min(int((begin + length).max()), int((low + size).max())):
+        return None
+    span += 1
+    key = vertex * span + begin
+    order = np.argsort(key, kind="stable")
+    key, reach = key[order], np.maximum.accumulate((key + length)[order])
+    wanted = owner * span + low
+    slot = np.searchsorted(key, wanted + size, side="left") - 1
+    hit = np.flatnonzero((slot >= 0) & (reach[np.maximum(slot, 0)] > wanted))
+    if len(hit) == 0:
+        return None
+    at = int(hit[0])
+    first = int(np.searchsorted(reach, int(wanted[at]), side="right"))
+    lowest = max(int(key[first]), int(wanted[at]))
+    highest = min(int(reach[first]), int(wanted[at] + size[at]))
+    return int(owner[at]), lowest % span, lowest % span + highest - lowest
+
+
+def _check_interleaved(use: FieldUse, graph: Graph, where: str) -> None:
+    room = graph.system.ipu.tile.interleaved_bytes
+    sizes = use.edge.row_sizes * use.field.type.bytes
+    over = np.flatnonzero(sizes > room)
+    if len(over) == 0:
+        return
+    row = int(over[0])
+    number = int(use.edge.vertex_of_row[row])
+    raise MemoryElementError(
+        f"field {use.group.codelet.name}.{use.field.name} of vertex {number} in {where} has {int(sizes[row]):,} B and "
+        f"must lie in interleaved memory, of which a tile has {room:,} B",
+        at=use.group.origin_of(number).location or None,
+        remedy="give each vertex a smaller region, or drop the request for interleaved memory",
+    )
+
+
+class Placement:
+    """What the fields of a program ask of the place of variables on their tiles, collected field by field.
+
+    Args:
+        layout: Where the graph's elements live.
+        alignment_bytes: What every variable is aligned to anyway.
+    """
+
+    def __init__(self, layout: Layout, alignment_bytes: int) -> None:
+        self._layout = layout
+        self._base_alignment = alignment_bytes
+        self._aligned: dict[int, list[Int64]] = {}
+        self._interleaved: list[Int64] = []
+
+    def add(self, uses: Sequence[FieldUse]) -> None:
+        """Note the requests of a compute set."""
+        for use in uses:
+            field = use.field
+            align = field.alignment_bytes
+            if align <= self._base_alignment and not field.interleaved:
+                continue
+            regions = use.edge.regions
+            shares = distinct(self._layout.cut(regions.begin, regions.length).share)
+            if align > self._base_alignment:
+                self._aligned.setdefault(align, []).append(shares)
+            if field.interleaved:
+                self._interleaved.append(shares)
+
+    def gap_bytes(self) -> Int64:
+        """Bytes that alignment beyond the usual may leave unused on each tile, int64[tiles].
+
+        Model: the start of a tile's share of a variable lies anywhere on the usual grid, so up to the difference of
+        the two alignments is lost before it.
+        """
+        total, seen = np.zeros(self._layout.num_tiles, dtype=np.int64), np.empty(0, dtype=np.int64)
+        for align in sorted(self._aligned, reverse=True):
+            shares = np.setdiff1d(distinct(np.concatenate(self._aligned[align])), seen)
+            seen = np.concatenate([seen, shares])
+            tiles, _ = self._held(shares)
+            total += np.bincount(tiles, minlength=self._layout.num_tiles) * (align - self._base_alignment)
+        return total
+
+    def interleaved_bytes(self) -> Int64:
+        """Bytes of variables that must lie in interleaved memory on each tile, int64[tiles].
+
+        Model: a tile's whole share of a variable, counted once; that temporaries could follow each other there is left
+        out.
+        """
+        if not self._interleaved:
+            return np.zeros(self._layout.num_tiles, dtype=np.int64)
+        return sum_by_tile(*self._held(distinct(np.concatenate(self._interleaved))), self._layout.num_tiles)
+
+    def _held(self, shares: Int64) -> tuple[Int64, Int64]:
+        """Tile and bytes of shares, given by their first packed address in ascending order."""
+        layout = self._layout
+        mapped = layout.tile >= 0
+        share, tile = layout.share[mapped], layout.tile[mapped]
+        owner = layout.variables_at(layout.begin[mapped])
+        size = (layout.end - layout.begin)[mapped] * layout.width[owner]
+        found = np.searchsorted(shares, share)
+        inside = (
+            (found < len(shares)) & (shares[np.minimum(found, len(shares) - 1)] == share) if len(shares) else found < 0
+        )
+        tiles = np.zeros(len(shares), dtype=np.int64)
+        tiles[found[inside]] = tile[inside]
+        return tiles, sum_by_tile(found[inside], size[inside], len(shares))
