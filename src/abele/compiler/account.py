@@ -28,6 +28,7 @@ def build_report(
     supersteps: Sequence[Superstep],
     memory: MemoryPlan,
     executions: Int64,
+    num_assumed: int,
     meta: Mapping[str, Any],
 ) -> Report:
     """The report of a compiled program.
@@ -38,6 +39,7 @@ def build_report(
         supersteps: What they run.
         memory: What fills the tiles.
         executions: Times that each step runs in one run of its program, int64[steps].
+        num_assumed: Steps whose executions are assumed.
         meta: Further entries of the report's ``meta``.
     """
     parts = [parts_of(s, graph.system) for s in supersteps]
@@ -47,7 +49,7 @@ def build_report(
     first_row = np.cumsum([0, *(len(parts[s.superstep]) for s in lowered.steps)])
     return Report(
         target=_target(graph),
-        graph=_counts(graph, lowered, supersteps),
+        graph={**_counts(graph, lowered, supersteps), "num_assumed_steps": num_assumed},
         steps=steps,
         ops=_ops_table(ops, lowered, supersteps, op_of, executions, steps),
         memory=Memory.of(graph.num_tiles, memory.available_bytes, **memory.by_category),
@@ -94,7 +96,6 @@ def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> 
         "num_steps": len(lowered.steps),
         "num_supersteps": len(supersteps),
         "num_estimated_steps": sum(bool(s.estimated) for s in supersteps),
-        "num_assumed_steps": sum(s.is_assumed for s in lowered.steps),
     }
 
 

@@ -12,6 +12,7 @@ from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
 from abele.compiler.divergence import check_divergence
 from abele.compiler.executable import Executable
+from abele.compiler.fingerprint import Fingerprint
 from abele.compiler.fit import check_fit
 from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, lower
@@ -66,7 +67,10 @@ def compile_program(
         memory = _memory(graph, lowered, analysis)
     if not allow_out_of_memory:
         check_fit(memory, graph, lowered.steps)
-    return Executable(graph, tuple(programs), tuple(names), lowered, analysis.supersteps, memory, seconds)
+    fingerprint = Fingerprint.of(graph, programs)
+    return Executable(
+        graph, tuple(programs), tuple(names), lowered, analysis.supersteps, memory, seconds, _fingerprint=fingerprint
+    )
 
 
 def _silent(stage: str, fraction: float) -> None:

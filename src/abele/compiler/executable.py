@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy.typing as npt
 from abele.compiler.account import build_report
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import compute_cycles
+from abele.compiler.fingerprint import Fingerprint
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
 from abele.compiler.timeline import parts_of, start_cycles
+from abele.errors import EngineError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
@@ -46,7 +49,9 @@ class Executable:
     memory: MemoryPlan
     compile_seconds: dict[str, float]
     meta: dict[str, Any] = field(default_factory=dict)
+    _fingerprint: Fingerprint | None = None
     _executions: Int64 | None = None
+    _counted: frozenset[int] = frozenset()
     _report: Report | None = None
 
     @property
@@ -73,7 +78,10 @@ class Executable:
                 "compile_seconds": round(sum(self.compile_seconds.values()), 6),
                 **self.meta,
             }
-            self._report = build_report(self.graph, self.lowered, self.plan, self.memory, self.executions, meta)
+            assumed = sum(s.is_assumed and s.program not in self._counted for s in self.steps)
+            self._report = build_report(
+                self.graph, self.lowered, self.plan, self.memory, self.executions, assumed, meta
+            )
         return self._report
 
     @property
@@ -98,8 +106,27 @@ class Executable:
         return [s for s in self.plan if s.estimated]
 
     def steps_of(self, node: Program) -> list[Step]:
-        """The steps that a program node became: one, or one a call of the function that holds it."""
-        return [s for s in self.steps if s.node is node]
+        """The steps that a program node became: one, or one a call of the function that holds it.
+
+        A node that is only structure, such as a Sequence, became none itself; a CycleCount two, around its body.
+        """
+        return list(self._steps_by_node.get(id(node), ()))
+
+    @cached_property
+    def _steps_by_node(self) -> dict[int, list[Step]]:
+        found: dict[int, list[Step]] = {}
+        for step in self.steps:
+            found.setdefault(id(step.node), []).append(step)
+        return found
+
+    def check_unchanged(self) -> None:
+        """The graph and the programs are still what was compiled; counts alone are compared, so that it costs little.
+
+        Raises:
+            EngineError: A compute set or a program has grown, or a variable was mapped anew.
+        """
+        if self._fingerprint is not None:
+            self._fingerprint.check(self.graph, self.programs, self.program_names)
 
     def record_counts(self, superstep: int, slots: Mapping[int, npt.ArrayLike]) -> None:
         """Replace assumed vertex costs by counted ones.
@@ -121,7 +148,20 @@ class Executable:
         self.plan[superstep].compute = compute_cycles(groups, self.system.ipu, self.system.num_tiles, costs)
         self._report = None
 
-    def record_executions(self, executions: Sequence[int] | Int64) -> None:
-        """Replace assumed trip counts: times that each step ran in one run of its program, int64[steps]."""
-        self._executions = np.asarray(executions, dtype=np.int64)
+    def record_executions(self, executions: Sequence[int] | Int64, *, programs: Collection[int] | None = None) -> None:
+        """Replace assumed trips and branches by those of a run.
+
+        Args:
+            executions: Times that each step ran in one run of its program, by ``step.index``, int64[steps].
+            programs: Programs that ran; the steps of others count as assumed still. All, when left out.
+
+        Raises:
+            EngineError: There is not one number for each step.
+        """
+        counts = np.asarray(executions, dtype=np.int64)
+        if counts.shape != (len(self.steps),):
+            raise EngineError(f"executions of {counts.size} steps for an executable of {len(self.steps)}")
+        ran = range(len(self.programs)) if programs is None else programs
+        self._executions = counts
+        self._counted = self._counted | frozenset(ran)
         self._report = None
