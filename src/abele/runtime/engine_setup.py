@@ -46,6 +46,7 @@ def executable(
         AbeleError: There is no program, or it does not compile.
     """
     if isinstance(given, Executable):
+        given.check_unchanged()
         return given
     if program is None:
         raise EngineError("an engine needs a program", remedy="Engine(graph, program)")
