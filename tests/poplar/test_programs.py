@@ -304,6 +304,7 @@ def test_hw_seeds__read_and_written_back__are_steps_of_the_program() -> None:
     assert seeds.shape == (4, 6, 4)
     poplar.setHwSeeds(b.graph, seeds, prog)
     assert [type(step) for step in prog] == [g.GetHwSeeds, g.SetHwSeeds]
+    assert b.run(Sequence([prog, b.add(1)])) == 1
     assert b.graph.getTileMapping(seeds)[3] == [(72, 96)]
     with pytest.raises(poplar.control_program_error, match=r"hardware seeds are u32\[4, 6, 4\]"):
         poplar.setHwSeeds(b.graph, b.count, prog)
