@@ -81,7 +81,7 @@ def test_switch__at_an_unreachable_default__ends_the_run(way):
     one = graph.constant("i32", (), 1)
     program = Switch(control, {1: Copy(one, out)}, unreachable_default=True)
     with Engine(graph, program, **way) as engine:
-        with pytest.raises(ApplicationRuntimeError, match="unreachable default: .*control.* is 3") as caught:
+        with pytest.raises(ApplicationRuntimeError, match=r"unreachable default: .*control.* is 3") as caught:
             engine.run()
         assert "test_engine_nodes.py" in caught.value.at
         engine["control"] = 1
@@ -179,7 +179,7 @@ def test_cycle_count__of_loops_and_branches__counts_what_ran(way):
     # A raw reading holds 45 cycles of its own; what is left is what the report says of the superstep.
     assert nothing == 45
     steps = engine.report.steps
-    execute = [c for c, kind in zip(steps["cycles"], steps["kind"], strict=True) if kind == "compute"][0]
+    execute = next(c for c, kind in zip(steps["cycles"], steps["kind"], strict=True) if kind == "compute")
     assert one - 45 == execute > 0
     assert three - 45 == 3 * (one - 45)
     assert both - neither == 2 * (one - 45)

@@ -5,9 +5,9 @@ infinite, in a vertex that read no infinity, comes from a division by zero or an
 that one happened; which of the two, the flags say as well.
 
 Limits: what a vertex computes and does not store goes unseen, as do integers. Code of selected branches may run whole
-(and raise flags) and functions such as ``exp`` reach infinity without a flag; so an infinity that a vertex stores
-because the codelet says so, beside a division by zero whose result it throws away, counts as one, and an overflowing
-``exp`` does not.
+and raise flags, and some functions reach infinity without a flag. So an infinity that a codelet stores as a constant,
+in a superstep that also divides by zero and throws the quotient away, counts as a division by zero; and ``log(0)``
+does not. Vertices in plain Python have no flags: there every new infinity counts.
 """
 
 from __future__ import annotations

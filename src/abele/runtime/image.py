@@ -45,6 +45,7 @@ class Image:
         clock: Modelled cycles.
         tallies: Which ways the last run took.
         checking: Checks that no IPU gives.
+        seed: What the seeds are made from at load.
     """
 
     arena: Arena
@@ -59,6 +60,7 @@ class Image:
     clock: Clock
     tallies: Tallies
     checking: Checking
+    seed: int = 0
 
     def load(self) -> None:
         """Set initial contents of variables, state of vertices, the floating-point behaviour and the clock."""
@@ -66,7 +68,7 @@ class Image:
         for group in self.supersteps.placed:
             group.reset()
         self.behaviour.reset()
-        self.seeds.reset()
+        self.seeds.reset(self.seed)
         self.clock.reset()
         self.checking.load()
 
@@ -105,6 +107,7 @@ class ImageOptions:
         keep: Variables that the host wants to read although only fused kernels touch them.
         checks: Checks that no IPU gives.
         behaviour: Bits of the floating-point behaviour that are on at load.
+        seed: What the seeds of random rounding are made from at load.
     """
 
     native: bool
@@ -113,6 +116,7 @@ class ImageOptions:
     keep: frozenset[Variable]
     checks: Checks = field(default_factory=Checks)
     behaviour: int = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +176,19 @@ def build_image(
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
     image = Image(
-        arena, machine, entries, callbacks, placed, fused, text, behaviour, seeds, clock, lowering.tallies, checking
+        arena,
+        machine,
+        entries,
+        callbacks,
+        placed,
+        fused,
+        text,
+        behaviour,
+        seeds,
+        clock,
+        lowering.tallies,
+        checking,
+        options.seed,
     )
     image.load()
     progress("code", 1.0)
