@@ -1,9 +1,11 @@
-"""What compiling costs: both demos for one IPU, and the compiler's passes on a million vertices.
+"""What compiling costs: both demos for one IPU, a million vertices in many compute sets, and the passes one by one.
 
-The demos compile in processes of their own, first with an empty codelet cache, then with a warm one. With --json one
-object is printed, {"rows": [...]}: rows of demos carry ``workload``, ``cold_seconds``, ``warm_seconds`` and
-``peak_bytes`` (``base_bytes`` of them before compiling: Python, PyTorch, data); the row ``vertices`` carries
-``num_vertices`` and nanoseconds a vertex of ``race_check_ns``, ``exchange_plan_ns`` and ``cycle_model_ns``.
+The compute sets are of two kinds: ``equal`` ones do the same to variables of their own, ``different`` ones differ in
+what each vertex is wired to. Demos and compute sets compile in processes of their own, first with an empty codelet
+cache, then with a warm one. With --json one object is printed, {"rows": [...]}: rows of demos and of compute sets carry
+``workload``, ``cold_seconds``, ``warm_seconds`` and ``peak_bytes`` (``base_bytes`` of them before compiling: Python,
+PyTorch, data); the row ``vertices`` carries ``num_vertices`` and nanoseconds a vertex of ``race_check_ns``,
+``exchange_plan_ns`` and ``cycle_model_ns``.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ from rich.console import Console
 from rich.table import Table
 
 from abele.codelet import InOut, Input, Vector, Vertex, codelet
+from abele.compiler import compile_program
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.exchange import plan_exchange
 from abele.compiler.layout import Layout
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.uses import field_uses
-from abele.graph import ComputeSet, Graph
+from abele.graph import ComputeSet, Execute, Graph, Sequence
 from abele.machine import systems
 from abele.numerics import f32
 
 DEMOS = ("digits", "braggnn")
+SETS = "sets"
+WORKLOADS = (*DEMOS, f"equal {SETS}", f"different {SETS}")
+NUM_SETS = 100
 VERTEX_ELEMENTS = 4
 
 
@@ -47,6 +53,8 @@ def compile_demo(name: str) -> dict[str, float]:
     """Compile a demo's training program in this process."""
     import importlib
 
+    if name.endswith(SETS):
+        return compile_sets(1_000_000, NUM_SETS, equal=name.startswith("equal"))
     from torch import optim
 
     from abele import poptorch
@@ -63,6 +71,26 @@ def compile_demo(name: str) -> dict[str, float]:
     base = peak_bytes()
     start = time.perf_counter()
     training_model.compile(*batch)
+    return {"seconds": time.perf_counter() - start, "peak_bytes": peak_bytes(), "base_bytes": base}
+
+
+def compile_sets(num_vertices: int, num_sets: int, *, equal: bool) -> dict[str, float]:
+    """Compile a program of so many vertices in so many compute sets in this process; building it is not timed."""
+    graph = Graph(systems.bow_2000().with_ipus(1))
+    each = num_vertices // num_sets
+    tiles = np.arange(each) * graph.num_tiles // each
+    rng = np.random.default_rng(0)
+    steps = []
+    for number in range(num_sets):
+        home = (tiles + 1) % graph.num_tiles if equal else rng.permutation(tiles)
+        x = graph.variable(f32, (each, VERTEX_ELEMENTS), name=f"x{number}").map_rows(home)
+        y = graph.variable(f32, (each, VERTEX_ELEMENTS), name=f"y{number}").map_rows(tiles)
+        compute_set = graph.compute_set(f"step{number}")
+        compute_set.vertices(Saxpy, tile=tiles, x=x, y=y)
+        steps.append(Execute(compute_set))
+    base = peak_bytes()
+    start = time.perf_counter()
+    compile_program(graph, Sequence(*steps))
     return {"seconds": time.perf_counter() - start, "peak_bytes": peak_bytes(), "base_bytes": base}
 
 
@@ -157,12 +185,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--vertices", type=int, default=1_000_000, help="vertices of the compute set")
-    parser.add_argument("--compile-only", choices=DEMOS, help="compile one demo in this process and print its figures")
+    parser.add_argument(
+        "--compile-only", choices=WORKLOADS, help="compile one of them in this process and print its figures"
+    )
     arguments = parser.parse_args()
     if arguments.compile_only:
         print(json.dumps(compile_demo(arguments.compile_only)))
         return
-    rows = [*(demo_row(name) for name in DEMOS), vertices_row(arguments.vertices)]
+    rows = [*(demo_row(name) for name in WORKLOADS), vertices_row(arguments.vertices)]
     if arguments.json:
         print(json.dumps({"rows": rows}))
     else:
