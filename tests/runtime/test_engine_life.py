@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.codelet import InOut, Input, Vector, Vertex, codelet
-from abele.errors import ApplicationRuntimeError, EngineError, TensorAccessError
+from abele.codelet import CompiledCodelet, InOut, Input, Output, Vector, Vertex, codelet
+from abele.errors import ApplicationRuntimeError, ControlProgramError, EngineError, TensorAccessError
 from abele.graph import Copy, Execute, Graph, Sequence
 from abele.kernels.ir import HostKernel, load, nest, store
-from abele.numerics import f32, i32
+from abele.numerics import f16, f32, i32
 from abele.runtime import Engine
 
 
@@ -23,6 +23,16 @@ class Step(Vertex):
         self.count += 1
         for i in range(len(self.x)):
             self.x[i] += self.by * self.count
+
+
+@codelet
+class Third(Vertex):
+    x: Input[Vector[f16]]
+    y: Output[Vector[f16]]
+
+    def compute(self):
+        for i in range(len(self.x)):
+            self.y[i] = f32(self.x[i]) / 3.0
 
 
 @codelet
@@ -165,3 +175,31 @@ def test_copy_of_a_handle__in_a_program__does_not_close_it(exposed):
     with Engine(graph, Copy(x, y)) as engine:
         engine.run()
         np.testing.assert_array_equal(engine["y handle"], [1, 2, 3])
+
+
+def _thirds(**options: object) -> np.ndarray:
+    graph = Graph("bow-2000")
+    x, y = (graph.variable("f16", 2000, n, initial=1.0).map(0) for n in "xy")
+    step = graph.compute_set("thirds")
+    step.vertex(Third, tile=0, x=x, y=y)
+    with Engine(graph, Execute(step), mode="tiles", options=options) as engine:
+        engine.run()
+        return engine["y"].astype(np.float64)
+
+
+def test_option__stochastic_rounding__is_on_from_the_start_and_follows_the_seed():
+    on = {"prng.enableStochasticRounding": "true"}
+    if not hasattr(CompiledCodelet, "run_stochastic"):
+        with pytest.raises(ControlProgramError, match="the results of Third cannot be rounded at random"):
+            _thirds(**on)
+        return
+    nearest = np.float16(1 / 3)
+    beyond = np.nextafter(nearest, np.float16(1 if nearest < 1 / 3 else 0))
+    below, above = sorted((float(nearest), float(beyond)))
+    assert set(_thirds()) == {float(nearest)}
+    first, again, other = (_thirds(**on, **{"prng.seed": seed}) for seed in (1, 1, 2))
+    assert set(first) == {below, above}
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    # The mean of 2,000 draws is within five standard deviations of the exact third.
+    assert abs(first.mean() - 1 / 3) < 5 * (above - below) / 2 / np.sqrt(2000)

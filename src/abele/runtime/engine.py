@@ -17,7 +17,7 @@ from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
 from abele.graph import Graph, Program, Stream, Tensor, Variable
 from abele.numerics import to_host
 from abele.report import Report
-from abele.runtime.behaviour import CHECKS
+from abele.runtime.behaviour import CHECKS, STOCHASTIC
 from abele.runtime.bytecode import Verdict, listing
 from abele.runtime.checks import Checks
 from abele.runtime.connections import Connections
@@ -320,8 +320,18 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         return self._image
 
     def _image_options(self) -> ImageOptions:
-        behaviour = CHECKS if self.options.flag("debug.floatPointOpException") else 0
-        return ImageOptions(self.mode == "native", self.threads, self._interprets, self._keep, self.checks, behaviour)
+        options = self.options
+        behaviour = CHECKS * options.flag("debug.floatPointOpException")
+        behaviour |= STOCHASTIC * options.flag("prng.enableStochasticRounding")
+        return ImageOptions(
+            native=self.mode == "native",
+            num_threads=self.threads,
+            debug=self._interprets,
+            keep=self._keep,
+            checks=self.checks,
+            behaviour=behaviour,
+            seed=options.number("prng.seed"),
+        )
 
     def _host(self) -> Host:
         return Host(self._print, self._remote, self._functions)

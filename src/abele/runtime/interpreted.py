@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def run_in_order(groups: Sequence[PlacedGroup], native: NativeVertices) -> None:
 
 def can_interpret(group: VertexGroup) -> bool:
     """Whether the codelet is written in Python."""
-    return isinstance(getattr(group.codelet, "compute", None), FunctionType)
+    return group.codelet.language == "python"
 
 
 def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:

@@ -135,8 +135,8 @@ OPTIONS = _by_name(
             "balanced",
             "elements are sent once to all tiles that want them",
         ),
-        _accepted("prng.seed", INT, 0, "no effect yet: nothing draws from the workers' generators"),
-        _accepted("prng.enableStochasticRounding", BOOL, False, "no effect yet: f16 rounds to the nearest"),
+        _honoured("prng.seed", INT, 0, "what the random seeds are made from at load"),
+        _honoured("prng.enableStochasticRounding", BOOL, False, "from load on, round f16 results up or down at random"),
         _honoured(
             "profiler.programs.filter", TEXT, "", "regular expression: record the runs of programs with such a name"
         ),

@@ -56,9 +56,11 @@ class Seeds:
         """What a superstep that rounds adds to the state, as a signed word."""
         return signed(_STEP)
 
-    def reset(self) -> None:
-        """The program is loaded again."""
-        self._rest = [np.zeros(self._shape, dtype=np.uint32) for _ in range(self.replicas)]
+    def reset(self, seed: int = 0) -> None:
+        """The program is loaded again: the seeds are made from one number, in every replica alike."""
+        first = np.zeros(self._shape, dtype=np.uint32)
+        first.reshape(-1)[2:4] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+        self._rest = [first.copy() for _ in range(self.replicas)]
         for replica in range(self.replicas):
             self.set(self._rest[replica], replica)
 
