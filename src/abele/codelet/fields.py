@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ class FieldDef:
         min_align: Bytes that the address of each vector must be a multiple of.
         interleaved: Whether the data must lie in interleaved memory.
         is_scattered: Whether each element of a vector is wired on its own, ``Vector[Input[f32]]``.
+        initial: Of state that nobody sets: gives the values that a number of new vertices start with.
     """
 
     name: str
@@ -33,6 +35,7 @@ class FieldDef:
     min_align: int = 0
     interleaved: bool = False
     is_scattered: bool = False
+    initial: Callable[[int], Any] | None = None
 
     @property
     def is_edge(self) -> bool:

@@ -33,6 +33,11 @@ def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | N
         CodeletAccessError: An access outside a field, a write to an Input, a read of an Output before it is written.
         CodeletError: The codelet is outside the language, fields do not fit, or an ``assert`` in it fails.
     """
+    if definition.language == "cpp":
+        from abele.codelet.cpp.debug import run_natively
+
+        run_natively(definition, fields)
+        return
     if definition not in _functions:
         _functions[definition] = python_function(compile_codelet(definition).tree, definition.compute)
     values = checked_fields(definition, fields)

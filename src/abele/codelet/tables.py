@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet.fields import FieldDef
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError
 
@@ -54,7 +55,7 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
     """
     columns: list[Column] = []
     for field in definition.fields:
-        values = [_field(definition, v, field.name) for v in vertices]
+        values = [_field(definition, v, field) for v in vertices]
         if not field.is_edge and field.rank == 0:
             columns.append(np.array([np.asarray(v).reshape(()) for v in values], dtype=field.type.np))
             continue
@@ -69,10 +70,12 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
     return Tables(len(vertices), columns)
 
 
-def _field(definition: CodeletDef, vertex: Mapping[str, Any], name: str) -> Any:
-    if name not in vertex:
-        raise CodeletError(f"vertex of {definition.name} without field {name}", at=definition.location)
-    return vertex[name]
+def _field(definition: CodeletDef, vertex: Mapping[str, Any], field: FieldDef) -> Any:
+    if field.name in vertex:
+        return vertex[field.name]
+    if field.initial is not None:
+        return field.initial(1)
+    raise CodeletError(f"vertex of {definition.name} without field {field.name}", at=definition.location)
 
 
 def _check(definition: CodeletDef, name: str, array: Any, dtype: np.dtype[Any]) -> None:

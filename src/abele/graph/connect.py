@@ -49,6 +49,8 @@ def wire(
                 at=debug.location,
                 remedy=f"did you mean {guess!r}?" if guess else "its fields are " + ", ".join(fields),
             )
+    own = {f.name: f.initial(num) for f in codelet.fields if f.initial is not None and f.name not in values}
+    values = {**values, **own}
     missing = [name for name in fields if name not in values]
     if missing:
         raise GraphConnectionError(

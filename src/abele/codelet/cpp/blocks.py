@@ -1,0 +1,204 @@
+"""The code of a vertex as blocks of instructions that can be looked at, and its loops."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import llvmlite.binding as binding
+
+from abele.llvm.host import host_cpu
+
+_NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an instruction takes.
+
+    Attributes:
+        name: Name of the value; empty for a constant.
+        type: Its LLVM type.
+        text: The constant as it is written.
+    """
+
+    name: str
+    type: str
+    text: str
+
+
+@dataclass(eq=False)
+class Instruction:
+    """An instruction.
+
+    Attributes:
+        name: Name of its result; empty if it has none.
+        opcode: Its opcode.
+        type: Type of its result.
+        operands: What it takes, blocks left out; of a call the callee last.
+        targets: Blocks that it leads to.
+        text: How it is written, without what only its own module can refer to.
+        block: Block that it is in.
+    """
+
+    name: str
+    opcode: str
+    type: str
+    operands: list[Operand]
+    targets: list[str]
+    text: str
+    block: Block
+
+    @property
+    def callee(self) -> str:
+        """Name of the function that it calls."""
+        return self.operands[-1].name if self.opcode == "call" and self.operands else ""
+
+    @property
+    def uses(self) -> list[str]:
+        """Names of values that it takes."""
+        return [o.name for o in self.operands if o.name]
+
+
+@dataclass(eq=False)
+class Block:
+    """A basic block.
+
+    Attributes:
+        name: Its name.
+        instructions: What it does.
+    """
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+
+    @property
+    def last(self) -> Instruction:
+        """Its terminator."""
+        return self.instructions[-1]
+
+
+@dataclass(eq=False)
+class Loop:
+    """A natural loop.
+
+    Attributes:
+        header: Name of the block that it is entered by.
+        blocks: Names of all its blocks.
+        latches: Blocks that lead back to the header.
+    """
+
+    header: str
+    blocks: set[str]
+    latches: set[str]
+
+
+class Blocks:
+    """The code of a function.
+
+    Args:
+        text: Text of a module with the function.
+        name: Symbol of the function.
+
+    Attributes:
+        blocks: Its blocks in order.
+        constants: Names of the module's constants.
+    """
+
+    def __init__(self, text: str, name: str) -> None:
+        self._context = binding.create_context()
+        module = binding.parse_assembly(text, self._context)
+        module.triple = host_cpu().triple
+        self.blocks = [_read(b) for b in module.get_function(name).blocks]
+        self.constants = {g.name for g in module.global_variables if " constant " in str(g)}
+        self._module = module
+
+    @cached_property
+    def by_name(self) -> dict[str, Block]:
+        """Blocks by name."""
+        return {b.name: b for b in self.blocks}
+
+    @cached_property
+    def instructions(self) -> list[Instruction]:
+        """All instructions in order."""
+        return [i for b in self.blocks for i in b.instructions]
+
+    @cached_property
+    def made_by(self) -> dict[str, Instruction]:
+        """Instructions by the name of their result."""
+        return {i.name: i for i in self.instructions if i.name}
+
+    @cached_property
+    def users(self) -> dict[str, list[Instruction]]:
+        """Instructions that take a value, by its name."""
+        found: dict[str, list[Instruction]] = {}
+        for instruction in self.instructions:
+            for name in dict.fromkeys(instruction.uses):
+                found.setdefault(name, []).append(instruction)
+        return found
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """Natural loops, those inside others first."""
+        found: dict[str, Loop] = {}
+        before = self._predecessors()
+        dominators = self._dominators(before)
+        for block in self.blocks:
+            for target in block.last.targets:
+                if target in dominators[block.name]:
+                    loop = found.setdefault(target, Loop(target, {target}, set()))
+                    loop.latches.add(block.name)
+                    loop.blocks |= _reaching(block.name, target, before)
+        return sorted(found.values(), key=lambda loop: len(loop.blocks))
+
+    def _predecessors(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {b.name: [] for b in self.blocks}
+        for block in self.blocks:
+            for target in dict.fromkeys(block.last.targets):
+                found[target].append(block.name)
+        return found
+
+    def _dominators(self, before: dict[str, list[str]]) -> dict[str, set[str]]:
+        everything = {b.name for b in self.blocks}
+        first = self.blocks[0].name
+        found = {name: set(everything) for name in everything}
+        found[first] = {first}
+        changed = True
+        while changed:
+            changed = False
+            for block in self.blocks[1:]:
+                incoming = [found[p] for p in before[block.name]]
+                own = (set.intersection(*incoming) if incoming else set()) | {block.name}
+                if own != found[block.name]:
+                    found[block.name], changed = own, True
+        return found
+
+
+def _reaching(block: str, header: str, before: dict[str, list[str]]) -> set[str]:
+    found, waiting = {header}, [block]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += before[name]
+    return found
+
+
+def _read(source: Any) -> Block:
+    block = Block(source.name)
+    for value in source.instructions:
+        operands, targets = [], []
+        for operand in value.operands:
+            if str(operand.type) == "label":
+                targets.append(operand.name)
+            else:
+                text = "" if operand.name else str(operand)
+                operands.append(Operand(operand.name, str(operand.type), text))
+        block.instructions.append(
+            Instruction(
+                value.name, value.opcode, str(value.type), operands, targets, _NUMBERS.sub("", str(value)), block
+            )
+        )
+    return block

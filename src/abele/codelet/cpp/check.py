@@ -1,0 +1,163 @@
+"""What the code of a vertex may not contain, found once everything is in place and what is never reached is gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from abele.codelet.cpp.diagnostics import hardware_only
+from abele.codelet.cpp.extract import Module
+from abele.codelet.cpp.metadata import Metadata
+from abele.codelet.cpp.reflect import VertexClass
+from abele.codelet.cpp.toolchain import HEADERS
+from abele.errors import AbeleError, CodeletError, CodeletLinkError
+
+MATH = frozenset(
+    f"{name}f"
+    for name in [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "ceil",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "exp10",
+        "expm1",
+        "fabs",
+        "floor",
+        "fmax",
+        "fmin",
+        "fmod",
+        "hypot",
+        "ldexp",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logb",
+        "nearbyint",
+        "pow",
+        "remainder",
+        "rint",
+        "round",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "tgamma",
+        "trunc",
+        "frexp",
+        "modf",
+        "scalbn",
+        "lround",
+        "lrint",
+        "ilogb",
+        "copysign",
+        "fdim",
+    ]
+)
+"""Functions of the C library that have a cost here."""
+OTHER = frozenset(
+    [
+        "abs",
+        "labs",
+        "memcpy",
+        "memmove",
+        "memset",
+        "memcmp",
+        "bcmp",
+        "printf",
+        "puts",
+        "putchar",
+        "abele_sigmoid_f32",
+        "abele_rsqrt_f32",
+        "abele_tanh_f32",
+        "abele_sigmoid_f16",
+        "abele_rsqrt_f16",
+        "abele_tanh_f16",
+        "abele_urand32",
+        "abele_worker_id",
+    ]
+)
+_CALL = re.compile(r"\b(?:call|invoke) (?P<before>[^@%\n]*?)(?P<callee>@(?:\"[^\"]*\"|[-\w$.]+)|%[-\w$.]+|asm\b[^\n]*)")
+_ASSEMBLY = re.compile(r'asm (?:sideeffect |alignstack |inteldialect |unwind )*"(?P<text>[^"]*)"')
+_DOUBLE = re.compile(r"= (?:fadd|fsub|fmul|fdiv|frem|fneg|fptrunc|fcmp|load|fptosi|fptoui|sitofp|uitofp)\b.*\bdouble\b")
+_DOUBLE_CALL = re.compile(r"\bcall (?:\w+ )*(?:<\d+ x )?double\b")
+_PLACE = re.compile(r"!dbg (!\d+)")
+
+
+def check_vertex(vertex: VertexClass, number: int, module: Module, metadata: Metadata) -> None:
+    """Refuse a vertex that cannot run here.
+
+    Raises:
+        CodeletError: It has inline assembly, double arithmetic, recursion or calls through pointers.
+        CodeletLinkError: It calls what no library of the tile has.
+    """
+    for line in module.entry(number).splitlines():
+        for error in _problems(vertex, line, module, metadata):
+            raise error
+
+
+def _problems(vertex: VertexClass, line: str, module: Module, metadata: Metadata) -> Iterator[AbeleError]:
+    at = _source_line(line, metadata) or vertex.location
+    call = _CALL.search(line)
+    if _DOUBLE.search(line) or (call is not None and _DOUBLE_CALL.search(line)):
+        yield CodeletError(
+            f"{vertex.name} computes in double",
+            at=at,
+            because="the machine has no 64-bit floats",
+            remedy="use float, and write constants as 0.1f",
+        )
+    elif call is not None:
+        yield from _call_problems(vertex, line, call["callee"], at, module)
+
+
+def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module: Module) -> Iterator[AbeleError]:
+    if callee.startswith("asm"):
+        text = _ASSEMBLY.search(line)
+        words = re.sub(r"\\0A|\\09", " ", text["text"]).strip() if text else "assembly"
+        if words:
+            yield hardware_only(f"assembly instruction {words.split()[0]!r}", f"{vertex.name} has asm({words!r})", at)
+        return
+    name = callee.lstrip("@%").strip('"')
+    if callee.startswith("%"):
+        yield CodeletError(
+            f"{vertex.name} calls a function through a pointer", at=at, remedy="call it by name, or use a template"
+        )
+    elif callee in module.functions:
+        yield CodeletError(
+            f"{vertex.name} calls itself by way of {name}",
+            at=at,
+            because="the stack of a worker is fixed, and the depth of recursion is unknown",
+            remedy="use a loop",
+        )
+    elif name == "abele_control_register":
+        yield hardware_only("__builtin_ipu_get of this register", "only the worker's own number is known here", at)
+    elif not (name.startswith("llvm.") or name in MATH or name in OTHER):
+        yield _unresolved(vertex, name, at)
+
+
+def _unresolved(vertex: VertexClass, name: str, at: str) -> CodeletLinkError:
+    heap = name.startswith(("_Zn", "_Zd")) or name in ("malloc", "free", "calloc", "realloc")
+    if name.startswith("__builtin_ipu_"):
+        return CodeletLinkError(f"{vertex.name} calls {name}, which runs on the hardware only", at=at)
+    because = "a tile has no heap" if heap else "no library of the tile has it"
+    remedy = "use a Vector field, or std::array" if heap else "only functions of <cmath> for float may be called"
+    what = "allocates memory" if heap else f"calls {name}, an unresolved symbol"
+    return CodeletLinkError(f"{vertex.name} {what}", at=at, because=because, remedy=remedy)
+
+
+def _source_line(line: str, metadata: Metadata) -> str | None:
+    place = _PLACE.search(line)
+    return None if place is None else metadata.source_line(place[1], str(HEADERS))

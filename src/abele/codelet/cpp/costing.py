@@ -1,0 +1,322 @@
+"""Issue slots of the code of a vertex, block by block.
+
+Every LLVM instruction is taken for the instructions that the tile's compiler would make of it, with the costs of
+``codelet.slots``, and each block is scheduled on the two pipes as blocks of Python codelets are. Vector instructions
+cost one slot for each 64 bits. What the tile does for free costs nothing: addresses that move with a loop, conversions
+between widths of an index, the test of a counted loop, which its branch includes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from abele.codelet import slots
+from abele.codelet.cpp.blocks import Block, Blocks, Instruction, Loop
+from abele.codelet.schedule import Schedule
+from abele.codelet.slots import Cost
+
+FREE = Cost()
+DATA_PATH_BITS = 64
+"""Bits that one instruction loads, stores or computes. Source: machine reference §1.1, §1.3 S."""
+_HALF_SLOTS = {"exp": 1, "log": 1, "tanh": 1, "sigmoid": 2, "exp2": 1, "log2": 1, "sqrt": 6, "rsqrt": 5, "fdiv": 6}
+"""Slots of an f16 element. Source: §1.3 S: slots for 4 elements, divided and rounded up."""
+_INTEGER = frozenset(["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp"])
+_FLOAT = frozenset(["fadd", "fsub", "fmul", "fneg"])
+_NOTHING = frozenset(
+    ["phi", "getelementptr", "zext", "sext", "freeze", "alloca", "ptrtoint", "inttoptr", "extractvalue", "insertvalue"]
+)
+_STEPPED = frozenset(["add", "sub", "mul", "shl", "or", "zext", "sext", "trunc"])
+_FREE_CALLS = ("llvm.lifetime", "llvm.assume", "llvm.dbg", "llvm.experimental", "llvm.invariant", "llvm.annotation")
+BULK = ("llvm.memcpy", "llvm.memmove", "llvm.memset", "memcpy", "memmove", "memset")
+"""Copies and fills of memory: their third operand is the number of bytes."""
+BULK_SLOTS = 8
+"""Slots around a copy or fill of memory, which then takes one for each 8 bytes. Source: §1.1 S, set-up G."""
+_PRINT_SLOTS = 100
+"""Slots of printing, which leaves the tile. G."""
+_ONE_SLOT_CALLS = frozenset(["fabs", "copysign", "minnum", "maxnum", "minimum", "maximum", "fmax", "fmin"])
+_ONE_SLOT_CALLS |= {"floor", "ceil", "rint", "nearbyint", "trunc", "round", "roundeven"}
+_INTEGER_CALLS = {"abs": 2, "smax": 1, "smin": 1, "umax": 1, "umin": 1, "ctpop": 1, "ctlz": 1, "cttz": 2, "bswap": 2}
+_INTEGER_CALLS |= {"fshl": 3, "fshr": 3, "bitreverse": 4, "sadd": 3, "uadd": 2, "usub": 2, "ssub": 3}
+_INTEGER_CALLS |= {"umul": 2, "smul": 3}
+"""Instructions of integer operations that have, or may not have, one of their own. G."""
+_LIBRARY = {"exp2": 3, "exp10": 4, "log2": 6, "log10": 7, "log1p": 9, "expm1": 4, "tan": 5100, "atan2": 136}
+_LIBRARY |= {"cbrt": 14, "hypot": 8, "fmod": 50}
+"""Slots of one f32 element. Source: §1.3 S, of 2 elements halved; log10, hypot and fmod are G."""
+_LIBRARY_SLOTS = 110
+"""Slots of other functions of the C library. Source: §1.3 S: asin 102 and more an element."""
+_NAME = re.compile(r"^(?:llvm\.|abele_|abele\.)?([a-z]\w*?)(?:_f32|_f16)?(?:f)?(?:\..*)?$")
+
+
+@dataclass
+class Costs:
+    """Costs of one vertex class.
+
+    Attributes:
+        slots: Slots of each block, by its name.
+        bulk: Copies and fills of memory, whose slots depend on their number of bytes: name of a block, and the calls.
+        code_bytes: Size of the code on the tile.
+    """
+
+    slots: dict[str, int] = field(default_factory=dict)
+    bulk: dict[str, list[Instruction]] = field(default_factory=dict)
+    code_bytes: int = 0
+
+
+def cost_blocks(blocks: Blocks, num_edges: int) -> Costs:
+    """Costs of the code of a vertex with ``num_edges`` edges."""
+    free = _Free(blocks)
+    costs = Costs()
+    for number, block in enumerate(blocks.blocks):
+        following = blocks.blocks[number + 1].name if number + 1 < len(blocks.blocks) else ""
+        schedule = _scheduled(block, following, free)
+        costs.slots[block.name] = schedule.length
+        costs.code_bytes += schedule.code_bytes
+        bulk = [i for i in block.instructions if i.callee.startswith(BULK)]
+        if bulk:
+            costs.bulk[block.name] = bulk
+    costs.slots[blocks.blocks[0].name] += num_edges * slots.POINTER_SLOTS
+    costs.code_bytes += (num_edges + slots.ENTRY_SLOTS) * slots.INSTRUCTION_BYTES
+    return costs
+
+
+def _scheduled(block: Block, following: str, free: _Free) -> Schedule:
+    schedule = Schedule()
+    made: dict[str, tuple[int, ...]] = {}
+    for instruction in block.instructions[:-1]:
+        needs = tuple(dict.fromkeys(n for use in instruction.uses for n in made.get(use, ())))
+        cost = FREE if instruction.name in free.names else instruction_cost(instruction, free.blocks)
+        made[instruction.name] = (schedule.place(cost, needs),) if cost.main or cost.aux else needs
+    last = block.last
+    needs = tuple(dict.fromkeys(n for use in last.uses for n in made.get(use, ())))
+    if last.opcode == "switch":
+        schedule.place(Cost(main=2 * math.ceil(math.log2(len(last.targets) + 1))), needs)
+    elif last.opcode == "br" and len(last.targets) > 1 and block.name in free.counted:
+        schedule.branches = True
+    elif last.opcode == "br" and (len(last.targets) > 1 or last.targets[0] != following):
+        schedule.place(slots.BRANCH, needs)
+    return schedule
+
+
+class _Free:
+    """What the tile does for free in loops.
+
+    Attributes:
+        blocks: The code.
+        names: Results of instructions that cost nothing.
+        counted: Blocks that end a counted loop.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.names: set[str] = set()
+        self.counted: set[str] = set()
+        for loop in blocks.loops:
+            self._loop(loop)
+
+    def _loop(self, loop: Loop) -> None:
+        inside = [i for name in loop.blocks for i in self.blocks.by_name[name].instructions]
+        names = {i.name for i in inside if i.name}
+        steps = self._steps(loop, names)
+        affine = set(steps) | set(steps.values())
+        grown = True
+        while grown:
+            new = {i.name for i in inside if i.name not in affine and _moves(i, affine, names)}
+            grown = bool(new)
+            affine |= new
+        for latch in loop.latches:
+            self._latch(self.blocks.by_name[latch], affine, names, steps)
+        counters = set(steps.values())
+        for name in sorted(affine - counters):
+            if _is_stepped(self.blocks.made_by[name]) and self._addresses(name, affine, set()):
+                self.names.add(name)
+        for phi, step in steps.items():
+            users = {u.name for n in (phi, step) for u in self.blocks.users.get(n, ())}
+            if users <= {phi, step} | self.names:
+                self.names.add(step)
+
+    def _steps(self, loop: Loop, inside: set[str]) -> dict[str, str]:
+        """Variables of the loop that move by an invariant: the value in the header, and the next one."""
+        found = {}
+        for phi in self.blocks.by_name[loop.header].instructions:
+            if phi.opcode != "phi":
+                break
+            for use in phi.uses:
+                step = self.blocks.made_by.get(use)
+                if use in inside and step is not None and step.opcode in ("add", "sub", "getelementptr"):
+                    others = [u for u in step.uses if u != phi.name]
+                    if phi.name in step.uses and not any(u in inside for u in others):
+                        found[phi.name] = use
+        return found
+
+    def _latch(self, block: Block, affine: set[str], inside: set[str], steps: dict[str, str]) -> None:
+        if block.last.opcode != "br" or len(block.last.targets) != 2:
+            return
+        test = self.blocks.made_by.get(block.last.operands[0].name)
+        if test is None or test.opcode != "icmp" or test.name not in inside:
+            return
+        moving = [u for u in test.uses if u in affine]
+        fixed = [u for u in test.uses if u not in inside]
+        if len(moving) == 1 and len(moving) + len(fixed) == len(test.uses):
+            self.names.add(test.name)
+            self.counted.add(block.name)
+
+    def _addresses(self, name: str, affine: set[str], seen: set[str]) -> bool:
+        """Whether a value serves addresses and free tests alone."""
+        if name in seen:
+            return True
+        seen.add(name)
+        for user in self.blocks.users.get(name, ()):
+            if user.opcode == "getelementptr" or user.name in self.names:
+                continue
+            if not _is_stepped(user) or user.name not in affine or not self._addresses(user.name, affine, seen):
+                return False
+        return True
+
+
+def _is_stepped(instruction: Instruction) -> bool:
+    """Whether it keeps an index an index; the mask is how 64-bit code cuts one to 32 bits."""
+    masks = instruction.opcode == "and" and any(o.text.endswith(" 4294967295") for o in instruction.operands)
+    return masks or instruction.opcode in _STEPPED
+
+
+def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool:
+    """Whether a value moves by an invariant each time round."""
+    if not _is_stepped(instruction) or instruction.type.startswith("<"):
+        return False
+    moving = [u for u in instruction.uses if u in affine]
+    return len(moving) == 1 and all(u in affine or u not in inside for u in instruction.uses)
+
+
+def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
+    """What an instruction costs the worker."""
+    opcode = instruction.opcode
+    if opcode in _NOTHING:
+        return _widening(instruction, blocks)
+    if opcode in _INTEGER:
+        return _times(slots.MAIN, _words(instruction.operands[0].type))
+    if opcode in _FLOAT:
+        return _times(slots.AUX, _words(instruction.type))
+    match opcode:
+        case "load":
+            return _times(slots.LOAD, _words(instruction.type))
+        case "store":
+            return _store(instruction.operands[0].type)
+        case "fcmp":
+            return _times(slots.FLOAT_COMPARE, _words(instruction.operands[0].type))
+        case "select":
+            return _times(slots.SELECT, _words(instruction.type))
+        case "fdiv":
+            each = slots.FLOAT_DIVIDE.aux if element(instruction.type) != "half" else _HALF_SLOTS["fdiv"]
+            return Cost(aux=each * lanes(instruction.type))
+        case "frem":
+            return Cost(aux=_LIBRARY["fmod"] * lanes(instruction.type))
+        case "udiv" | "sdiv":
+            return _times(slots.DIVIDE, lanes(instruction.type))
+        case "urem" | "srem":
+            return _times(slots.REMAINDER, lanes(instruction.type))
+        case "trunc":
+            return slots.MAIN if bits(instruction.type) in (8, 16) else FREE
+        case "fpext" | "fptrunc":
+            return _times(slots.FLOAT_TO_FLOAT, math.ceil(lanes(instruction.type) / 2))
+        case "fptosi" | "fptoui":
+            return _times(slots.FLOAT_TO_INT, lanes(instruction.type))
+        case "sitofp" | "uitofp":
+            return _times(slots.INT_TO_FLOAT, lanes(instruction.type))
+        case "bitcast":
+            return _move(instruction)
+        case "extractelement" | "insertelement" | "shufflevector":
+            return _lane(instruction)
+        case "call":
+            return _call(instruction)
+    return slots.MAIN
+
+
+def _widening(instruction: Instruction, blocks: Blocks) -> Cost:
+    """Widening is free for what was loaded, for truths and for indices; others take an instruction."""
+    if instruction.opcode not in ("zext", "sext"):
+        return FREE
+    source = instruction.operands[0]
+    origin = blocks.made_by.get(source.name)
+    narrow = bits(source.type) in (8, 16)
+    return slots.MAIN if narrow and (origin is None or origin.opcode not in ("load", "phi")) else FREE
+
+
+def _store(type_: str) -> Cost:
+    width = bits(type_)
+    return slots.STORE_PART if width < 32 else _times(slots.STORE, _words(type_))
+
+
+def _move(instruction: Instruction) -> Cost:
+    """Floats and integers have registers of their own."""
+    sides = {element(instruction.operands[0].type) in ("float", "half"), element(instruction.type) in ("float", "half")}
+    return _times(slots.MAIN, _words(instruction.type)) if len(sides) == 2 else FREE
+
+
+def _lane(instruction: Instruction) -> Cost:
+    """Lanes of 32 bits are registers of their own; those of 16 bits are sorted into place."""
+    vector = instruction.operands[0].type if instruction.opcode == "extractelement" else instruction.type
+    return FREE if bits(element(vector)) >= 32 else _times(slots.AUX, _words(vector))
+
+
+def _call(instruction: Instruction) -> Cost:
+    name = instruction.callee
+    if name.startswith(_FREE_CALLS):
+        return FREE
+    if name.startswith(BULK):
+        return Cost(main=BULK_SLOTS)
+    if name in ("printf", "puts", "putchar"):
+        return Cost(main=_PRINT_SLOTS)
+    found = _NAME.match(name)
+    function = found[1] if found else name
+    if function == "urand32":
+        return slots.RANDOM
+    if function in ("fma", "fmuladd"):
+        return _times(slots.FUNCTIONS["fma"], _words(instruction.type))
+    if function in _ONE_SLOT_CALLS:
+        return _times(slots.AUX, _words(instruction.type))
+    if function in _INTEGER_CALLS:
+        return _times(slots.MAIN, _INTEGER_CALLS[function] * _words(instruction.type))
+    if ".vector.reduce." in name or function == "vector":
+        return _reduction(instruction)
+    return Cost(aux=_function_slots(function, instruction.type) * lanes(instruction.type))
+
+
+def _reduction(instruction: Instruction) -> Cost:
+    number = lanes(instruction.operands[0].type)
+    return Cost(aux=number) if element(instruction.type) in ("float", "half") else Cost(main=number)
+
+
+def _function_slots(function: str, type_: str) -> int:
+    if element(type_) == "half" and function in _HALF_SLOTS:
+        return _HALF_SLOTS[function]
+    known = slots.FUNCTIONS.get(function)
+    return _LIBRARY.get(function, _LIBRARY_SLOTS) if known is None else known.aux
+
+
+def _times(cost: Cost, number: int) -> Cost:
+    return cost if number == 1 else Cost(cost.main * number, cost.aux * number, cost.source, cost.first)
+
+
+def _words(type_: str) -> int:
+    return max(1, math.ceil(bits(type_) / DATA_PATH_BITS))
+
+
+def lanes(type_: str) -> int:
+    """Elements of a type."""
+    found = re.match(r"<(\d+) x ", type_)
+    return int(found[1]) if found else 1
+
+
+def element(type_: str) -> str:
+    """Type of the elements of a type."""
+    return re.sub(r"^<\d+ x (.*)>$", r"\1", type_)
+
+
+def bits(type_: str) -> int:
+    """Bits of a type."""
+    single = element(type_)
+    known = {"float": 32, "half": 16, "double": 64, "ptr": 32}
+    width = known.get(single) or (int(single[1:]) if single[1:].isdigit() else 32)
+    return width * lanes(type_)

@@ -1,0 +1,87 @@
+"""One function a vertex class, ``void vertex(fields…, worker, random)``, around its ``compute``.
+
+It builds the object from pointers and lengths, calls ``compute`` and writes state back. Once everything is put in place
+and the object is dissolved into registers, what remains is the code of the vertex over its fields.
+
+Parameters, field by field: ``ptr`` for one element and for scalar state; ``ptr, i32`` for vectors (elements and their
+number), for fields of rows (16 bytes each: pointer, i32 length, 4 unused) and for gathers (pointers to elements).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.codelet.cpp.reflect import Member, VertexClass
+
+ROW_BYTES = 16
+"""Pointer, length, and padding: what ``Input<Vector<T>>`` is on the host."""
+LENGTH_OFFSET = 8
+
+
+def entry_name(number: int) -> str:
+    """Symbol of the function of vertex class ``number`` of a module."""
+    return f"abele.vertex.{number}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the function.
+
+    Attributes:
+        name: Its name.
+        type: Its LLVM type.
+        member: The field that it belongs to; None for the worker and for random numbers.
+    """
+
+    name: str
+    type: str
+    member: Member | None = None
+
+
+def parameters(vertex: VertexClass) -> list[Parameter]:
+    """Parameters of the function of a vertex class."""
+    found = []
+    for number, member in enumerate(vertex.members):
+        found.append(Parameter(f"p{number}", "ptr", member))
+        if member.shape != "scalar":
+            found.append(Parameter(f"n{number}", "i32", member))
+    return [*found, Parameter("worker", "i32"), Parameter("random", "ptr")]
+
+
+def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bool) -> str:
+    """LLVM text of the function.
+
+    Args:
+        vertex: The class.
+        number: Its number in the module.
+        signature: Type of its ``compute``, as ``i1 (ptr, i32)``.
+        aliasing: Whether its fields may overlap.
+    """
+    lines, after = [f"  %object = alloca [{vertex.size} x i8], align 16"], []
+    for index, member in enumerate(vertex.members):
+        lines.append(f"  %at{index} = getelementptr i8, ptr %object, i64 {member.offset}")
+        if member.direction == "state" and member.shape == "scalar":
+            bits = f"i{8 * member.element.bytes}"
+            lines.append(f"  %v{index} = load {bits}, ptr %p{index}, align 1")
+            lines.append(f"  store {bits} %v{index}, ptr %at{index}, align 1")
+            if not member.const:
+                after.append(f"  %w{index} = load {bits}, ptr %at{index}, align 1")
+                after.append(f"  store {bits} %w{index}, ptr %p{index}, align 1")
+            continue
+        lines.append(f"  store ptr %p{index}, ptr %at{index}, align 1")
+        if member.shape != "scalar":
+            lines.append(f"  %l{index} = getelementptr i8, ptr %at{index}, i64 {LENGTH_OFFSET}")
+            lines.append(f"  store i32 %n{index}, ptr %l{index}, align 1")
+    lines.append(f"  %this = getelementptr i8, ptr %object, i64 {vertex.this_offset}")
+    lines.append(_call(vertex, signature))
+    no_alias = "" if aliasing else "noalias "
+    declared = [f"{p.type} {no_alias if p.type == 'ptr' else ''}%{p.name}" for p in parameters(vertex)]
+    body = "\n".join([*lines, *after, "  ret void"])
+    return f"define void @{entry_name(number)}({', '.join(declared)}) mustprogress {{\n{body}\n}}\n"
+
+
+def _call(vertex: VertexClass, signature: str) -> str:
+    result = signature.partition(" (")[0]
+    worker = ", i32 %worker" if vertex.kind == "multi" else ""
+    name = "" if result == "void" else "%result = "
+    return f'  {name}call {result} @"{vertex.compute}"(ptr %this{worker})'

@@ -1,0 +1,109 @@
+"""The code of one vertex out of an optimised module: its function, what it refers to, and no debug information."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from abele.codelet.cpp.entry import entry_name
+
+_NAME = r'@(?:"[^"]*"|[-\w$.]+)'
+_NAMES = re.compile(_NAME)
+_FUNCTION = re.compile(rf"^define [^\n]*?({_NAME})\([^\n]*\{{\n(.*?)^\}}$", re.M | re.S)
+_DECLARED = re.compile(rf"^declare [^\n]*?({_NAME})\([^\n]*$", re.M)
+_GLOBAL = re.compile(rf"^({_NAME}) = [^\n]*$", re.M)
+_TYPE = re.compile(r'^%(?:"[^"]*"|[-\w$.]+) = type [^\n]*$', re.M)
+_GROUP = re.compile(r"^attributes (#\d+) = [^\n]*$", re.M)
+_GROUPS = re.compile(r"#\d+")
+_METADATA = re.compile(r"^(!\d+) = ([^\n]*)$", re.M)
+_REFERENCES = re.compile(r"!\d+")
+_DEBUG = re.compile(r"^    #dbg_[^\n]*\n|, !dbg !\d+| !dbg !\d+(?= \{)|, !srcloc !\d+", re.M)
+_WORKER = re.compile(r"= (?:tail )?call [^@\n]*@abele_worker_id\(\)[^\n]*")
+_RANDOM = re.compile(r"call [^@\n]*@abele_urand32\(\)")
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code of one vertex class.
+
+    Attributes:
+        body: Basic blocks of its function, as text; see :mod:`~abele.codelet.cpp.entry` for the parameters.
+        around: What the body refers to: types, globals, declarations, attributes, metadata.
+    """
+
+    body: str
+    around: str
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return "@abele.urand32" in self.body
+
+
+class Module:
+    """An optimised module in pieces.
+
+    Args:
+        text: Its text, debug information included.
+
+    Attributes:
+        functions: Bodies of functions by symbol, debug information included.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.functions = {m[1]: m[2] for m in _FUNCTION.finditer(text)}
+        self._lines = {m[1]: m[0] for m in _DECLARED.finditer(text)} | {m[1]: m[0] for m in _GLOBAL.finditer(text)}
+        self._types = "\n".join(m[0] for m in _TYPE.finditer(text))
+        self._groups = {m[1]: m[0] for m in _GROUP.finditer(text)}
+        self._metadata = {m[1]: m[2] for m in _METADATA.finditer(text)}
+
+    def entry(self, number: int) -> str:
+        """Body of the function of vertex class ``number``, debug information included."""
+        return self.functions[f"@{entry_name(number)}"]
+
+    def code(self, number: int) -> Code:
+        """Code of vertex class ``number``."""
+        body = _DEBUG.sub("", self.entry(number))
+        body = _WORKER.sub("= add i32 %worker, 0", body)
+        body = _RANDOM.sub("call i32 @abele.urand32(ptr %random)", body)
+        lines = self._referred(body)
+        everything = "\n".join([body, *lines])
+        groups = [self._groups[g] for g in dict.fromkeys(_GROUPS.findall(everything)) if g in self._groups]
+        return Code(body, "\n".join([self._types, *lines, *groups, *self._kept_metadata(everything)]))
+
+    def _referred(self, body: str) -> list[str]:
+        found: dict[str, str] = {}
+        waiting = _NAMES.findall(body)
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name in self._lines:
+                found[name] = _DEBUG.sub("", self._lines[name])
+                waiting += _NAMES.findall(found[name])
+        return list(found.values())
+
+    def _kept_metadata(self, text: str) -> list[str]:
+        found: dict[str, str] = {}
+        waiting = _REFERENCES.findall(text)
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self._metadata:
+                continue
+            content = self._metadata[name]
+            if content.removeprefix("distinct ").startswith("!{"):
+                content = _without_places(content, self._metadata)
+            found[name] = f"{name} = {content}"
+            waiting += [r for r in _REFERENCES.findall(content) if r != name]
+        return list(found.values())
+
+
+def _without_places(content: str, metadata: dict[str, str]) -> str:
+    """A list of metadata without source lines, which loops carry along."""
+    head, _, items = content.partition("!{")
+    parts = [p.strip() for p in _split(items.rpartition("}")[0])]
+    kept = [p for p in parts if not metadata.get(p, "").removeprefix("distinct ").startswith("!DI")]
+    return f"{head}!{{{', '.join(kept)}}}"
+
+
+def _split(items: str) -> list[str]:
+    """Items of a list; commas in quotes do not divide."""
+    return re.findall(r'(?:[^,"]|"[^"]*")+', items)

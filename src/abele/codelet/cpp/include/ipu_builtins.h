@@ -1,0 +1,89 @@
+// The machine's instructions as functions, those that have a meaning away from it.
+#pragma once
+
+#include <abele/math.hpp>
+#include <ipu_memory_intrinsics>
+#include <tileimplconsts.h>
+
+#define ABELE_UNARY(NAME, CALL)                                                                                        \
+  template <class T> inline T __builtin_ipu_##NAME(T x) { return abele::CALL(x); }                                     \
+  inline float __builtin_ipu_f32##NAME(float x) { return abele::CALL(x); }                                             \
+  inline float2 __builtin_ipu_f32v2##NAME(float2 x) { return abele::CALL(x); }                                         \
+  inline half __builtin_ipu_f16##NAME(half x) { return abele::CALL(x); }                                               \
+  inline half2 __builtin_ipu_f16v2##NAME(half2 x) { return abele::CALL(x); }                                           \
+  inline half4 __builtin_ipu_f16v4##NAME(half4 x) { return abele::CALL(x); }
+
+#define ABELE_BINARY(NAME, EXPRESSION)                                                                                 \
+  template <class T> inline T __builtin_ipu_##NAME(T x, T y) { return EXPRESSION; }                                    \
+  inline float __builtin_ipu_f32##NAME(float x, float y) { return EXPRESSION; }                                        \
+  inline float2 __builtin_ipu_f32v2##NAME(float2 x, float2 y) { return EXPRESSION; }                                   \
+  inline float4 __builtin_ipu_f32v4##NAME(float4 x, float4 y) { return EXPRESSION; }                                   \
+  inline half __builtin_ipu_f16##NAME(half x, half y) { return EXPRESSION; }                                           \
+  inline half2 __builtin_ipu_f16v2##NAME(half2 x, half2 y) { return EXPRESSION; }                                      \
+  inline half4 __builtin_ipu_f16v4##NAME(half4 x, half4 y) { return EXPRESSION; }                                      \
+  inline half8 __builtin_ipu_f16v8##NAME(half8 x, half8 y) { return EXPRESSION; }
+
+ABELE_UNARY(exp, exp)
+ABELE_UNARY(exp2, exp2)
+ABELE_UNARY(ln, log)
+ABELE_UNARY(log2, log2)
+ABELE_UNARY(sqrt, sqrt)
+ABELE_UNARY(oox, inverse)
+ABELE_UNARY(oorx, rsqrt)
+ABELE_UNARY(sigm, sigmoid)
+ABELE_UNARY(tanh, tanh)
+ABELE_UNARY(abs, abs)
+ABELE_UNARY(rint, rint)
+ABELE_BINARY(add, x + y)
+ABELE_BINARY(sub, x - y)
+ABELE_BINARY(mul, x * y)
+ABELE_BINARY(max, abele::max(x, y))
+ABELE_BINARY(min, abele::min(x, y))
+ABELE_BINARY(absadd, abele::absadd(x, y))
+ABELE_BINARY(absmax, abele::absmax(x, y))
+
+#undef ABELE_UNARY
+#undef ABELE_BINARY
+
+template <class T> inline T __builtin_ipu_clamp(T x, T low, T high) { return abele::clamp(x, low, high); }
+inline float __builtin_ipu_f32clamp(float x, float2 range) { return abele::clamp(x, range[0], range[1]); }
+inline float2 __builtin_ipu_f32v2clamp(float2 x, float2 range) {
+  return abele::clamp(x, float2(range[0]), float2(range[1]));
+}
+inline half2 __builtin_ipu_f16v2clamp(half2 x, half2 range) {
+  return abele::clamp(x, half2(range[0]), half2(range[1]));
+}
+inline half4 __builtin_ipu_f16v4clamp(half4 x, half2 range) {
+  return abele::clamp(x, half4(range[0]), half4(range[1]));
+}
+template <class T> inline T __builtin_ipu_fma(T x, T y, T z) { return abele::fma(x, y, z); }
+inline float __builtin_ipu_f16v2sum(half2 x) { return float(x[0]) + float(x[1]); }
+inline float2 __builtin_ipu_f16v4sum(half4 x) { return float2{float(x[0]) + float(x[1]), float(x[2]) + float(x[3])}; }
+inline float __builtin_ipu_f16tof32(half x) { return float(x); }
+inline half __builtin_ipu_f32tof16(float x) { return half(x); }
+inline float2 __builtin_ipu_f16v2tof32(half2 x) { return __builtin_convertvector(x, float2); }
+inline half2 __builtin_ipu_f32v2tof16(float2 x) { return __builtin_convertvector(x, half2); }
+
+inline int __builtin_ipu_roll8l(int x, int y) { return int((unsigned(x) << 8) | (unsigned(y) >> 24)); }
+inline unsigned __builtin_ipu_clz(unsigned x) { return x == 0 ? 32u : unsigned(__builtin_clz(x)); }
+inline unsigned __builtin_ipu_popc(unsigned x) { return unsigned(__builtin_popcount(x)); }
+inline unsigned __builtin_ipu_bitrev8(unsigned x) {
+  return (unsigned(__builtin_bitreverse8(x >> 24)) << 24) | (unsigned(__builtin_bitreverse8(x >> 16)) << 16) |
+         (unsigned(__builtin_bitreverse8(x >> 8)) << 8) | unsigned(__builtin_bitreverse8(x));
+}
+inline int __builtin_ipu_max(int x, int y) { return x < y ? y : x; }
+inline int __builtin_ipu_min(int x, int y) { return y < x ? y : x; }
+
+inline unsigned __builtin_ipu_urand32() { return abele_urand32(); }
+inline unsigned long long __builtin_ipu_urand64() {
+  unsigned long long low = abele_urand32();
+  return low | (static_cast<unsigned long long>(abele_urand32()) << 32);
+}
+inline float __builtin_ipu_urand_f32() { return abele::uniform(); }
+inline half __builtin_ipu_urand_f16() { return half(abele::uniform()); }
+inline float __builtin_ipu_f32rand() { return abele::uniform(); }
+
+inline unsigned __builtin_ipu_get_worker_id() { return abele_worker_id(); }
+inline unsigned __builtin_ipu_get(unsigned csr) {
+  return csr == CSR_W_WSR__INDEX ? abele_worker_id() : abele_control_register();
+}

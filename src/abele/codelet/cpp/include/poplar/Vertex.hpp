@@ -1,0 +1,145 @@
+// Vertices and their fields. A field is a pointer, or a pointer and a length, that the host fills in before compute().
+#pragma once
+
+#include <poplar/HalfFloat.hpp>
+#include <poplar/VectorTypes.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#ifndef ABELE_SIZE_TYPE
+#define ABELE_SIZE_TYPE unsigned // what size_t is on the tile
+#endif
+
+namespace poplar {
+
+/// Work for one worker.
+class Vertex {
+public:
+  static constexpr unsigned numWorkers() { return 6; }
+};
+
+/// Work that all six workers share: compute(unsigned workerId).
+class MultiVertex {
+public:
+  static constexpr unsigned numWorkers() { return 6; }
+};
+
+/// Work of the supervisor.
+class SupervisorVertex {
+public:
+  static constexpr unsigned numWorkers() { return 6; }
+};
+
+/// Work whose exchange is hand-written; only the hardware has it.
+class ExternalExchangeVertex {};
+
+namespace detail {
+
+template <class T> constexpr bool has_size(T layout) { return layout == T::SPAN || layout == T::SHORT_SPAN; }
+
+/// Elements in a row. T is const where they may only be read.
+template <class T, bool Sized> class Elements {
+protected:
+  T *pointer;
+  unsigned length;
+
+public:
+  using value_type = typename std::remove_const<T>::type;
+  using reference = T &;
+  using iterator = T *;
+  using const_iterator = const T *;
+  using size_type = ABELE_SIZE_TYPE;
+
+  T &operator[](std::size_t i) const { return pointer[i]; }
+  T &operator*() const { return *pointer; }
+  T *operator->() const { return pointer; }
+  T *data() const { return pointer; }
+  T *begin() const { return pointer; }
+  const T *cbegin() const { return pointer; }
+  T &front() const { return *pointer; }
+
+  ABELE_SIZE_TYPE size() const {
+    static_assert(Sized, "a vector of this layout is a pointer alone: it has no size()");
+    return length;
+  }
+  bool empty() const { return size() == 0; }
+  T *end() const { return pointer + size(); }
+  const T *cend() const { return pointer + size(); }
+  T &back() const { return pointer[size() - 1]; }
+};
+
+/// One element.
+template <class T> class Element {
+protected:
+  T *pointer;
+
+public:
+  using value_type = typename std::remove_const<T>::type;
+  T &operator*() const { return *pointer; }
+  T *operator->() const { return pointer; }
+  T &get() const { return *pointer; }
+  operator T &() const { return *pointer; }
+};
+
+template <class T> class WritableElement : public Element<T> {
+public:
+  WritableElement &operator=(const T &value) {
+    *this->pointer = value;
+    return *this;
+  }
+  WritableElement &operator=(const WritableElement &other) {
+    *this->pointer = *other.pointer;
+    return *this;
+  }
+};
+
+} // namespace detail
+
+/// State: an array of the vertex; or rows and elements wired one by one, Vector<Input<...>>.
+template <class T, VectorLayout L = VectorLayout::SPAN, unsigned MinAlign = alignof(T), bool Interleaved = false>
+class Vector : public detail::Elements<T, detail::has_size(L)> {};
+
+/// Rows of different length in a compact table.
+template <class T, VectorListLayout L = VectorListLayout::DELTAN, unsigned MinAlign = alignof(T),
+          bool Interleaved = false>
+class VectorList {};
+
+template <class T> class Input : public detail::Element<const T> {};
+template <class T> class Output : public detail::WritableElement<T> {
+public:
+  using detail::WritableElement<T>::operator=;
+};
+template <class T> class InOut : public detail::WritableElement<T> {
+public:
+  using detail::WritableElement<T>::operator=;
+};
+
+template <class T, VectorLayout L, unsigned A, bool I>
+class Input<Vector<T, L, A, I>> : public detail::Elements<const T, detail::has_size(L)> {
+  static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+template <class T, VectorLayout L, unsigned A, bool I>
+class Output<Vector<T, L, A, I>> : public detail::Elements<T, detail::has_size(L)> {
+  static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+template <class T, VectorLayout L, unsigned A, bool I>
+class InOut<Vector<T, L, A, I>> : public detail::Elements<T, detail::has_size(L)> {
+  static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+
+template <class T, VectorListLayout L, unsigned A, bool I>
+class Input<VectorList<T, L, A, I>> : public detail::Elements<Input<Vector<T>>, true> {
+  static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+template <class T, VectorListLayout L, unsigned A, bool I>
+class Output<VectorList<T, L, A, I>> : public detail::Elements<Output<Vector<T>>, true> {
+  static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+template <class T, VectorListLayout L, unsigned A, bool I>
+class InOut<VectorList<T, L, A, I>> : public detail::Elements<InOut<Vector<T>>, true> {
+  static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
+};
+
+} // namespace poplar

@@ -1,0 +1,280 @@
+"""Native functions over tables of vertices around the code of one, as ``codelet.driver`` makes them of Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
+from abele.codelet.cpp.functions import RANDOM, with_functions
+from abele.codelet.cpp.reflect import Member, VertexClass
+from abele.codelet.driver import OVERHEAD
+from abele.codelet.sizes import UNKNOWN, Size, Sizes
+from abele.codelet.vertex import NUM_WORKERS
+from abele.llvm import flush
+from abele.llvm.emit import I8, I32, I64, POINTER, VOID, Value, constant, intrinsic
+from abele.llvm.random import GOLDEN, emit_mix
+
+_POINTER_BYTES = 8
+VERTEX = "abele.vertex"
+"""Symbol of the code of one vertex in a module."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function over tables.
+
+    Attributes:
+        name: Its symbol: ``run``, ``run_counted`` or ``slots``.
+        counts: Whether it takes ``i64* out`` and gives costs.
+        reads_data: Whether edges may be read and written; their pointers may be null otherwise.
+        adds: Whether costs are added to ``out``, not set.
+    """
+
+    name: str
+    counts: bool = False
+    reads_data: bool = True
+    adds: bool = False
+
+
+RUN = Function("run")
+RUN_COUNTED = Function("run_counted", counts=True, adds=True)
+SLOTS = Function("slots", counts=True, reads_data=False)
+
+
+def module_text(
+    vertex: VertexClass, body: str, around: str, function: Function, *, aliasing: bool = False, sizes: Sizes = UNKNOWN
+) -> str:
+    """Text of a module with one function over tables.
+
+    Args:
+        vertex: The vertex class.
+        body: Blocks of the code of one vertex; counting, it adds to ``%slots``.
+        around: What the body refers to.
+        function: Which function. Of a body that draws random numbers, the tables have one more column: how often each
+            vertex has drawn, u32.
+        aliasing: Whether fields of one vertex may overlap.
+        sizes: What all vertices have in common.
+    """
+    module = ll.Module("cpp")
+    _Driver(module, vertex, function, sizes, RANDOM in body).emit()
+    text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
+    body, functions = with_functions(body)
+    return _declared_once("\n".join([around, text, functions, _definition(vertex, body, function, aliasing)]))
+
+
+def readable_text(vertex: VertexClass, body: str, around: str) -> str:
+    """Text of a module with the code of one vertex alone, as function :data:`VERTEX`, to be looked at."""
+    return "\n".join([around, f"declare i32 {RANDOM}(ptr)", _definition(vertex, body, RUN_COUNTED, False)])
+
+
+def _declared_once(text: str) -> str:
+    """The text without second declarations of functions."""
+    seen = {m[1] for m in re.finditer(r"^define [^\n]*?(@[^(]*)\(", text, flags=re.M)}
+    seen = {name.replace('"', "") for name in seen}
+
+    def first(line: re.Match[str]) -> str:
+        name = line[1].replace('"', "")
+        known = name in seen
+        seen.add(name)
+        return "" if known else line[0]
+
+    return re.sub(r"^declare [^\n]*?(@[^(]*)\([^\n]*$", first, text, flags=re.M)
+
+
+def _definition(vertex: VertexClass, body: str, function: Function, aliasing: bool) -> str:
+    attribute = "" if aliasing else "noalias "
+    declared = [f"{p.type} {attribute if p.type == 'ptr' else ''}%{p.name}" for p in parameters(vertex)]
+    declared += ["ptr noalias %slots"] if function.counts else []
+    return f'define internal void @"{VERTEX}"({", ".join(declared)}) alwaysinline mustprogress {{\n{body}}}\n'
+
+
+class _Driver:
+    """Emits the loop over vertices."""
+
+    def __init__(self, module: ll.Module, vertex: VertexClass, function: Function, sizes: Sizes, draws: bool) -> None:
+        self.module, self.vertex, self.function, self.sizes = module, vertex, function, sizes
+        self.draws = draws and function.reads_data
+        types = [POINTER if p.type == "ptr" else I32 for p in parameters(vertex)]
+        types += [POINTER] if function.counts else []
+        self.callee = ll.Function(module, ll.FunctionType(VOID, types), VERTEX)
+
+    def emit(self) -> None:
+        arguments = [I64, I64, POINTER] + [POINTER] * self.function.counts
+        fn = ll.Function(self.module, ll.FunctionType(VOID, arguments), self.function.name)
+        begin, end, tables, *out = fn.args
+        start, test, inside, done = (fn.append_basic_block(n) for n in ("start", "vertices", "vertex", "done"))
+        b = ll.IRBuilder(start)
+        self.counter, self.random = b.alloca(I64, name="slots"), b.alloca(I64, name="random")
+        self.counter.type = self.random.type = POINTER
+        mode = flush.emit_enter(b) if self.function.reads_data else None
+        columns = self._columns(b, tables)
+        b.branch(test)
+        b.position_at_end(test)
+        number = b.phi(I64, name="vertex")
+        number.add_incoming(begin, start)
+        b.cbranch(b.icmp_signed("<", number, end), inside, done)
+        b.position_at_end(inside)
+        cost = self._vertex(b, columns, number)
+        if cost is not None:
+            place = b.gep(out[0], [number], inbounds=True, source_etype=I64)
+            b.store(b.add(b.load(place, typ=I64), cost) if self.function.adds else cost, place)
+        number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
+        b.branch(test)
+        b.position_at_end(done)
+        if mode is not None:
+            flush.emit_leave(b, mode)
+        b.ret_void()
+
+    def _columns(self, b: ll.IRBuilder, tables: Value) -> list[list[Value]]:
+        found, first = [], 0
+        for member in self.vertex.members:
+            places = [
+                b.gep(tables, [constant(I32, first + n)], source_etype=POINTER) for n in range(num_columns(member))
+            ]
+            found.append([b.load(p, typ=POINTER) for p in places])
+            first += len(places)
+        if self.draws:
+            place = b.gep(tables, [constant(I32, first)], source_etype=POINTER)
+            self.drawn = b.load(place, typ=POINTER)
+        return found
+
+    def _vertex(self, b: ll.IRBuilder, columns: list[list[Value]], number: Value) -> Value:
+        """Run one vertex; its cost in the unit of its kind, or None."""
+        rows = any(m.shape in ("rows", "gather") for m in self.vertex.members)
+        stack = b.call(self._intrinsic("llvm.stacksave.p0", POINTER, []), []) if rows else None
+        fields = [v for m, c in zip(self.vertex.members, columns, strict=True) for v in self._field(b, m, c, number)]
+        counts = b.gep(self.random, [constant(I32, 1)], source_etype=I32)
+        drawn = b.gep(self.drawn, [number], source_etype=I32) if self.draws else None
+        if drawn is not None:
+            b.store(b.load(drawn, typ=I32), counts)
+        if self.vertex.kind != "multi":
+            self._call(b, fields, number, constant(I32, 0))
+            total = b.load(self.counter, typ=I64) if self.function.counts else None
+        else:
+            total = self._workers(b, fields, number)
+        if drawn is not None:
+            b.store(b.load(counts, typ=I32), drawn)
+        if stack is not None:
+            b.call(self._intrinsic("llvm.stackrestore.p0", VOID, [POINTER]), [stack])
+        return None if total is None else OVERHEAD[self.vertex.kind].cost(b, total)
+
+    def _workers(self, b: ll.IRBuilder, fields: list[Value], number: Value) -> Value:
+        """Run the workers of a vertex one after the other; slots of the longest."""
+        before = b.block
+        test, work, after = (b.append_basic_block(n) for n in ("worker", "work", "worked"))
+        b.branch(test)
+        b.position_at_end(test)
+        worker, longest = b.phi(I32, name="id"), b.phi(I64, name="longest")
+        worker.add_incoming(constant(I32, 0), before)
+        longest.add_incoming(constant(I64, 0), before)
+        b.cbranch(b.icmp_unsigned("<", worker, constant(I32, NUM_WORKERS)), work, after)
+        b.position_at_end(work)
+        self._call(b, fields, number, worker)
+        mine = constant(I64, 0)
+        if self.function.counts:
+            mine = intrinsic(b, "llvm.smax", longest, b.load(self.counter, typ=I64))
+        worker.add_incoming(b.add(worker, constant(I32, 1)), b.block)
+        longest.add_incoming(mine, b.block)
+        b.branch(test)
+        b.position_at_end(after)
+        return longest if self.function.counts else None
+
+    def _call(self, b: ll.IRBuilder, fields: list[Value], number: Value, worker: Value) -> None:
+        key = emit_mix(b, b.add(b.trunc(number, I32), emit_mix(b, b.xor(worker, constant(I32, GOLDEN)))))
+        b.store(key, self.random)
+        given = [*fields, worker, self.random]
+        if self.function.counts:
+            b.store(constant(I64, 0), self.counter)
+            given.append(self.counter)
+        b.call(self.callee, given)
+
+    def _field(self, b: ll.IRBuilder, member: Member, columns: list[Value], number: Value) -> list[Value]:
+        size = next((s for s in self.sizes.known if s.field == member.name), Size(member.name))
+        if member.direction == "state" and member.shape == "scalar":
+            return [b.gep(columns[0], [b.mul(number, constant(I64, member.element.bytes))], source_etype=I8)]
+        if member.shape in ("rows", "gather"):
+            make = self._rows if member.shape == "rows" else self._elements
+            return make(b, member, columns, number, size)
+        known = self.function.reads_data or member.direction == "state"
+        pointer = self._entry(b, columns[0], number, POINTER) if known else ll.Constant(POINTER, None)
+        if member.shape == "scalar":
+            return [pointer]
+        if size.length is not None:
+            return [pointer, constant(I32, size.length)]
+        return [pointer, b.trunc(self._entry(b, columns[1], number, I64), I32)]
+
+    def _rows(self, b: ll.IRBuilder, member: Member, columns: list[Value], number: Value, size: Size) -> list[Value]:
+        first = self._entry(b, columns[0], number, I64)
+        num: Value = constant(I64, size.length) if size.length is not None else None
+        if num is None:
+            num = b.sub(self._entry(b, columns[0], b.add(number, constant(I64, 1)), I64), first)
+        table = self._table(b, num, ROW_BYTES)
+        each = None if size.row_length is None else constant(I64, size.row_length)
+
+        def row(at: Value, place: Value) -> None:
+            self._row(b, place, columns, b.add(first, at), each)
+
+        self._fill(b, table, num, ROW_BYTES, row)
+        return [table, b.trunc(num, I32)]
+
+    def _elements(
+        self, b: ll.IRBuilder, member: Member, columns: list[Value], number: Value, size: Size
+    ) -> list[Value]:
+        num = constant(I64, size.length) if size.length is not None else self._entry(b, columns[1], number, I64)
+        if not self.function.reads_data:
+            return [ll.Constant(POINTER, None), b.trunc(num, I32)]
+        base = self._entry(b, columns[0], number, POINTER)
+        table = self._table(b, num, _POINTER_BYTES)
+
+        def element(at: Value, place: Value) -> None:
+            b.store(b.gep(base, [b.mul(at, constant(I64, member.element.bytes))], source_etype=I8), place)
+
+        self._fill(b, table, num, _POINTER_BYTES, element)
+        return [table, b.trunc(num, I32)]
+
+    @staticmethod
+    def _table(b: ll.IRBuilder, num: Value, each: int) -> Value:
+        table = b.alloca(I8, size=b.mul(num, constant(I64, each)))
+        table.align, table.type = ROW_BYTES, POINTER
+        return table
+
+    def _row(self, b: ll.IRBuilder, place: Value, columns: list[Value], at: Value, each: Value | None) -> None:
+        """Write what the object of a row is on the host."""
+        pointer = self._entry(b, columns[1], at, POINTER) if self.function.reads_data else ll.Constant(POINTER, None)
+        b.store(pointer, place)
+        length = self._entry(b, columns[2], at, I64) if each is None else each
+        b.store(b.trunc(length, I32), b.gep(place, [constant(I64, LENGTH_OFFSET)], source_etype=I8))
+
+    @staticmethod
+    def _fill(b: ll.IRBuilder, table: Value, num: Value, each: int, write: Callable[[Value, Value], None]) -> None:
+        """Write all entries of a table, ``each`` bytes apart."""
+        before = b.block
+        test, inside, after = (b.append_basic_block(n) for n in ("rows", "row", "filled"))
+        b.branch(test)
+        b.position_at_end(test)
+        row = b.phi(I64, name="row")
+        row.add_incoming(constant(I64, 0), before)
+        b.cbranch(b.icmp_unsigned("<", row, num), inside, after)
+        b.position_at_end(inside)
+        write(row, b.gep(table, [b.mul(row, constant(I64, each))], source_etype=I8))
+        row.add_incoming(b.add(row, constant(I64, 1)), b.block)
+        b.branch(test)
+        b.position_at_end(after)
+
+    @staticmethod
+    def _entry(b: ll.IRBuilder, column: Value, number: Value, type_: Any) -> Value:
+        return b.load(b.gep(column, [number], inbounds=True, source_etype=type_), typ=type_)
+
+    def _intrinsic(self, name: str, result: Any, arguments: list[Any]) -> Value:
+        known = self.module.globals.get(name)
+        return known or ll.Function(self.module, ll.FunctionType(result, arguments), name)
+
+
+def num_columns(member: Member) -> int:
+    """Columns of a field in the tables."""
+    return {"scalar": 1, "rows": 3}.get(member.shape, 2)

@@ -1,0 +1,123 @@
+"""From the front end's code to one plain function a vertex: everything in place, scalar, loops as they are written.
+
+What is left is what both the native code and the counting start from. It depends neither on the compiler that was
+there nor on the host CPU: the front end optimises nothing, and the passes here are told of no CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as binding
+
+from abele.codelet.cpp.entry import entry_text
+from abele.codelet.cpp.reflect import VertexClass
+from abele.errors import CodeletError, CodeletLoadError
+from abele.llvm.host import host_cpu
+
+_KEPT = re.compile(
+    r"\b(?:mustprogress|nounwind|willreturn|nofree|nosync|nocallback|speculatable|norecurse|noreturn|cold"
+    r"|memory\([^)]*\)|allockind\([^)]*\))(?=\s|$)|\"no-builtin-\w+\""
+)
+_GROUP = re.compile(r"^attributes #(\d+) = \{ (.*) \}$", re.M)
+_DEFINE = re.compile(r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private) )?(.*)$", re.M)
+_GLOBAL = re.compile(r"^(@\S+ = )(?:weak_odr|linkonce_odr|weak|linkonce) (.*)$", re.M)
+_VISIBILITY = re.compile(r"\b(?:dso_local|hidden|protected|local_unnamed_addr|unnamed_addr) ")
+_COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
+_USED = re.compile(r"^@llvm\.(?:compiler\.)?used = .*\n", re.M)
+_ACCESS = re.compile(r"^(  .*\b(?:load|store) .*<\d+ x (\w+)>.*), align \d+", re.M)
+_BYTES = {"double": 8, "float": 4, "half": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8}
+_REFERENCE = re.compile(r"\balign \d+ (?=dereferenceable|%|@)")
+
+
+def parsed(bitcode: bytes, name: str) -> Any:
+    """The module of bitcode.
+
+    Raises:
+        CodeletLoadError: The compiler is newer than the LLVM that reads its code.
+    """
+    try:
+        return binding.parse_bitcode(bitcode)
+    except RuntimeError as error:
+        version = ".".join(map(str, binding.llvm_version_info))
+        raise CodeletLoadError(
+            f"code that the C++ compiler made of {name} cannot be read",
+            because=f"llvmlite has LLVM {version}: {str(error).splitlines()[0]}",
+            remedy="install a newer llvmlite, or an older compiler: pip install ziglang==0.14.1",
+        ) from error
+
+
+def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[str, str], *, aliasing: bool) -> str:
+    """The front end's module, its functions private and always put in place, with a function for every vertex.
+
+    Args:
+        text: Text of the module.
+        vertices: Its vertex classes.
+        signatures: Types of its functions by symbol.
+        aliasing: Whether fields of a vertex may overlap.
+
+    Raises:
+        CodeletError: A ``compute`` takes other arguments than its kind of vertex gives.
+    """
+    for vertex in vertices:
+        _check_signature(vertex, signatures[vertex.compute])
+    entries = [entry_text(v, n, signatures[v.compute], aliasing=aliasing) for n, v in enumerate(vertices)]
+    return "\n".join([_private(text), *entries])
+
+
+def optimise(text: str) -> str:
+    """Text of the module after optimisation, all values named."""
+    machine = _machine()
+    module = binding.parse_assembly(text)
+    module.triple = host_cpu().triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = binding.PipelineTuningOptions(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_unrolling = options.loop_interleaving = False
+    passes = binding.create_pass_builder(machine, options)
+    manager = passes.getModulePassManager()
+    manager.add_instruction_namer_pass()
+    manager.run(module, passes)
+    return str(module)
+
+
+@cache
+def _machine() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    triple = host_cpu().triple
+    return binding.Target.from_triple(triple).create_target_machine(cpu="x86-64" if host_cpu().is_x86 else "generic")
+
+
+def _check_signature(vertex: VertexClass, signature: str) -> None:
+    takes = signature.partition("(ptr")[2].rstrip(")").strip(", ")
+    wanted = "i32" if vertex.kind == "multi" else ""
+    if takes == wanted:
+        return
+    header = "bool compute(unsigned workerId)" if wanted else "bool compute()"
+    raise CodeletError(
+        f"compute of {vertex.kind} vertex {vertex.name} takes ({takes})", at=vertex.location, remedy=header
+    )
+
+
+def _private(text: str) -> str:
+    """The module with nothing visible but what is added to it, and no demands on alignment or the CPU."""
+    text = _USED.sub("", _COMDAT.sub("", text))
+    text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)
+    text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
+    text = _GLOBAL.sub(r"\1internal \2", text)
+    text = _VISIBILITY.sub("", text)
+    text = _ACCESS.sub(lambda a: f"{a[1]}, align {_BYTES.get(a[2], 1)}", text)
+    return _REFERENCE.sub("", text)
+
+
+def _in_place(rest: str) -> str:
+    """A definition's line, always to be put in place."""
+    if " #" in rest:
+        return re.sub(r" #(\d+)", r" alwaysinline #\1", rest, count=1)
+    head, bracket, tail = rest.rpartition(")")
+    return f"{head}{bracket} alwaysinline{tail}"

@@ -1,0 +1,308 @@
+"""Vertex classes of a compiled file: their fields, where those lie in the object, and their ``compute``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from abele.codelet.cpp.metadata import Metadata, Node
+from abele.codelet.cpp.naming import (
+    ELEMENT_TYPES,
+    base_name,
+    is_const,
+    own_name,
+    scope_name,
+    template_arguments,
+    type_name,
+    unwrapped,
+)
+from abele.errors import CodeletError, SymbolError
+from abele.numerics import ElementType, as_element_type
+
+_KINDS = {
+    "poplar::Vertex": "vertex",
+    "poplar::MultiVertex": "multi",
+    "poplar::SupervisorVertex": "supervisor",
+    "poplar::ExternalExchangeVertex": "external",
+}
+_DIRECTIONS = {"poplar::Input": "in", "poplar::Output": "out", "poplar::InOut": "inout"}
+_VECTORS = ("poplar::Vector", "poplar::VectorList")
+_Refused = Callable[..., CodeletError]
+_ALLOWED = "Input, Output, InOut and Vector of half, float, bool and integers up to 64 bits; without them: state"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A field of a vertex class.
+
+    Attributes:
+        name: Its name.
+        offset: Byte of the object that it begins at.
+        direction: ``in``, ``out``, ``inout`` or ``state``.
+        type: Name of its element type.
+        shape: ``scalar``, ``vector``, ``rows`` (each of its own length) or ``gather`` (elements wired one by one).
+        const: Whether it is state that compute cannot change.
+        layouts: Layouts of its vectors, the outer first; ``VectorList`` layouts are prefixed so.
+        alignment: Bytes that its first element is aligned to, where stated.
+        interleaved: Whether it asks for interleaved memory.
+        location: Where it is declared.
+    """
+
+    name: str
+    offset: int
+    direction: str
+    type: str
+    shape: str
+    const: bool = False
+    layouts: tuple[str, ...] = ()
+    alignment: int = 1
+    interleaved: bool = False
+    location: str = ""
+
+    @property
+    def element(self) -> ElementType:
+        """Its element type."""
+        return as_element_type(self.type)
+
+
+@dataclass(frozen=True)
+class VertexClass:
+    """A vertex class, or one instance of a vertex template.
+
+    Attributes:
+        name: Its name as Poplar writes it.
+        short: The same without template arguments that have their default value.
+        base: The same without template arguments.
+        kind: ``vertex``, ``multi`` or ``supervisor``.
+        file: Its source file.
+        line: Its line there.
+        size: Bytes of its object.
+        members: Its fields, those of base classes first.
+        compute: Symbol of its ``compute``; empty where the file has no code for it.
+        this_offset: Byte of the object at which that of ``compute``'s class begins.
+        cpp: How C++ code names it.
+    """
+
+    name: str
+    short: str
+    base: str
+    kind: str
+    file: str
+    line: int
+    size: int
+    members: tuple[Member, ...]
+    compute: str
+    this_offset: int
+    cpp: str
+
+    @property
+    def location(self) -> str:
+        """``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+def vertex_classes(metadata: Metadata, defined: set[str]) -> list[VertexClass]:
+    """The vertex classes of a module, in order of their lines.
+
+    Args:
+        metadata: Its debug information.
+        defined: Symbols that it has code for.
+
+    Raises:
+        CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
+        SymbolError: A vertex class has no ``compute``.
+    """
+    kinds = {node: kind for node in _classes(metadata) for kind in [_kind(node)] if kind}
+    inherited = {base for node in kinds for base, _ in _bases(node)}
+    found = {}
+    for node, kind in kinds.items():
+        method = _compute(node, defined)
+        if base_name(node) in _KINDS or scope_name(node).startswith("poplar::"):
+            continue
+        if node in inherited and (method is None or method.symbol not in defined):
+            continue
+        if node.get("templateParams") and (method is None or method.symbol not in defined):
+            continue  # named by another class or function, not instantiated
+        if method is None:
+            raise SymbolError(
+                f"vertex {type_name(node)} has no compute()",
+                at=node.location,
+                remedy="give it bool compute(), or bool compute(unsigned workerId) for a MultiVertex",
+            )
+        found[type_name(node)] = _vertex(node, kind, method, defined)
+    return sorted(found.values(), key=lambda v: (v.file, v.line, v.name))
+
+
+def _classes(metadata: Metadata) -> Iterator[Node]:
+    for node in metadata.of_kind("DICompositeType"):
+        if node.tag in ("class_type", "structure_type") and "DIFlagFwdDecl" not in node.get("flags"):
+            yield node
+
+
+def _bases(node: Node) -> list[tuple[Node, int]]:
+    """Base classes with the bytes at which they begin."""
+    found = []
+    for element in node.list_of("elements"):
+        if element.tag == "inheritance":
+            base = unwrapped(element.node("baseType"))
+            if base is not None:
+                found.append((base, element.number_of("offset") // 8))
+    return found
+
+
+def _kind(node: Node) -> str | None:
+    for base, _ in _bases(node):
+        kind = _KINDS.get(base_name(base)) or _kind(base)
+        if kind is not None:
+            return kind
+    return None
+
+
+@dataclass(frozen=True)
+class _Method:
+    symbol: str
+    offset: int
+
+
+def _compute(node: Node, defined: set[str]) -> _Method | None:
+    """The method ``compute`` of a class or of what it derives from; one with code first."""
+    own = [e for e in node.list_of("elements") if e.kind == "DISubprogram" and e.get("name") == "compute"]
+    if own:
+        symbols = [e.get("linkageName") for e in own]
+        return _Method(next((s for s in symbols if s in defined), symbols[0]), 0)
+    for base, offset in _bases(node):
+        method = _compute(base, defined)
+        if method is not None:
+            return replace(method, offset=method.offset + offset)
+    return None
+
+
+def _vertex(node: Node, kind: str, method: _Method, defined: set[str]) -> VertexClass:
+    _check_runs_here(node, kind)
+    name = type_name(node)
+    return VertexClass(
+        name=name,
+        short=scope_name(node) + own_name(node, defaults=False),
+        base=base_name(node),
+        kind=kind,
+        file=node.file,
+        line=node.number_of("line"),
+        size=max(1, node.number_of("size") // 8),
+        members=tuple(_members(node, name, 0)),
+        compute=method.symbol if method.symbol in defined else "",
+        this_offset=method.offset,
+        cpp=_cpp_name(node),
+    )
+
+
+def _cpp_name(node: Node) -> str:
+    return f"::{type_name(node)}".replace("longlong", "long long")
+
+
+def _check_runs_here(node: Node, kind: str) -> None:
+    external = any(
+        e.get("name") == "isExternalCodelet" and e.get("extraData").endswith(("true", " 1", "-1"))
+        for e in node.list_of("elements")
+    )
+    if kind == "external" or external:
+        raise CodeletError(
+            f"vertex {type_name(node)} runs on the hardware only",
+            at=node.location,
+            because="it is an ExternalExchangeVertex" if kind == "external" else "its body is in assembly",
+            remedy="give it a body in C++ where __IPU__ is not defined",
+        )
+
+
+def _members(node: Node, vertex: str, offset: int) -> Iterator[Member]:
+    for base, begin in _bases(node):
+        yield from _members(base, vertex, offset + begin)
+    for element in node.list_of("elements"):
+        is_static = "DIFlagStaticMember" in element.get("flags") or element.get("tag") == "DW_TAG_variable"
+        if element.tag == "member" and not is_static:
+            yield _member(element, vertex, offset + element.number_of("offset") // 8)
+
+
+def _member(element: Node, vertex: str, offset: int) -> Member:
+    name, declared = element.get("name"), element.node("baseType")
+    type_ = unwrapped(declared)
+
+    def refused(what: str, remedy: str = _ALLOWED) -> CodeletError:
+        return CodeletError(f"field {vertex}.{name} is {what}", at=element.location, remedy=remedy)
+
+    base = "" if type_ is None else base_name(type_)
+    if type_ is None or element.get("flags").find("BitField") >= 0:
+        raise refused("a bit field")
+    plain = Member(name, offset, "state", "", "scalar", is_const(declared), location=element.location)
+    if base in _DIRECTIONS:
+        return _edge(type_, replace(plain, direction=_DIRECTIONS[base]), refused)
+    if base in _VECTORS:
+        inner = _first_argument(type_)
+        if inner is not None and base_name(inner) in _DIRECTIONS:
+            within = _edge(inner, replace(plain, direction=_DIRECTIONS[base_name(inner)]), refused)
+            if within.shape not in ("scalar", "vector"):
+                raise refused("of more than two dimensions")
+            shape = "gather" if within.shape == "scalar" else "rows"
+            outer = _vector(type_)
+            return replace(within, shape=shape, layouts=(*outer.layouts, *within.layouts))
+        if inner is not None and base_name(inner) in _VECTORS:
+            raise refused("a vector of vectors without a direction", "write Vector<Input<Vector<…>>>")
+        return _with_vector(plain, type_, refused)
+    return replace(plain, type=_element(type_, refused))
+
+
+def _edge(type_: Node, member: Member, refused: _Refused) -> Member:
+    inner = _first_argument(type_)
+    if inner is not None and base_name(inner) in _VECTORS:
+        return _with_vector(member, inner, refused)
+    return replace(member, type=_element(inner, refused))
+
+
+def _with_vector(member: Member, type_: Node, refused: _Refused) -> Member:
+    inner, vector = _first_argument(type_), _vector(type_)
+    if inner is not None and (base_name(inner) in _VECTORS or base_name(inner) in _DIRECTIONS):
+        raise refused("of nested vectors", "write Vector<Input<Vector<…>>>")
+    shape = "rows" if base_name(type_) == "poplar::VectorList" else "vector"
+    if shape == "rows" and member.direction == "state":
+        raise refused("a VectorList without a direction", "write Input<VectorList<…>>")
+    return replace(
+        member,
+        type=_element(inner, refused),
+        shape=shape,
+        layouts=vector.layouts,
+        alignment=vector.alignment,
+        interleaved=vector.interleaved,
+    )
+
+
+@dataclass(frozen=True)
+class _Vector:
+    layouts: tuple[str, ...]
+    alignment: int
+    interleaved: bool
+
+
+def _vector(type_: Node) -> _Vector:
+    texts = [text for text, _ in template_arguments(type_)]
+    prefix = "VectorList " if base_name(type_) == "poplar::VectorList" else ""
+    return _Vector((prefix + texts[1].rpartition("::")[2],), int(texts[2]), texts[3] == "true")
+
+
+def _first_argument(type_: Node) -> Node | None:
+    arguments = template_arguments(type_)
+    return unwrapped(arguments[0][1].node("type")) if arguments else None
+
+
+def _element(type_: Node | None, refused: _Refused) -> str:
+    if type_ is not None and type_.tag == "enumeration_type":
+        type_ = unwrapped(type_.node("baseType"))
+    name = "" if type_ is None else type_.get("name")
+    if type_ is not None and type_.kind == "DIBasicType" and name in ELEMENT_TYPES:
+        return ELEMENT_TYPES[name].name
+    if name in ("double", "long double"):
+        raise refused(f"{name}: the machine has no 64-bit floats", "use float")
+    if name in ("long", "unsigned long"):
+        raise refused(f"{name}, which has 32 bits on the tile and 64 here", "use int or long long")
+    kind = "" if type_ is None else type_.tag
+    words = {"pointer_type": "a raw pointer", "array_type": "an array", "reference_type": "a reference"}
+    remedy = "use a Vector" if kind in words else _ALLOWED
+    raise refused(words.get(kind, f"of type {type_name(type_)}"), remedy)

@@ -1,0 +1,141 @@
+"""The C++ compiler: clang where there is one, else the one that the ``ziglang`` wheel carries."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from abele.codelet.cpp.diagnostics import compile_error
+from abele.errors import CodeletLoadError
+
+HEADERS = Path(__file__).parent / "include"
+"""Our own ``poplar/Vertex.hpp`` and companions."""
+FLAGS = [
+    "-std=c++17",
+    "-O2",
+    "-w",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-math-errno",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memset",
+    "-fno-builtin-memmove",
+    "-fno-access-control",
+    "-fno-threadsafe-statics",
+    "-fno-sanitize=all",
+    "-fno-stack-protector",
+    "-DNDEBUG",
+    "-DPOPLAR_HOST_CODELET",
+    "-Xclang",
+    "-ffloat16-excess-precision=none",
+    "-Xclang",
+    "-disable-llvm-passes",
+    "-Xclang",
+    "-debug-info-kind=unused-types",
+    "-Xclang",
+    "-dwarf-version=5",
+    "-emit-llvm",
+]
+"""Front end alone, with all types described; floats and halves rounded after every operation."""
+_TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
+_TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler that makes LLVM bitcode.
+
+    Attributes:
+        command: How it is called.
+        version: What tells its versions apart.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+
+@cache
+def find_compiler() -> Compiler:
+    """The compiler that is there.
+
+    Raises:
+        CodeletLoadError: There is none.
+    """
+    clang = shutil.which("clang++")
+    if clang is not None:
+        said = subprocess.run([clang, "--version"], capture_output=True, text=True, check=False).stdout
+        return Compiler((clang,), said.strip())
+    if importlib.util.find_spec("ziglang") is not None:
+        version = importlib.metadata.version("ziglang")
+        return Compiler((sys.executable, "-m", "ziglang", "c++"), f"ziglang {version}")
+    raise CodeletLoadError(
+        "C++ codelets need a C++ compiler, and there is none",
+        because="clang++ is not on the path, and the package ziglang is not installed",
+        remedy='pip install "abele[cpp]"',
+    )
+
+
+def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequence[str]) -> bytes:
+    """LLVM bitcode of C++ source, not optimised.
+
+    Args:
+        text: The source.
+        name: Path of its file, for messages and for headers beside it.
+        flags: The user's own flags; those for a target or an optimisation level are left out.
+        include: Directories with headers.
+
+    Raises:
+        CodeletParseError: The source is not valid.
+        CodeletError: It uses what only the hardware has.
+        CodeletLoadError: A header is missing, or the compiler refuses a flag.
+    """
+    compiler = find_compiler()
+    with tempfile.TemporaryDirectory(prefix="abele-cpp-") as folder:
+        source, made = Path(folder) / "codelet.cpp", Path(folder) / "codelet.bc"
+        source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
+        beside = str(Path(name).resolve().parent)
+        own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
+        command = [*compiler.command, *FLAGS, *host_flags(flags), *own]
+        done = _run([*command, "-c", str(source), "-o", str(made)], folder)
+        if done.returncode != 0 or not made.exists():
+            raise compile_error(done.stderr or done.stdout, name, str(source))
+        return made.read_bytes()
+
+
+def host_flags(flags: Sequence[str]) -> list[str]:
+    """The user's flags without those that are meant for the tile's compiler: targets and optimisation levels."""
+    kept, skip = [], False
+    for flag in flags:
+        if skip or flag.startswith(_TARGET_FLAGS):
+            skip = not skip and flag in ("-target", "--target")
+            continue
+        kept.append(flag)
+    return kept
+
+
+def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C", "NO_COLOR": "1"}
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=environment,
+            timeout=_TIMEOUT_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CodeletLoadError(f"the C++ compiler did not run: {error}", at=" ".join(command[:4])) from error
