@@ -13,6 +13,7 @@ from abele.graph import (
     Block,
     Call,
     ComputeSet,
+    Copy,
     Function,
     LibraryCall,
     Program,
@@ -125,6 +126,7 @@ class Lowering:
         around: What the programs are lowered into.
         scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
         tallies: Counts of what data decides.
+        copies: Leaves of copies on the device, which steps that occur more than once share.
     """
 
     def __init__(self, around: Surroundings, programs: Sequence[Program]) -> None:
@@ -133,6 +135,7 @@ class Lowering:
         self.scopes: dict[Program, IntervalSet] = {}
         nodes = {s for p in programs for s in walk(p)}
         self.tallies = Tallies(nodes)
+        self.copies: dict[Copy, tuple[Phase, ...]] = {}
         self._functions: dict[Function, tuple[int, int]] = {}
         self._num_calls = Counter(c.function for c in nodes if isinstance(c, Call))
 

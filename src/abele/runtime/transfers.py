@@ -28,9 +28,11 @@ def lower_copy(lowering: Lowering, copy: Copy) -> None:
     """A copy between any two ends."""
     match copy.source, copy.destination:
         case Tensor() as source, Tensor() as destination:
-            arena = lowering.around.arena
-            pieces = arena.all_pieces_of(source), arena.all_pieces_of(destination)
-            lowering.emitter.phases(copy_phases(copy.debug.full_name, *pieces, elements_of(destination)))
+            if copy not in lowering.copies:
+                arena = lowering.around.arena
+                pieces = arena.all_pieces_of(source), arena.all_pieces_of(destination)
+                lowering.copies[copy] = copy_phases(copy.debug.full_name, *pieces, elements_of(destination))
+            lowering.emitter.phases(lowering.copies[copy])
         case Stream() as source, Tensor() as destination:
             _from_stream(lowering, source, destination)
         case Tensor() as source, Stream() as destination:
