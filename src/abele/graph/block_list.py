@@ -196,10 +196,13 @@ def _joined(a: Block, b: Block, dim: int) -> Block | None:
 
 def _continued(a: Factors, b: Factors, by: int, stride: int) -> Factors | None:
     """Factors of ``a`` and of ``b``, which begins ``by`` indices and ``stride`` elements later, as one list."""
+    # What fills a range stays one that does: nothing is joined across a gap.
+    fills = algebra.count_of(a) == algebra.span_of(a) and algebra.count_of(b) == algebra.span_of(b)
     for count_a, rest in ((a[0][0], a[1:]), (1, a)) if a else ((1, a),):
         step, over = divmod(by, count_a)
         width, uneven = divmod(stride, count_a)
-        if over or uneven or step < algebra.span_of(rest):
+        width_of_rest = algebra.span_of(rest)
+        if over or uneven or step < width_of_rest or (step > width_of_rest and fills):
             continue
         if count_a > 1 and a[0][1:] != (step, width):
             continue

@@ -193,6 +193,8 @@ class BlockTable(Content):
 
     def dropped(self, dim: int) -> Content:
         """See :class:`Content`."""
+        if len(self.origin) == 1:
+            return BlockList((Block(self.pool[int(self.owner[0])], int(self.offset[0]), (), ()),))
         return self._dims([d for d in range(len(self.origin)) if d != dim])
 
     def shifted(self, dim: int, by: int) -> BlockTable:

@@ -77,6 +77,11 @@ class Content(ABC):
         """Lowest address, and one past the highest; ``(0, 0)`` when empty."""
 
     @property
+    def resolved(self) -> Content:
+        """The content in a form that knows its shape: itself, unless a reshape is pending."""
+        return self
+
+    @property
     def is_surely_distinct(self) -> bool:
         """Whether the form of the blocks alone shows that no element appears twice."""
         return False

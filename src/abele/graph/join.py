@@ -9,8 +9,9 @@ import numpy as np
 from abele.graph import block as algebra
 from abele.graph.block import Block
 from abele.graph.block_list import BlockList, merged
-from abele.graph.block_table import FEW, BlockTable, compact
+from abele.graph.block_table import FEW, BlockTable, compact, packed
 from abele.graph.content import AddressList, Content
+from abele.graph.grid import MOST_BLOCKS, Grid, joined_grids, simplest
 from abele.graph.intervals import Int64
 
 Part = tuple[Content, tuple[int, ...]]
@@ -23,11 +24,19 @@ def joined(parts: Sequence[Part], dim: int) -> Content:
         parts: Content and shape of each view.
         dim: The dimension that grows.
     """
+    parts = [(content.resolved, shape) for content, shape in parts]
     if any(isinstance(content, AddressList) for content, _ in parts):
         return AddressList(np.concatenate([content.addresses(shape) for content, shape in parts], axis=dim))
+    grid = _as_grid([content for content, shape in parts if 0 not in shape], dim)
+    if grid is not None:
+        return simplest(grid)
     filled: list[tuple[BlockList | BlockTable, int]] = []
     at = 0
     for content, shape in parts:
+        if isinstance(content, Grid):
+            if content.num_blocks > MOST_BLOCKS:
+                return AddressList(np.concatenate([c.addresses(s) for c, s in parts], axis=dim))
+            content = packed(content.all_blocks(), content.is_cut)
         assert isinstance(content, (BlockList, BlockTable))
         if 0 not in shape:
             filled.append((content, at))
@@ -38,6 +47,22 @@ def joined(parts: Sequence[Part], dim: int) -> Content:
         return BlockList(tuple(merged([b for c, o in filled for b in _moved(c, dim, o)], dim)), is_cut)
     seams = sorted({at for _, at in filled if at})
     return compact(_merged_table(_one_table(filled, dim, is_cut), dim, seams))
+
+
+def _as_grid(contents: Sequence[Content], dim: int) -> Grid | None:
+    """Many pieces of one variable as a grid, or None when they are few, or none."""
+    if any(isinstance(c, BlockTable) for c in contents):
+        return None
+    count = sum(c.num_blocks if isinstance(c, Grid) else len(c.blocks or ()) for c in contents[: FEW + 1])
+    if max(count, len(contents)) <= FEW:
+        return None
+    grids: list[Grid] = []
+    for content in contents:
+        grid = content if isinstance(content, Grid) else Grid.of(content.blocks or (), content.is_cut)
+        if grid is None or (grids and grid.variable is not grids[0].variable):
+            return None
+        grids.append(grid)
+    return joined_grids(grids, dim)
 
 
 def _moved(content: BlockList | BlockTable, dim: int, by: int) -> Sequence[Block]:

@@ -14,6 +14,7 @@ from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
 from abele.graph.intervals import Int64
 from abele.graph.join import joined
+from abele.graph.reshaped import Reshaped
 from abele.graph.strided import Strided
 from abele.graph.tensor_names import Shape, TensorNames
 from abele.graph.tensor_shown import TensorShown
@@ -28,6 +29,7 @@ __all__ = ["Strided", "Tensor", "concat", "stack"]
 Index = int | slice | None | type(Ellipsis)
 
 _MOST_BLOCKS = 1 << 16
+_FEW = 4
 
 
 class _Pending:
@@ -193,11 +195,13 @@ class Tensor(TensorNames, TensorViews, TensorShown):
             )
         if self.size == 0:
             return self._view(wanted, BlockList(()))
-        try:
-            most = min(_MOST_BLOCKS, max(64, self.size // 8))
-            return self._view(wanted, self.content.reshaped(self.shape, wanted, most))
-        except NotStridedError:
-            return self._view(wanted, AddressList(self.addresses().reshape(wanted)))
+        most = min(_MOST_BLOCKS, max(64, self.size // 8))
+        content = self.content
+        if isinstance(content, Reshaped):
+            return self._view(wanted, content.reshaped(self.shape, wanted, most))
+        later = Reshaped(content, self.shape, wanted, most)
+        is_small = isinstance(content, BlockList) and len(content.blocks) <= _FEW
+        return self._view(wanted, later.resolved if is_small else later)
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """The view with dimensions permuted; reversed when no order is given.

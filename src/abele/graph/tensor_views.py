@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from abele.errors import TensorError, TensorIndexError
+from abele.graph.block_list import BlockList
 
 if TYPE_CHECKING:
     from abele.graph.clone import TensorCloneMethod
     from abele.graph.tensor import Tensor
+
+
+_FEW_COPIES = 64
+"""Copies of a view of many pieces that are joined; more are one piece with a stride of 0."""
 
 
 class TensorViews:
@@ -79,6 +84,10 @@ class TensorViews:
         """
         dim = self._dim(dim)
         self._check_times(count, dim)
+        if 0 < count <= _FEW_COPIES and self.ndim > 1 and not isinstance(self.content, BlockList):
+            from abele.graph.tensor import concat
+
+            return concat([self] * count, dim)
         wide = self.expand_dims(dim).broadcast_to((*self.shape[:dim], count, *self.shape[dim:]))
         return wide.flatten(dim, dim + 2)
 
