@@ -54,6 +54,13 @@ class CompiledCodelet:
         return self._native(f"run {sizes}", make).address("run")
 
     @cached_property
+    def run_checked(self) -> int:
+        """Address of ``void run_checked(i64 begin, i64 end, void** tables, i64* report)``: as :attr:`run_aliasing`, but
+        an index outside a field touches nothing, and the first is reported as ``codelet.checked.Violation`` reads it."""
+        make = partial(driver.checked_module, self.definition, self.tree)
+        return self._native("run_checked", make).address("run_checked")
+
+    @cached_property
     def run_counted(self) -> int:
         """Address of ``void run_counted(i64 begin, i64 end, void** tables, i64* out)``: runs vertices and adds the
         cost of vertex i to ``out[i]``."""
@@ -73,7 +80,7 @@ class CompiledCodelet:
     @cached_property
     def code_bytes(self) -> int:
         """Estimated size of the codelet's code on the tile. Kept on disk: a known codelet is not even read for it."""
-        return _kept(f"code_bytes\n{self._key}", lambda: self.counting.code_bytes)
+        return _kept(f"code_bytes\n{self._key}", self._code_bytes)
 
     @cached_property
     def tree(self) -> Helper:
@@ -93,6 +100,9 @@ class CompiledCodelet:
     def control(self) -> Control:
         """What decides which of them run."""
         return control_of(self.tree)
+
+    def _code_bytes(self) -> int:
+        return self.counting.code_bytes
 
     @cached_property
     def _counts(self) -> Native:
@@ -126,8 +136,16 @@ def compile_codelet(definition: CodeletDef) -> CompiledCodelet:
     Code is made when one of its addresses is asked for, so errors in the codelet appear then.
     """
     if definition not in _compiled:
-        _compiled[definition] = CompiledCodelet(definition)
+        _compiled[definition] = _of_language(definition)
     return _compiled[definition]
+
+
+def _of_language(definition: CodeletDef) -> CompiledCodelet:
+    if definition.language == "cpp":
+        from abele.codelet.cpp.compiled import CompiledCppCodelet
+
+        return CompiledCppCodelet(definition)
+    return CompiledCodelet(definition)
 
 
 def _kept(content: str, make: Callable[[], int]) -> int:

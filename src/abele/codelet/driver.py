@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.codelet.checked import CheckedMemory
 from abele.codelet.code import Charges, Code, LoopIds
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
@@ -53,6 +54,20 @@ def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = F
         _workers(definition, code, function, loop)
 
     _function(module, "run", definition, vertex, counts=False, noalias=not aliasing, sizes=sizes)
+    return f"{module}\n{ids.text}"
+
+
+def checked_module(definition: CodeletDef, function: Helper) -> str:
+    """Text of the module with ``void run_checked(i64 begin, i64 end, void** tables, i64* report)``: runs, touches
+    nothing outside fields, and reports the first attempt; see ``checked``."""
+    module, ids = ll.Module("checked"), LoopIds()
+
+    def vertex(loop: VertexLoop) -> None:
+        assert isinstance(loop.memory, CheckedMemory)
+        loop.memory.begin(loop.out, loop.vertex, definition.fields)
+        _workers(definition, Code(loop.builder, loop.memory, ids), function, loop)
+
+    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, memory_type=CheckedMemory)
     return f"{module}\n{ids.text}"
 
 
@@ -150,6 +165,7 @@ def _function(
     flushes: bool = True,
     noalias: bool = True,
     sizes: Sizes = UNKNOWN,
+    memory_type: type[Memory] = Memory,
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts
@@ -168,7 +184,7 @@ def _function(
     b.cbranch(b.icmp_signed("<", number, end), body, done)
     b.position_at_end(body)
     aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
-    memory = Memory(b, aliasing, {}, {})
+    memory = memory_type(b, aliasing, {}, {})
     for field, own in columns:
         memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
     vertex(VertexLoop(b, memory, number, out[0] if out else None))
