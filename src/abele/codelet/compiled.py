@@ -56,7 +56,7 @@ class CompiledCodelet:
     @cached_property
     def run_checked(self) -> int:
         """Address of ``void run_checked(i64 begin, i64 end, void** tables, i64* report)``: as :attr:`run_aliasing`, but
-        an index outside a field touches nothing, and the first is reported as ``codelet.checked.Violation`` reads it."""
+        an index outside a field touches nothing, and the first is reported: ``checked.Violation`` reads the report."""
         make = partial(driver.checked_module, self.definition, self.tree)
         return self._native("run_checked", make).address("run_checked")
 
