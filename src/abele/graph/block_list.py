@@ -52,6 +52,31 @@ class BlockList(Content):
                 result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, piece)))
         return self._with(result)
 
+    def picked(self, dim: int, index: int) -> Content:
+        """See :class:`Content`."""
+        if len(self._blocks) == 1:
+            variable, offset, origin, factors = self._blocks[0]
+            along = factors[dim]
+            if len(along) <= 1:
+                shift = along[0][2] * index if along else 0
+                rest = factors[:dim] + factors[dim + 1 :]
+                return BlockList((Block(variable, offset + shift, origin[:dim] + origin[dim + 1 :], rest),))
+        return super().picked(dim, index)
+
+    @property
+    def single_run(self) -> tuple[int, int] | None:
+        """See :class:`Content`."""
+        if len(self._blocks) != 1:
+            return None
+        variable, offset, _, factors = self._blocks[0]
+        length = 1
+        for along in reversed(factors):
+            for extent, _, stride in reversed(along):
+                if stride != length:
+                    return None
+                length *= extent
+        return (variable.base + offset, length) if length else None
+
     def reversed(self, dim: int, extent: int) -> Content:
         """See :class:`Content`."""
         result = []
@@ -133,6 +158,8 @@ class BlockList(Content):
     @property
     def is_surely_distinct(self) -> bool:
         """See :class:`Content`."""
+        if self.single_run is not None:
+            return True
         reaches = []
         for block in self._blocks:
             low, pairs, times = algebra.in_memory_order(block)

@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.errors import ConstantWriteError, FieldOverflowError, GraphConnectionError, TypeMismatchError, nearest
 from abele.graph.debug import DebugInfo
-from abele.graph.regions import Regions, rows, whole
+from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
 
@@ -102,7 +102,7 @@ def _regions_of_list(codelet: CodeletDef, field: FieldDef, value: Sequence[Tenso
     for tensor in value:
         _check_type(codelet, field, tensor, debug)
         _check_writable(codelet, field, tensor, debug)
-    return Regions.concat([whole(t) for t in value])
+    return wholes(value)
 
 
 def _rank2_edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> Edge:

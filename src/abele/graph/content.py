@@ -41,6 +41,10 @@ class Content(ABC):
     def dropped(self, dim: int) -> Content:
         """Without ``dim``, which has one index."""
 
+    def picked(self, dim: int, index: int) -> Content:
+        """One index of ``dim``, which goes."""
+        return self.sliced(dim, index, index + 1).dropped(dim)
+
     @abstractmethod
     def shifted(self, dim: int, by: int) -> Content:
         """Moved along ``dim``, as a part of a concatenation."""
@@ -75,6 +79,11 @@ class Content(ABC):
     @abstractmethod
     def bounds(self) -> tuple[int, int]:
         """Lowest address, and one past the highest; ``(0, 0)`` when empty."""
+
+    @property
+    def single_run(self) -> tuple[int, int] | None:
+        """Global begin and length where the form of the block alone shows that the view is one interval."""
+        return None
 
     @property
     def resolved(self) -> Content:

@@ -101,6 +101,16 @@ def whole(tensor: Tensor) -> Regions:
     return Regions(np.array([0, len(begin)], dtype=np.int64), begin, length, tensor)
 
 
+def wholes(tensors: Sequence[Tensor]) -> Regions:
+    """One region for each of several views: all of it."""
+    found = [t.content.single_run for t in tensors]
+    if not all(found):
+        return Regions.concat([whole(t) for t in tensors])
+    runs_ = np.array(found, dtype=np.int64).reshape(-1, 2)
+    begin, length = np.ascontiguousarray(runs_[:, 0]), np.ascontiguousarray(runs_[:, 1])
+    return Regions(np.arange(len(tensors) + 1, dtype=np.int64), begin, length, tensors[0])
+
+
 def rows(tensor: Tensor) -> Regions:
     """One region for each index of a view's first dimension."""
     n = tensor.shape[0]

@@ -95,6 +95,8 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         return Tensor(self.graph, self.dtype, shape, content)
 
     def __getitem__(self, index: Any) -> Tensor:
+        if type(index) is int and self.shape:
+            return self._picked(index, 0)
         items = _full_index(index, self)
         result, dim = self, 0
         for item in items:
@@ -103,17 +105,18 @@ class Tensor(TensorNames, TensorViews, TensorShown):
             elif isinstance(item, slice):
                 result, dim = result._slice(item, dim), dim + 1
             else:
-                at = result._position(int(item), dim)
-                result = result.slice(at, at + 1, dim).squeeze(dim)
+                result = result._picked(int(item), dim)
         return result
 
-    def _position(self, index: int, dim: int) -> int:
+    def _picked(self, index: int, dim: int) -> Tensor:
+        """The view of one index along ``dim``, without that dimension; negative ones count from the end."""
         extent = self.shape[dim]
         if not -extent <= index < extent:
             raise TensorIndexError(
                 f"index {index} is out of range for dimension {dim} of {self!r}, which has {extent} indices"
             )
-        return index % extent
+        content = self.content.picked(dim, index + extent if index < 0 else index)
+        return self._view(self.shape[:dim] + self.shape[dim + 1 :], content)
 
     def _slice(self, item: slice, dim: int) -> Tensor:
         begin, end, step = item.indices(self.shape[dim])

@@ -65,6 +65,9 @@ class TensorShown:
         """Global begins and lengths of the view's contiguous pieces, int64[k] each, in flattened order."""
         found = self._intervals
         if found is None:
+            run = self.content.single_run
+            if run is not None:
+                return np.array(run[:1], dtype=np.int64), np.array(run[1:], dtype=np.int64)
             begin, length, _ = merge_adjacent(*self.content.runs(self.shape))
             found = self._intervals = (begin, length)
         return found
@@ -211,11 +214,11 @@ class TensorShown:
 
 def _repeats(content: Content, size: int) -> bool:
     """Whether an element appears more than once in a view of ``size`` elements."""
+    if content.is_surely_distinct:
+        return False
     low, high = content.bounds
     if size > high - low:
         return True
-    if content.is_surely_distinct:
-        return False
     begin, length, repeated = content.footprint()
     order = np.argsort(begin, kind="stable")
     return repeated or bool((begin[order][1:] < (begin + length)[order][:-1]).any())
