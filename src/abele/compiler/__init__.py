@@ -9,6 +9,7 @@ from abele.compiler.lower import Block, Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.superstep import Superstep
+from abele.compiler.text import listing_text, mapping_text, memory_text, plan_text, program_text
 from abele.compiler.timeline import Part, parts_of, start_cycles
 from abele.compiler.uses import FieldUse, field_uses
 
@@ -29,9 +30,14 @@ __all__ = [
     "compute_cycles",
     "field_uses",
     "find_race",
+    "listing_text",
     "lower",
+    "mapping_text",
+    "memory_text",
     "parts_of",
     "plan_copy",
     "plan_exchange",
+    "plan_text",
+    "program_text",
     "start_cycles",
 ]

@@ -14,9 +14,13 @@ from abele.compiler.account import build_report
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.fingerprint import Fingerprint
+from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
+from abele.compiler.text.listing import listing_text
+from abele.compiler.text.memory import memory_text
+from abele.compiler.text.plan import plan_text
 from abele.compiler.timeline import parts_of, start_cycles
 from abele.errors import EngineError
 from abele.graph.graph import Graph
@@ -78,7 +82,7 @@ class Executable:
                 "compile_seconds": round(sum(self.compile_seconds.values()), 6),
                 **self.meta,
             }
-            assumed = sum(s.is_assumed and s.program not in self._counted for s in self.steps)
+            assumed = sum(map(self.is_assumed, self.steps))
             self._report = build_report(
                 self.graph, self.lowered, self.plan, self.memory, self.executions, assumed, meta
             )
@@ -90,6 +94,28 @@ class Executable:
         if self._executions is None:
             return np.array([s.executions for s in self.steps], dtype=np.int64)
         return self._executions
+
+    def is_assumed(self, step: Step) -> bool:
+        """Whether nobody knows yet how often a step runs: data decides, and no run has told."""
+        return step.is_assumed and step.program not in self._counted
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the elements of the graph's variables live."""
+        graph = self.graph
+        return Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
+
+    def listing(self, *, reasons: bool = True, most: int = 2000) -> str:
+        """The lowered program as text: steps with their cycles, and what each moves and why."""
+        return listing_text(self, reasons=reasons, most=most)
+
+    def plan_text(self, step: Step | int, *, most: int = 60) -> str:
+        """What one step moves between and on tiles, as text."""
+        return plan_text(self, step, most=most)
+
+    def memory_text(self, tile: int, *, most: int = 80) -> str:
+        """What fills one tile, as text."""
+        return memory_text(self, tile, most=most)
 
     def start_cycles(self) -> tuple[Int64, int]:
         """When each step first starts in one run of all programs, int64[steps], and when the last one ends.

@@ -66,13 +66,16 @@ def _check_region(plan: MemoryPlan, graph: Graph, needed: Int64, room: int, word
     )
 
 
-def largest_variables(plan: MemoryPlan, tile: int, *, temporary: bool) -> list[tuple[int, int]]:
+def largest_variables(
+    plan: MemoryPlan, tile: int, *, temporary: bool, count: int | None = _LARGEST
+) -> list[tuple[int, int]]:
     """Variables that take most of a tile, as (position in the graph, bytes), largest first.
 
     Args:
         plan: The memory plan.
         tile: The tile.
         temporary: Those live at the tile's peak, instead of those that always live.
+        count: How many; None for all.
     """
     held = plan.liveness.always_live
     if temporary:
@@ -81,7 +84,7 @@ def largest_variables(plan: MemoryPlan, tile: int, *, temporary: bool) -> list[t
         if step >= 0:
             held[plan.liveness.candidates[plan.liveness.at(step)]] = True
     here = np.flatnonzero((plan.shares.tile == tile) & held[plan.shares.variable])
-    order = here[np.argsort(-plan.shares.bytes[here], kind="stable")][:_LARGEST]
+    order = here[np.argsort(-plan.shares.bytes[here], kind="stable")][:count]
     return [(int(plan.shares.variable[i]), int(plan.shares.bytes[i])) for i in order]
 
 

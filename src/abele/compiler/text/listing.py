@@ -1,0 +1,105 @@
+"""The lowered program as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from abele.compiler.lower import Block, Step
+from abele.compiler.reasons import reasons_of
+from abele.compiler.text.plan import phase_lines, reason_text, why_lines
+from abele.compiler.text.words import bounded, many
+from abele.compiler.timeline import parts_of
+from abele.compiler.uses import field_uses
+from abele.graph.control import Switch
+from abele.graph.program import Execute, If, RepeatWhile
+
+if TYPE_CHECKING:
+    from abele.compiler.executable import Executable
+
+_HEAD = f"{'step':>6} {'kind':<13} {'times':>8} {'sync':>8} {'exchange':>9} {'compute':>9} {'host':>9}  name"
+
+
+def listing_text(executable: Executable, *, reasons: bool = True, most: int = 2000) -> str:
+    """The lowered program: every step with its cycles, and what the compiler inserted to make it work.
+
+    Args:
+        executable: The compiled program.
+        reasons: Say what each step moves between tiles and why, where it is listed first.
+        most: Lines; what is beyond is counted.
+
+    Cycles are of one execution; a ``~`` marks steps whose number of executions is assumed until a run says it.
+    """
+    return "\n".join(bounded(_Lister(executable, reasons).lines(), most))
+
+
+class _Lister:
+    def __init__(self, executable: Executable, reasons: bool) -> None:
+        self._executable = executable
+        self._reasons = reasons
+        self._explained: set[int] = set()
+
+    def lines(self) -> Iterator[str]:
+        executable = self._executable
+        for number, (name, block) in enumerate(zip(executable.program_names, executable.lowered.programs, strict=True)):
+            steps = sum(1 for _ in block.steps())
+            cycles = executable.report.cycles(number).total
+            yield f"program {name!r}: {many(steps, 'step')}, {cycles:,} cycles a run"
+            yield _HEAD
+            yield from self._item(block, 0)
+
+    def _item(self, item: Step | Block, depth: int) -> Iterator[str]:
+        if isinstance(item, Step):
+            yield from self._step(item, depth)
+            return
+        if item.kind == "repeat":
+            yield _aside(f"repeat {item.count:,} times", depth)
+        elif item.kind == "while":
+            yield _aside("repeat while", depth)
+        titles = _titles(item)
+        for way, inner in enumerate(item.items):
+            if titles:
+                yield _aside(titles[way], depth)
+            yield from self._item(inner, depth + (item.kind != "sequence"))
+
+    def _step(self, step: Step, depth: int) -> Iterator[str]:
+        executable = self._executable
+        parts = parts_of(executable.plan[step.superstep], executable.system)
+        sync, exchange, compute, host = (
+            sum(getattr(p, column) for p in parts) for column in ("sync", "exchange", "compute", "host")
+        )
+        times = f"{'~' if executable.is_assumed(step) else ''}{int(executable.executions[step.index]):,}"
+        yield (
+            f"{step.index:>6} {step.kind:<13} {times:>8} {sync:>8,} {exchange:>9,} {compute:>9,} {host:>9,}  "
+            f"{'  ' * depth}{step.name}{f' [{step.block}]' if step.block else ''}"
+        )
+        if self._reasons and step.superstep not in self._explained:
+            self._explained.add(step.superstep)
+            yield from (f"{'':>20}{'  ' * depth}{line}" for line in self._inserted(step))
+
+    def _inserted(self, step: Step) -> Iterator[str]:
+        """What moves in a step, and why."""
+        superstep = self._executable.plan[step.superstep]
+        if not any((superstep.before, superstep.after, superstep.gather, superstep.scatter)):
+            return
+        yield from phase_lines(superstep)
+        yield from why_lines(step.node)
+        if isinstance(step.node, Execute):
+            uses = field_uses(step.node.compute_set.groups)
+            yield from map(reason_text, reasons_of(uses, self._executable.layout))
+
+
+def _titles(block: Block) -> list[str]:
+    """What the items of a branch are called."""
+    match block.node:
+        case If():
+            return ["then", "else"]
+        case Switch() as switch:
+            return [*(f"case {value}" for value in switch.cases), "default"]
+        case RepeatWhile():
+            return []
+    return []
+
+
+def _aside(text: str, depth: int) -> str:
+    return f"{'':>70}{'  ' * depth}{text}"

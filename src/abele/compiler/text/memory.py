@@ -1,0 +1,100 @@
+"""The memory of one tile as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.compiler.fit import largest_variables
+from abele.compiler.footprint import code_bytes_of
+from abele.compiler.text.words import bounded, many
+from abele.errors import TileMappingError
+from abele.graph.program import Execute
+
+if TYPE_CHECKING:
+    from abele.compiler.executable import Executable
+
+
+def memory_text(executable: Executable, tile: int, *, most: int = 80) -> str:
+    """What fills a tile: bytes by category, with the variables, the vertices and the codelets behind them.
+
+    Args:
+        executable: The compiled program.
+        tile: The tile.
+        most: Lines; what is beyond is counted.
+
+    Raises:
+        TileMappingError: There is no such tile.
+    """
+    num_tiles = executable.graph.num_tiles
+    if not 0 <= tile < num_tiles:
+        raise TileMappingError(f"there is no tile {tile}: {executable.system.name} has {num_tiles:,} tiles")
+    return "\n".join(bounded(_lines(executable, tile), most))
+
+
+def _lines(executable: Executable, tile: int) -> Iterator[str]:
+    memory, ipu = executable.memory, executable.system.ipu
+    used, room = int(memory.total_bytes[tile]), memory.available_bytes
+    ipu_tile = f"tile {tile % ipu.num_tiles} of IPU {tile // ipu.num_tiles}"
+    state = f"{room - used:,} B free" if used <= room else f"{used - room:,} B too much"
+    yield f"{ipu_tile}: {used:,} B of {room:,} B ({used / room:.1%}), {state}"
+    for name, amounts in memory.by_category.items():
+        amount = int(amounts[tile])
+        if amount:
+            yield f"  {name.replace('_', ' '):<16} {amount:>9,} B{_note(executable, tile, name)}"
+            yield from _details(executable, tile, name)
+    interleaved = int(memory.interleaved_bytes[tile])
+    if interleaved:
+        yield f"  of these, {interleaved:,} B must lie in the {ipu.tile.interleaved_bytes:,} B of interleaved memory"
+
+
+def _note(executable: Executable, tile: int, category: str) -> str:
+    memory = executable.memory
+    if category == "temporaries":
+        step = int(memory.peak_step[tile])
+        return f"  at step {step} {executable.steps[step].name!r}, where they are most" if step >= 0 else ""
+    if category == "vertex_state":
+        return f"  {many(sum(_vertices(executable, tile).values()), 'vertex')}"
+    return ""
+
+
+def _details(executable: Executable, tile: int, category: str) -> Iterator[str]:
+    if category in ("variables", "temporaries"):
+        found = largest_variables(executable.memory, tile, temporary=category == "temporaries", count=None)
+        for number, size in found:
+            yield f"    {executable.graph.variables[number].name:<28} {size:>9,} B"
+        peak = int(executable.memory.by_category["temporaries"][tile])
+        rest = peak - sum(size for _, size in found)
+        if category == "temporaries" and rest > 0:
+            yield f"    {'data in motion, padding':<28} {rest:>9,} B"
+    elif category == "vertex_state":
+        for name, count in _vertices(executable, tile).items():
+            yield f"    {count:,} × {name}"
+    elif category == "vertex_code":
+        for name, size in sorted(_codelets(executable, tile).items(), key=lambda item: -item[1]):
+            yield f"    {name:<28} {size:>9,} B"
+
+
+def _vertices(executable: Executable, tile: int) -> dict[str, int]:
+    """Vertices of each codelet on a tile, over all compute sets."""
+    counts: dict[str, int] = {}
+    for superstep in executable.plan:
+        if isinstance(superstep.node, Execute):
+            for group in superstep.node.compute_set.groups:
+                here = int(np.count_nonzero(group.tile == tile))
+                if here:
+                    counts[group.codelet.name] = counts.get(group.codelet.name, 0) + here
+    return counts
+
+
+def _codelets(executable: Executable, tile: int) -> dict[str, int]:
+    """Code of each codelet on a tile."""
+    sizes: dict[str, int] = {}
+    for superstep in executable.plan:
+        if isinstance(superstep.node, Execute):
+            for group in superstep.node.compute_set.groups:
+                if bool((group.tile == tile).any()):
+                    sizes[group.codelet.name] = code_bytes_of(group.codelet)
+    return sizes

@@ -1,0 +1,149 @@
+"""What one step moves, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.compiler.layout import Layout
+from abele.compiler.lower import Step
+from abele.compiler.reasons import Reason, reasons_of
+from abele.compiler.superstep import Exchanged, Superstep
+from abele.compiler.text.program import step_text
+from abele.compiler.text.words import bounded, many, tiles_text
+from abele.compiler.uses import field_uses
+from abele.graph.control import Abort, CrossReplicaCopy, CycleCount, CycleStamp, GetHwSeeds, SetHwSeeds, Switch
+from abele.graph.intervals import Int64
+from abele.graph.program import Copy, Execute, If, Program, RepeatWhile
+from abele.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from abele.compiler.executable import Executable
+
+_BUSIEST = 4
+
+
+def plan_text(executable: Executable, step: Step | int, *, most: int = 60) -> str:
+    """The data movement of one step: its phases, the busiest tiles, and each field's pieces with where they come from.
+
+    Args:
+        executable: The compiled program.
+        step: The step, or its index.
+        most: Lines; what is beyond is counted.
+    """
+    found = executable.steps[step] if isinstance(step, int) else step
+    return "\n".join(bounded(_lines(executable, found), most))
+
+
+def _lines(executable: Executable, step: Step) -> Iterator[str]:
+    superstep = executable.plan[step.superstep]
+    yield f"step {step.index} {step.name!r}: {step_text(step.node)}"
+    yield from phase_lines(superstep)
+    yield from why_lines(step.node)
+    if isinstance(step.node, Execute):
+        for reason in reasons_of(field_uses(step.node.compute_set.groups), executable.layout):
+            yield reason_text(reason)
+            yield from _piece_lines(executable, reason)
+
+
+def why_lines(node: Program) -> Iterator[str]:
+    """Why a step moves data that runs no vertices."""
+    match node:
+        case If() | RepeatWhile() | Switch() | Abort(condition=Tensor()):
+            scalar = node.reads()[0]
+            yield f"  every tile goes by {scalar.name}, which is on {tiles_text(scalar.mapping.tile)}"
+        case Copy(source=Tensor() as source, destination=Tensor() as destination):
+            yield f"  from {_spread(source)} to {_spread(destination)}"
+            if source.overlaps(destination):
+                yield "  the views overlap: all is read before the first write, through a buffer"
+        case CrossReplicaCopy():
+            yield f"  from {_spread(node.source)} to {_spread(node.destination)} of another replica"
+        case SetHwSeeds() | GetHwSeeds():
+            yield "  every tile has a row of seeds"
+        case CycleCount() | CycleStamp():
+            yield f"  the counter of tile {node.tile} is read, its value lies on {tiles_text(node.result.mapping.tile)}"
+
+
+def _spread(tensor: Tensor) -> str:
+    pieces = len(tensor.intervals()[0])
+    return f"{many(pieces, 'interval')} on {tiles_text(tensor.mapping.tile)}"
+
+
+def phase_lines(superstep: Superstep) -> Iterator[str]:
+    """The exchanges and copies of a superstep, one a line."""
+    found = False
+    for phase, what in ((superstep.before, "exchange before"), (superstep.after, "exchange after")):
+        if phase is not None:
+            found = True
+            yield f"  {what}: {_phase_text(phase)}"
+    for copied, what in ((superstep.gather, "copies before"), (superstep.scatter, "copies after")):
+        if copied is not None:
+            found = True
+            slowest = int(copied.by_tile.max())
+            tiles = tiles_text(np.flatnonzero(copied.by_tile))
+            yield f"  {what}: {copied.bytes:,} B in {many(copied.pieces, 'piece')} on {tiles}; {slowest:,} cycles"
+    if superstep.host_bytes:
+        found = True
+        yield f"  outside the chip: {superstep.host_bytes:,} B; {superstep.host_cycles:,} cycles"
+    if not found:
+        yield "  nothing moves"
+
+
+def _phase_text(phase: Exchanged) -> str:
+    received = phase.received_bytes
+    busiest = np.argsort(-received, kind="stable")[:_BUSIEST]
+    most = ", ".join(f"tile {int(t)} {int(received[t]):,} B" for t in busiest if received[t])
+    size = f"{phase.bytes:,} B in {many(phase.fragments, 'piece')}"
+    return f"{size} to {tiles_text(np.flatnonzero(received))}; {phase.cycles:,} cycles; most: {most}"
+
+
+def reason_text(reason: Reason) -> str:
+    """Why a field moves data, with one tile as an example."""
+    tile = int(reason.tiles[0])
+    example = reason.of_tile(tile)
+    where = f"on tile {tile}" if len(reason.tiles) == 1 else f"on {tiles_text(reason.tiles)}, as on tile {tile}"
+    holders = tiles_text(example.holder)
+    count = len(example.length)
+    if reason.outward:
+        how = f"{many(count, 'piece')} {'scattered' if reason.is_arranged else 'sent'} to {holders}"
+    elif reason.is_arranged:
+        how = f"{many(count, 'piece')} gathered from {holders}"
+    else:
+        how = f"{many(count, 'piece')} received from {holders}"
+    return f"  vertex {reason.field} {where}: {how}; {reason.bytes:,} B in all"
+
+
+def _piece_lines(executable: Executable, reason: Reason) -> Iterator[str]:
+    pieces = reason.pieces
+    order = np.argsort(pieces.needer, kind="stable")[:_SHOWN]
+    arrow = "→" if reason.outward else "←"
+    for at in order:
+        begin, length = int(pieces.begin[at]), int(pieces.length[at])
+        what = _elements(executable, begin, length)
+        yield (
+            f"    tile {int(pieces.needer[at]):>5} {arrow} tile {int(pieces.holder[at]):>5}  {what:<40} "
+            f"{length * reason.width:>9,} B"
+        )
+    if len(pieces.begin) > _SHOWN:
+        yield f"    … {len(pieces.begin) - _SHOWN:,} more pieces"
+
+
+_SHOWN = 12
+
+
+def _elements(executable: Executable, packed: int, length: int) -> str:
+    """Elements of a variable by the packed address of the first."""
+    layout = executable.layout
+    order = _by_packed(layout)
+    piece = int(order[np.searchsorted(layout.packed[order], packed, side="right") - 1])
+    address = int(layout.begin[piece]) + packed - int(layout.packed[piece])
+    variable, element = executable.graph.locate(address)
+    last = min(length, int(layout.end[piece]) - address)
+    more = " and on" if last < length else ""
+    return f"{variable.name}[{element}:{element + last}){more}"
+
+
+def _by_packed(layout: Layout) -> Int64:
+    return np.argsort(layout.packed, kind="stable")
