@@ -65,16 +65,6 @@ def test_compile__multi_vertices__add_up_on_their_tile(graph: Graph) -> None:
     assert found.report.cycles().compute == 150 + 6 * 7
 
 
-def test_compile__binary_add_of_the_tile_map_benchmark__is_within_a_tenth_of_silicon() -> None:
-    for elements, estimate, silicon in ((10, 203, 285), (1024, 1733, 1815)):
-        graph = Graph("bow")
-        x = graph.variable(f32, (4, elements), "x").map_rows(range(4))
-        cs = graph.compute_set("add")
-        cs.vertices(Multi, tile=range(4), x=x, cycles=estimate)
-        total = compile_program(graph, Execute(cs)).report.cycles().total
-        assert total == pytest.approx(silicon, rel=0.1)
-
-
 def test_compile__steps_of_a_superstep__are_listed_with_their_bytes(graph: Graph) -> None:
     x = graph.variable(f32, (80,), "x").map(0)
     y = graph.variable(f32, (8, 5), "y").map_rows(range(8))

@@ -21,7 +21,8 @@ class ComputeCycles:
 
     Attributes:
         by_tile: Cycles of the vertices on each tile, int64[tiles]; 0 on tiles without one.
-        launch: Cycles around them: starting the compute set and the workers, and waiting for these.
+        launch: Cycles around them on the tile that is done last: starting the compute set, its vertices and workers,
+            and waiting for these.
         estimated: Names of codelets whose cost depends on data and is assumed until a run counts it.
     """
 
@@ -43,21 +44,24 @@ def compute_cycles(
 
     Model: single-worker vertices are list-scheduled onto the workers, and a worker issues once every
     ``num_workers`` cycles; vertices that use all workers run one after the other. The launch of the compute set comes
-    on top; single-worker vertices also need their workers started and waited for.
-    Source: machine.md §1.2, §1.5, §4.0.
+    on top; single-worker vertices need their workers started and waited for, and each MultiVertex is started by a
+    stub. A SupervisorVertex starts its workers itself, in the cycles that it costs.
+    Source: machine.md §1.2, §1.5, §4.0; constants: ``Launch``.
     """
     costs = [vertex_costs(g, ipu) for g in groups] if costs is None else costs
     plain = [i for i, g in enumerate(groups) if g.codelet.kind == "vertex"]
-    total = np.zeros(num_tiles, dtype=np.int64)
+    total, starts = np.zeros(num_tiles, dtype=np.int64), np.zeros(num_tiles, dtype=np.int64)
     if plain:
         tile = np.concatenate([groups[i].tile for i in plain])
         slots = np.concatenate([costs[i].amount for i in plain])
         total += ipu.num_workers * worker_makespans(tile, slots, num_tiles, ipu.num_workers)
+        starts[tile] = ipu.launch.run_all_cycles + ipu.sync.worker_cycles
     for group, cost in zip(groups, costs, strict=True):
         if group.codelet.kind != "vertex":
             total += sum_by_tile(group.tile, cost.amount, num_tiles)
+        if group.codelet.kind == "multi":
+            starts += ipu.launch.multi_vertex_cycles * np.bincount(group.tile, minlength=num_tiles)
     launch = ipu.launch.compute_set_cycles if groups else 0
-    if plain:
-        launch += ipu.launch.run_all_cycles + ipu.sync.worker_cycles
+    launch += int((total + starts).max(initial=0) - total.max(initial=0))
     estimated = [g.codelet.name for g, c in zip(groups, costs, strict=True) if c.is_estimate]
     return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)))

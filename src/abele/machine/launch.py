@@ -12,11 +12,17 @@ from abele.machine.spec import Spec
 class Launch(Spec):
     """Cycles outside the vertices themselves.
 
+    Silicon exceeds PopLibs' estimators by a constant a compute set that depends on the kind of the vertex alone;
+    ``docs/machine.md`` shows the figures.
+
     Attributes:
         supervisor_cycles: Overhead of a library's supervisor vertex around its workers.
         scaled_pointer_cycles: In addition, when fields are scaled pointers.
         run_all_cycles: Starting all workers.
-        compute_set_cycles: Control code around one compute set, beyond what the vertices' formulas say.
+        compute_set_cycles: Control code around one compute set: calling it, finding its vertices, and returning.
+        multi_vertex_cycles: Starting one MultiVertex. A SupervisorVertex has code of its own that starts its workers,
+            and its formula holds that; the workers of a MultiVertex are started by a stub of the runtime, which no
+            formula holds: it fetches entry point and state, calls, waits and returns.
     """
 
     supervisor_cycles: int = constant(stated(11, "basicOpSupervisorOverhead, PL lib/popops/PerformanceEstimation.cpp"))
@@ -24,9 +30,17 @@ class Launch(Spec):
     run_all_cycles: int = constant(stated(6, "PL lib/poplin/PerformanceEstimation.hpp:708-712"), minimum=0)
     compute_set_cycles: int = constant(
         derived(
-            60,
-            "middle of the 40 to 80 by which silicon exceeds the estimators: +82 binary add, +46 scaled add, "
-            "+37 AMP with 128-bit loads (TESS measurements)",
+            42,
+            "silicon minus estimator for vertices whose formula has the supervisor's own code: +46 scaled subtract, "
+            "+37 AMP matmul with 128-bit loads (TESS measurements); their mean. Seven six-cycle stalls; +-5",
+        ),
+        minimum=0,
+    )
+    multi_vertex_cycles: int = constant(
+        derived(
+            40,
+            "silicon minus estimator of a MultiVertex, +82 binary add (TESS measurement), less what any compute set "
+            "takes; +-5",
         ),
         minimum=0,
     )

@@ -31,6 +31,7 @@ def execute_elementwise(
     outputs: Sequence[Tensor],
     name: str,
     cycles: CycleFormula | None = None,
+    base: str = "MultiVertex",
 ) -> Program:
     """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
 
@@ -41,11 +42,12 @@ def execute_elementwise(
         outputs: Tensors of one shape; one that is the same view as an operand overwrites it.
         name: Name of the compute set.
         cycles: Tile cycles of vertices of so many elements, where the expressions are an operation of its own.
+        base: Kind of the vertices; it decides how they are launched.
 
     Raises:
         TileMappingError: The first output is not mapped completely.
     """
-    placement = _Placement(graph, fused, inputs, outputs, cycles)
+    placement = _Placement(graph, fused, inputs, outputs, cycles, base)
     compute_set = graph.compute_set(name)
     placement.add_vertices(compute_set, name)
     return Execute(compute_set)
@@ -74,8 +76,10 @@ class _Placement:
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
         cycles: CycleFormula | None,
+        base: str,
     ) -> None:
         self.graph = graph
+        self.base = base
         self.own_cycles = cycles
         self.fused = fused
         self.outputs = outputs
@@ -180,7 +184,7 @@ class _Placement:
         ipu = self.graph.system.ipu
         grain = ipu.vector_width(vector_type(self.fused))
         rows = self.walks_rows
-        return Layout(tuple(ports), outputs, rows, self.fused.needs_index, ipu.num_workers, grain)
+        return Layout(tuple(ports), outputs, rows, self.fused.needs_index, ipu.num_workers, grain, self.base)
 
     def _output_port(self, number: int, ports: Sequence[Port | None]) -> Port:
         tensor = self.outputs[number]

@@ -45,7 +45,7 @@ def build(
 
     Args:
         name: Readable part of the class name; a digest of the text is appended.
-        base: ``Vertex`` or ``MultiVertex``.
+        base: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
         fields: Declarations, as in ``x: Input[Vector[f32]]``.
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
@@ -84,5 +84,5 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 
 @cache
 def _names() -> dict[str, Any]:
-    words = ("codelet", "Vertex", "MultiVertex", "Input", "Output", "InOut", "Vector", *FUNCTIONS)
+    words = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex", "Input", "Output", "InOut", "Vector", *FUNCTIONS)
     return {w: getattr(language, w) for w in words} | {type_name(t): t for t in types.ALL}

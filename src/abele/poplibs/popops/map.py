@@ -94,6 +94,7 @@ def apply_fused(
     *,
     library: str = "popops.map",
     cycles: CycleFormula | None = None,
+    base: str = "MultiVertex",
 ) -> None:
     """Append the library call that evaluates ``fused`` into ``outputs``.
 
@@ -106,6 +107,7 @@ def apply_fused(
         name: Name of the call.
         library: The function that the user called.
         cycles: Tile cycles, where the expressions are an operation with a cost of its own.
+        base: Kind of the vertices.
     """
     if outputs[0].size == 0:
         return
@@ -115,7 +117,7 @@ def apply_fused(
         prog, library, inputs=tuple(tensors), outputs=tuple(outputs), kernel=kernel, flops=flops, debug_name=name
     )
     with call as body:
-        body.add(execute_elementwise(graph, fused, tensors, outputs, name, cycles))
+        body.add(execute_elementwise(graph, fused, tensors, outputs, name, cycles, base))
 
 
 def emit_map(

@@ -58,6 +58,7 @@ class Layout:
         indexed: Whether the expressions need the position of the element in the whole tensor.
         workers: Workers that share a vertex.
         grain: Elements that a worker's share is a multiple of.
+        base: ``MultiVertex``, or ``SupervisorVertex`` where the library has code of its own that starts the workers.
     """
 
     inputs: tuple[Port | None, ...]
@@ -66,6 +67,7 @@ class Layout:
     indexed: bool
     workers: int
     grain: int
+    base: str = "MultiVertex"
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -89,7 +91,7 @@ def element_codelet(name: str, fused: Fused, layout: Layout, cycles: Callable[..
     if layout.indexed:
         fields += ["base: i32", "row_step: i32", "column_step: i32"]
     operations = tuple(op.name for op in fused.operations)
-    return build(name, "MultiVertex", fields, _loop(fused, layout), cycles, extra=(operations, fused.types))
+    return build(name, layout.base, fields, _loop(fused, layout), cycles, extra=(operations, fused.types))
 
 
 def _loop(fused: Fused, layout: Layout) -> list[str]:
@@ -101,6 +103,8 @@ def _loop(fused: Fused, layout: Layout) -> list[str]:
         "begin = worker_id * share",
         "end = min(begin + share, size)",
     ]
+    if layout.base == "SupervisorVertex":
+        head = ["begin = 0", f"end = {size}"]
     body = _Statements(layout).render(fused)
     if not layout.rows:
         index = ["at = self.base + i * self.column_step"] if layout.indexed else []
