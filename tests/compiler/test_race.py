@@ -141,3 +141,19 @@ def test_race__shared_regions__agrees_with_brute_force(share: int, rows: list, w
     index = np.arange(4) * share % len(rows)
     cs.vertices(Update, tile=[0] * 4, x=(regions(x, rows), index), y=regions(x, [[w] for w in writes]))
     assert races(cs) == brute([(rows[i], [w], True) for i, w in zip(index, writes, strict=True)])
+
+
+def test_race_error__vertices_made_one_by_one__names_both_lines(graph: Graph) -> None:
+    data = graph.variable(f32, (153600,), "data").map(0)
+    cs = graph.compute_set("stencils")
+    first = cs.vertex(Writer, tile=0, y=data)
+    second = cs.vertex(Writer, tile=1, y=data)
+    text = str(race_error(find_race(field_uses(cs.groups)), cs))  # type: ignore[arg-type]
+    assert text.startswith(
+        "Field Writer.y writes to elements [0:153600) of variable 'data' that are written to elsewhere in same "
+        "compute set\n"
+    )
+    assert first.debug.line != second.debug.line
+    for vertex, tile in ((first, 0), (second, 1)):
+        assert f"on tile {tile}, field y, made at {vertex.debug.location}" in text
+    assert "compute set 'stencils'" in text
