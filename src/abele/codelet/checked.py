@@ -41,6 +41,8 @@ class Violation:
 class CheckedMemory(Memory):
     """Loads and stores that go nowhere, and are reported, where they would leave their field."""
 
+    may_vectorise = False
+
     def begin(self, report: Value, vertex: Value, fields: tuple[FieldDef, ...]) -> None:
         """Say where to report, and which vertex this is."""
         self._report, self._vertex = report, vertex

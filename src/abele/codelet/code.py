@@ -345,7 +345,8 @@ class Code(Values):
             for name, place in places.items():
                 self.builder.store(self.builder.load(self.variables[name], typ=F32), place)
 
-        self.counted(constant(I64, 0), constant(I64, LANES), 1, one, self.loop_ids.vectorised(LANES))
+        vectorised = self.loop_ids.vectorised(LANES) if self.memory.may_vectorise else None
+        self.counted(constant(I64, 0), constant(I64, LANES), 1, one, vectorised)
 
     def _folded(self, op: str, array: Value, type_: ElementType) -> Value:
         """All lanes combined: lane j takes lane j + half, until one is left."""

@@ -13,12 +13,14 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from abele.codelet import driver
+from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
 from abele.codelet.functions import Function
 from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
+from abele.codelet.stored import StoredCode
 from abele.codelet.tree import Helper
 from abele.codelet.vertex import CodeletDef
 from abele.llvm.cache import load_object, store_object
@@ -31,7 +33,10 @@ class CompiledCodelet:
 
     Attributes:
         definition: The codelet.
+        guard: Whether accesses are checked.
     """
+
+    guard = driver.Guard.NONE
 
     def __init__(self, definition: CodeletDef) -> None:
         self.definition = definition
@@ -89,7 +94,8 @@ class CompiledCodelet:
         Raises:
             CodeletError: Something in it is outside the vertex language.
         """
-        return read_compute(self.definition)
+        stored = self.definition.source
+        return stored.tree if isinstance(stored, StoredCode) else read_compute(self.definition)
 
     @cached_property
     def counting(self) -> Counting:
@@ -109,10 +115,10 @@ class CompiledCodelet:
         return self._native("slots", self._slots_text)
 
     def _value_text(self, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
-        return driver.value_module(self.definition, self.tree, aliasing=aliasing, sizes=sizes)
+        return driver.value_module(self.definition, self.tree, aliasing=aliasing, sizes=sizes, guard=self.guard)
 
     def _counted_text(self) -> str:
-        return driver.counted_module(self.definition, self.tree, self.counting.charges)
+        return driver.counted_module(self.definition, self.tree, self.counting.charges, self.guard)
 
     def _slots_text(self) -> str:
         control = self.control
@@ -121,10 +127,46 @@ class CompiledCodelet:
         def body(builder: Any, memory: Any, counter: Any) -> CountCode:
             return CountCode(builder, memory, self.counting.charges, counter, self.tree, control)
 
-        return driver.slots_module(self.definition, None if control.data_dependent else body, facts)
+        return driver.slots_module(self.definition, None if control.data_dependent else body, facts, self.guard)
 
     def _native(self, part: str, make: Callable[[], str]) -> Native:
         return compile_keyed(f"{part}\n{self._key}", make)
+
+
+class GuardedCodelet(CompiledCodelet):
+    """Native code of a codelet that is not trusted: whatever it indexes, nothing outside its fields is touched."""
+
+    guard = driver.Guard.GLOBAL
+
+    def __init__(self, definition: CodeletDef) -> None:
+        super().__init__(definition)
+        self._key += " guarded"
+        self._loaded: list[Native] = []
+
+    @property
+    def run_aliasing(self) -> int:
+        """The same as :attr:`run`, which makes no assumptions."""
+        return self.run
+
+    def run_sized(self, sizes: Sizes) -> int:
+        """The same as :attr:`run`."""
+        return self.run
+
+    def take_violation(self) -> Violation | None:
+        """The first access outside a field since this was last asked."""
+        for native in self._loaded:
+            words = (ctypes.c_int64 * WORDS).from_address(native.address(driver.VIOLATION))
+            found = Violation.of(words)
+            if found is not None:
+                words[:] = [0] * WORDS
+                return found
+        return None
+
+    def _native(self, part: str, make: Callable[[], str]) -> Native:
+        native = super()._native(part, make)
+        if part in ("run", "run_counted") and native not in self._loaded:
+            self._loaded.append(native)
+        return native
 
 
 _compiled: weakref.WeakKeyDictionary[CodeletDef, CompiledCodelet] = weakref.WeakKeyDictionary()
@@ -145,7 +187,8 @@ def _of_language(definition: CodeletDef) -> CompiledCodelet:
         from abele.codelet.cpp.compiled import CompiledCppCodelet
 
         return CompiledCppCodelet(definition)
-    return CompiledCodelet(definition)
+    guarded = isinstance(definition.source, StoredCode) and not definition.source.trusted
+    return GuardedCodelet(definition) if guarded else CompiledCodelet(definition)
 
 
 def _kept(content: str, make: Callable[[], int]) -> int:
@@ -162,6 +205,8 @@ def _kept(content: str, make: Callable[[], int]) -> int:
 def content_key(definition: CodeletDef) -> str:
     """Everything that the native code of a codelet depends on, apart from LLVM and the host, as text."""
     fields = [(f.name, f.direction, f.type.name, f.rank) for f in definition.fields]
+    if isinstance(definition.source, StoredCode):
+        return f"{_fingerprint()} stored {definition.kind} {fields} {definition.source.key}"
     attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}
     functions: dict[FunctionType, str] = {}
     body = _function_key(definition.compute, functions)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.codelet.checked import CheckedMemory
+from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import Charges, Code, LoopIds
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
@@ -18,6 +19,7 @@ from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, intrinsic
 
+VIOLATION = "violation"
 OVERHEAD: dict[str, Overhead] = {"vertex": VERTEX, "multi": MULTI_VERTEX, "supervisor": SUPERVISOR}
 
 
@@ -38,7 +40,24 @@ class VertexLoop:
     out: Value | None
 
 
-def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
+class Guard(Enum):
+    """Whether accesses are held against the sizes of fields, and where the first one outside is reported."""
+
+    NONE = 0
+    REPORT = 1
+    """In memory that the caller gives."""
+    GLOBAL = 2
+    """In a global of the module, ``VIOLATION``."""
+
+
+def value_module(
+    definition: CodeletDef,
+    function: Helper,
+    *,
+    aliasing: bool = False,
+    sizes: Sizes = UNKNOWN,
+    guard: Guard = Guard.NONE,
+) -> str:
     """Text of the module with ``void run(i64 begin, i64 end, void** tables)``.
 
     Args:
@@ -46,6 +65,7 @@ def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = F
         function: Its ``compute``, read.
         aliasing: Whether fields of one vertex may overlap.
         sizes: What all vertices have in common.
+        guard: Whether accesses are checked.
     """
     module, ids = ll.Module("codelet"), LoopIds()
 
@@ -53,7 +73,8 @@ def value_module(definition: CodeletDef, function: Helper, *, aliasing: bool = F
         code = Code(loop.builder, loop.memory, ids)
         _workers(definition, code, function, loop)
 
-    _function(module, "run", definition, vertex, counts=False, noalias=not aliasing, sizes=sizes)
+    noalias = not aliasing and guard is Guard.NONE
+    _function(module, "run", definition, vertex, counts=False, noalias=noalias, sizes=sizes, guard=guard)
     return f"{module}\n{ids.text}"
 
 
@@ -63,15 +84,13 @@ def checked_module(definition: CodeletDef, function: Helper) -> str:
     module, ids = ll.Module("checked"), LoopIds()
 
     def vertex(loop: VertexLoop) -> None:
-        assert isinstance(loop.memory, CheckedMemory)
-        loop.memory.begin(loop.out, loop.vertex, definition.fields)
         _workers(definition, Code(loop.builder, loop.memory, ids), function, loop)
 
-    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, memory_type=CheckedMemory)
+    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, guard=Guard.REPORT)
     return f"{module}\n{ids.text}"
 
 
-def counted_module(definition: CodeletDef, function: Helper, charges: Charges) -> str:
+def counted_module(definition: CodeletDef, function: Helper, charges: Charges, guard: Guard = Guard.NONE) -> str:
     """Text of the module with ``void run_counted(i64 begin, i64 end, void** tables, i64* out)``: runs, and adds the
     cost of each vertex to ``out``."""
     module, ids = ll.Module("counted"), LoopIds()
@@ -83,11 +102,11 @@ def counted_module(definition: CodeletDef, function: Helper, charges: Charges) -
         cost = _workers(definition, code, function, loop)
         loop.builder.store(loop.builder.add(loop.builder.load(place, typ=I64), cost), place)
 
-    _function(module, "run_counted", definition, vertex, counts=True)
+    _function(module, "run_counted", definition, vertex, counts=True, noalias=guard is Guard.NONE, guard=guard)
     return f"{module}\n{ids.text}"
 
 
-def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int]) -> str:
+def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int], guard: Guard = Guard.NONE) -> str:
     """Text of the module with ``void slots(i64 begin, i64 end, void** tables, i64* out)`` and constants.
 
     Args:
@@ -108,7 +127,8 @@ def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int]) -> st
         loop.builder.store(cost, loop.builder.gep(loop.out, [loop.vertex], inbounds=True, source_etype=I64))
 
     if body is not None:
-        _function(module, "slots", definition, vertex, counts=True, flushes=False)
+        noalias = guard is Guard.NONE
+        _function(module, "slots", definition, vertex, counts=True, flushes=False, noalias=noalias, guard=guard)
     return str(module)
 
 
@@ -165,7 +185,7 @@ def _function(
     flushes: bool = True,
     noalias: bool = True,
     sizes: Sizes = UNKNOWN,
-    memory_type: type[Memory] = Memory,
+    guard: Guard = Guard.NONE,
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts
@@ -184,7 +204,9 @@ def _function(
     b.cbranch(b.icmp_signed("<", number, end), body, done)
     b.position_at_end(body)
     aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
-    memory = memory_type(b, aliasing, {}, {})
+    memory = (Memory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {})
+    if isinstance(memory, CheckedMemory):
+        memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
     for field, own in columns:
         memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
     vertex(VertexLoop(b, memory, number, out[0] if out else None))
@@ -194,6 +216,14 @@ def _function(
     if mode is not None:
         flush.emit_leave(b, mode)
     b.ret_void()
+
+
+def _violation(module: ll.Module) -> Value:
+    """The words of the module in which the first access outside a field is reported."""
+    words = ll.GlobalVariable(module, ll.ArrayType(I64, WORDS), VIOLATION)
+    words.initializer = ll.Constant(words.value_type, [0] * WORDS)
+    words.type = POINTER
+    return words
 
 
 def _columns(b: ll.IRBuilder, tables: Value, fields: tuple[FieldDef, ...]) -> list[tuple[FieldDef, list[Value]]]:

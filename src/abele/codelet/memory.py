@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from llvmlite import ir as ll
 
@@ -86,7 +86,10 @@ class Memory:
         aliasing: What may overlap.
         places: Where each field is.
         bits: Bits of 16-bit floats that have just been rounded, by value.
+        may_vectorise: Whether loops over elements can become vector code.
     """
+
+    may_vectorise: ClassVar[bool] = True
 
     builder: ll.IRBuilder
     aliasing: Aliasing

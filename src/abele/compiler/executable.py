@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,31 @@ class Executable:
     _executions: Int64 | None = None
     _counted: frozenset[int] = frozenset()
     _report: Report | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the executable to a file, from which :meth:`load` makes it anew in any process, without the source.
+
+        Raises:
+            FileFormatError: The file cannot be written, or a codelet is C++, of which no data is known.
+        """
+        from abele.compiler.store import save_executable
+
+        save_executable(self, path)
+
+    @staticmethod
+    def load(path: str | Path, *, trusted: bool = False) -> Executable:
+        """The executable in a file; see :func:`abele.compiler.store.load_executable`.
+
+        Args:
+            path: The file.
+            trusted: Run its codelets without checking every access; only for files of your own.
+
+        Raises:
+            FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no executable.
+        """
+        from abele.compiler.store import load_executable
+
+        return load_executable(path, trusted=trusted)
 
     @property
     def system(self) -> System:

@@ -207,7 +207,10 @@ class ComputeSet:
         self._check_tiles(tiles, definition, debug)
         edges, state = wire(definition, fields, len(tiles), debug)
         cost = None if cycles is None else np.broadcast_to(np.asarray(cycles, dtype=np.int64), tiles.shape).copy()
-        group = VertexGroup(definition, tiles, edges, state, cost, debug)
+        return self.add_group(VertexGroup(definition, tiles, edges, state, cost, debug))
+
+    def add_group(self, group: VertexGroup) -> VertexGroup:
+        """Add vertices that are wired already."""
         self._groups.append(group)
         return group
 

@@ -24,6 +24,7 @@ from abele.runtime.connections import Connections
 from abele.runtime.debugger.lending import Debuggable
 from abele.runtime.ends import HostEnds
 from abele.runtime.engine_setup import MODES, Programs, check_options, checks_of, executable, silent, streams_of
+from abele.runtime.guards import first_violation
 from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import Host, Image, ImageOptions, build_image
 from abele.runtime.names import CppNames
@@ -255,7 +256,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
                 interrupt = error
                 self.stop()
         image.end_run(index, verdict)
-        failure = image.callbacks.take_error()
+        failure = image.callbacks.take_error() or first_violation(image.supersteps.placed)
         if failure is None or isinstance(failure, RunAbandonedError):
             failure = interrupt or failure
         return verdict, failure

@@ -1,0 +1,68 @@
+"""Saving and loading executables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from abele.compiler.compile import compile_program
+from abele.compiler.executable import Executable
+from abele.compiler.store import archive
+from abele.compiler.store.graphs import GraphIn, GraphOut
+from abele.compiler.store.programs import ProgramsIn, ProgramsOut
+
+FORMAT = "abele-executable"
+VERSION = 1
+
+
+def save_executable(executable: Executable, path: str | Path) -> None:
+    """Write an executable to a file: the graph, its programs and what its vertices cost, as data.
+
+    Raises:
+        FileFormatError: The file cannot be written, or a codelet is C++.
+    """
+    archive.write(Path(path), lambda writer: _document(executable, writer))
+
+
+def _document(executable: Executable, writer: archive.Writer) -> dict[str, Any]:
+    graph = GraphOut(executable.graph, writer)
+    programs = ProgramsOut(graph)
+    roots = programs.numbers(executable.programs)
+    table = graph.table(programs.compute_sets)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "graph": table,
+        "nodes": programs.rows,
+        "functions": programs.function_rows,
+        "programs": dict(zip(executable.program_names, roots, strict=True)),
+        "meta": {k: v for k, v in executable.meta.items() if isinstance(v, (str, int, float, bool, list))},
+        "views": graph.views.rows,
+    }
+
+
+def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
+    """The executable in a file, ready for an Engine.
+
+    Nothing in the file is executed while it is loaded, and nothing is unpickled. Its codelets are data, from which
+    native code is made here. Unless the file is trusted, that code checks every access: whatever a codelet indexes, it
+    touches nothing outside its fields.
+
+    Args:
+        path: The file.
+        trusted: Run its codelets at full speed, without checks. Only for files of your own.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no executable.
+    """
+    path = Path(path)
+
+    def build(reader: archive.Reader, document: dict[str, Any]) -> Executable:
+        made = GraphIn(document["graph"], document["views"], reader, trusted=trusted)
+        programs = ProgramsIn(made, document["nodes"], document["functions"])
+        named = {str(name): programs.node(number) for name, number in document["programs"].items()}
+        executable = compile_program(made.graph, named, allow_out_of_memory=True)
+        executable.meta.update(document["meta"])
+        return executable
+
+    return archive.read(path, FORMAT, VERSION, build)  # type: ignore[no-any-return]
