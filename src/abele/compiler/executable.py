@@ -84,6 +84,11 @@ class Executable:
 
         return load_executable(path, trusted=trusted)
 
+    serialize = save
+    """Poplar's name for :meth:`save`."""
+    deserialize = load
+    """Poplar's name for :meth:`load`."""
+
     @property
     def system(self) -> System:
         """The machine that it was compiled for."""
