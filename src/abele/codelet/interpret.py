@@ -36,7 +36,7 @@ def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | N
     if definition.language == "cpp":
         from abele.codelet.cpp.debug import run_natively
 
-        run_natively(definition, fields)
+        run_natively(definition, fields, worker)
         return
     if definition not in _functions:
         _functions[definition] = python_function(compile_codelet(definition).tree, definition.compute)

@@ -63,6 +63,21 @@ class CompiledCppCodelet(CompiledCodelet):
             remedy="run it compiled; printf in it prints",
         )
 
+    @property
+    def run_checked(self) -> int:
+        """C++ accesses memory through pointers, whose fields are not known.
+
+        Raises:
+            CodeletError: Always.
+        """
+        raise CodeletError(
+            f"accesses of codelet {self.definition.name} cannot be checked: it is in C++", at=self.definition.location
+        )
+
+    @property
+    def run_stochastic(self) -> None:
+        """There is no code that rounds at random."""
+
     @cached_property
     def blocks(self) -> Blocks:
         """The code, to be looked at."""

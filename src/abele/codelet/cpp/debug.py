@@ -10,15 +10,24 @@ import numpy as np
 from abele.codelet.compiled import compile_codelet
 from abele.codelet.tables import build_tables
 from abele.codelet.vertex import CodeletDef
+from abele.errors import CodeletError
 
 
-def run_natively(definition: CodeletDef, fields: Mapping[str, Any]) -> None:
+def run_natively(definition: CodeletDef, fields: Mapping[str, Any], worker: int | None = None) -> None:
     """Run one vertex; nothing about its accesses is checked.
 
     Args:
         definition: The codelet.
         fields: Every field by name, as ``interpret`` takes them; arrays of state are written in place.
+        worker: None: all workers of a MultiVertex.
+
+    Raises:
+        CodeletError: One worker alone is to run.
     """
+    if worker is not None and definition.kind == "multi":
+        raise CodeletError(
+            f"worker {worker} of {definition.name} cannot run alone: the codelet is in C++", at=definition.location
+        )
     scalars = [f for f in definition.fields if f.rank == 0]
     given = dict(fields)
     for field in scalars:

@@ -41,9 +41,11 @@ def compile_error(said: str, name: str, source: str) -> CodeletError:
             because=text,
             remedy="give its directory: include=[…] or flags='-I…'",
         )
-    builtin = _BUILTIN.search(text)
-    if builtin is not None:
-        return hardware_only(builtin["name"], "an instruction without a portable meaning here", at)
+    for message in _MESSAGE.finditer(said):
+        builtin = _BUILTIN.search(message["text"])
+        if builtin is not None:
+            line = f"{message['file']}:{message['line']}"
+            return hardware_only(builtin["name"], "an instruction without a portable meaning here", line)
     if any(word in text for word in _ASSEMBLY):
         return hardware_only("inline assembly", f"the compiler says: {text}", at)
     return CodeletParseError(text, at=at, because=_snippet(said, found.end()), remedy=_count(said))

@@ -17,7 +17,7 @@ _GROUP = re.compile(r"^attributes (#\d+) = [^\n]*$", re.M)
 _GROUPS = re.compile(r"#\d+")
 _METADATA = re.compile(r"^(!\d+) = ([^\n]*)$", re.M)
 _REFERENCES = re.compile(r"!\d+")
-_DEBUG = re.compile(r"^    #dbg_[^\n]*\n|, !dbg !\d+| !dbg !\d+(?= \{)|, !srcloc !\d+", re.M)
+_DEBUG = re.compile(r"^    #dbg_[^\n]*\n|, !dbg !\d+| !dbg !\d+(?= \{)|(?<=^declare) !dbg !\d+|, !srcloc !\d+", re.M)
 _WORKER = re.compile(r"= (?:tail )?call [^@\n]*@abele_worker_id\(\)[^\n]*")
 _RANDOM = re.compile(r"call [^@\n]*@abele_urand32\(\)")
 

@@ -20,6 +20,8 @@ from abele.llvm.emit import I8, I32, I64, POINTER, VOID, Value, constant, intrin
 from abele.llvm.random import GOLDEN, emit_mix
 
 _POINTER_BYTES = 8
+_NOWHERE = ll.Constant(I64, 1 << 16).inttoptr(POINTER)
+"""Stands for data that is neither read nor written; not null, so that loops over it have their number of steps."""
 VERTEX = "abele.vertex"
 """Symbol of the code of one vertex in a module."""
 
@@ -201,7 +203,7 @@ class _Driver:
             make = self._rows if member.shape == "rows" else self._elements
             return make(b, member, columns, number, size)
         known = self.function.reads_data or member.direction == "state"
-        pointer = self._entry(b, columns[0], number, POINTER) if known else ll.Constant(POINTER, None)
+        pointer = self._entry(b, columns[0], number, POINTER) if known else _NOWHERE
         if member.shape == "scalar":
             return [pointer]
         if size.length is not None:
@@ -227,7 +229,7 @@ class _Driver:
     ) -> list[Value]:
         num = constant(I64, size.length) if size.length is not None else self._entry(b, columns[1], number, I64)
         if not self.function.reads_data:
-            return [ll.Constant(POINTER, None), b.trunc(num, I32)]
+            return [_NOWHERE, b.trunc(num, I32)]
         base = self._entry(b, columns[0], number, POINTER)
         table = self._table(b, num, _POINTER_BYTES)
 
@@ -245,7 +247,7 @@ class _Driver:
 
     def _row(self, b: ll.IRBuilder, place: Value, columns: list[Value], at: Value, each: Value | None) -> None:
         """Write what the object of a row is on the host."""
-        pointer = self._entry(b, columns[1], at, POINTER) if self.function.reads_data else ll.Constant(POINTER, None)
+        pointer = self._entry(b, columns[1], at, POINTER) if self.function.reads_data else _NOWHERE
         b.store(pointer, place)
         length = self._entry(b, columns[2], at, I64) if each is None else each
         b.store(b.trunc(length, I32), b.gep(place, [constant(I64, LENGTH_OFFSET)], source_etype=I8))

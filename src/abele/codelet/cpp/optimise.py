@@ -40,7 +40,7 @@ def parsed(bitcode: bytes, name: str) -> Any:
         CodeletLoadError: The compiler is newer than the LLVM that reads its code.
     """
     try:
-        return binding.parse_bitcode(bitcode)
+        return binding.parse_bitcode(bitcode, binding.create_context())
     except RuntimeError as error:
         version = ".".join(map(str, binding.llvm_version_info))
         raise CodeletLoadError(
@@ -71,7 +71,7 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
 def optimise(text: str) -> str:
     """Text of the module after optimisation, all values named."""
     machine = _machine()
-    module = binding.parse_assembly(text)
+    module = binding.parse_assembly(text, binding.create_context())
     module.triple = host_cpu().triple
     module.data_layout = str(machine.target_data)
     module.verify()

@@ -101,12 +101,13 @@ class VertexClass:
         return f"{self.file}:{self.line}"
 
 
-def vertex_classes(metadata: Metadata, defined: set[str]) -> list[VertexClass]:
+def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]) -> list[VertexClass]:
     """The vertex classes of a module, in order of their lines.
 
     Args:
         metadata: Its debug information.
         defined: Symbols that it has code for.
+        instantiated: Those of templates that the source instantiates explicitly.
 
     Raises:
         CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
@@ -119,10 +120,9 @@ def vertex_classes(metadata: Metadata, defined: set[str]) -> list[VertexClass]:
         method = _compute(node, defined)
         if base_name(node) in _KINDS or scope_name(node).startswith("poplar::"):
             continue
-        if node in inherited and (method is None or method.symbol not in defined):
-            continue
-        if node.get("templateParams") and (method is None or method.symbol not in defined):
-            continue  # named by another class or function, not instantiated
+        known = instantiated if node.get("templateParams") and node in inherited else defined
+        if (node in inherited or node.get("templateParams")) and (method is None or method.symbol not in known):
+            continue  # a base of others, or named by another class or function without being instantiated
         if method is None:
             raise SymbolError(
                 f"vertex {type_name(node)} has no compute()",

@@ -75,16 +75,13 @@ class Taint:
             return
         if (
             self._tainted(instruction)
-            or (opcode == "load" and self._data_load(instruction))
+            or (opcode == "load" and self._reads_from(instruction.operands[0]))
             or (opcode == "call" and not _is_pure(instruction.callee))
         ):
             self.names.add(name)
 
     def _tainted(self, instruction: Instruction) -> bool:
         return any(use in self.names for use in instruction.uses)
-
-    def _data_load(self, load: Instruction) -> bool:
-        return load.type == "ptr" or self._reads_from(load.operands[0])
 
     def _reads(self, pointer: str) -> bool:
         """Whether what lies behind a pointer is, or may be, data."""

@@ -49,6 +49,8 @@ FLAGS = [
 ]
 """Front end alone, with all types described; floats and halves rounded after every operation."""
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
+_SIZE_CONFLICT = "deduced conflicting types"
+"""Said where ``size()`` meets a ``size_t``: one type on the tile, two here. Then ``size()`` becomes a ``size_t``."""
 _TIMEOUT_SECONDS = 300
 
 
@@ -106,8 +108,11 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
-        command = [*compiler.command, *FLAGS, *host_flags(flags), *own]
-        done = _run([*command, "-c", str(source), "-o", str(made)], folder)
+        command = [*compiler.command, *FLAGS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
+        done = _run(command, folder)
+        if done.returncode != 0 and _SIZE_CONFLICT in done.stderr:
+            again = _run([*command, "-DABELE_SIZE_TYPE=std::size_t"], folder)
+            done = again if again.returncode == 0 else done
         if done.returncode != 0 or not made.exists():
             raise compile_error(done.stderr or done.stdout, name, str(source))
         return made.read_bytes()

@@ -102,7 +102,8 @@ class Unit:
         module = parsed(bitcode, self.name)
         text = str(module)
         signatures = {f.name: str(f.global_value_type) for f in module.functions if not f.is_declaration}
-        return text, vertex_classes(Metadata(text), set(signatures)), signatures
+        explicit = {f.name for f in module.functions if f.linkage.name == "weak_odr"}
+        return text, vertex_classes(Metadata(text), set(signatures), explicit), signatures
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         """The source and all headers that it may include, the compiler's own left out."""

@@ -116,6 +116,39 @@ public:
   using detail::WritableElement<T>::operator=;
 };
 
+namespace detail {
+
+// Single halves in expressions: the compiler's own operators would not know which type to convert them to.
+template <class A>
+constexpr bool is_half_element = std::is_base_of<Element<half>, A>::value || std::is_base_of<Element<const half>, A>::value;
+template <class A> inline auto plain(const A &a) {
+  if constexpr (is_half_element<A>) {
+    return half(*a);
+  } else {
+    return a;
+  }
+}
+
+} // namespace detail
+
+#define ABELE_HALF_OPERATOR(OP)                                                                                        \
+  template <class A, class B,                                                                                          \
+            typename std::enable_if<detail::is_half_element<A> || detail::is_half_element<B>, int>::type = 0>          \
+  inline auto operator OP(const A &a, const B &b) {                                                                    \
+    return detail::plain(a) OP detail::plain(b);                                                                       \
+  }
+ABELE_HALF_OPERATOR(+)
+ABELE_HALF_OPERATOR(-)
+ABELE_HALF_OPERATOR(*)
+ABELE_HALF_OPERATOR(/)
+ABELE_HALF_OPERATOR(<)
+ABELE_HALF_OPERATOR(>)
+ABELE_HALF_OPERATOR(<=)
+ABELE_HALF_OPERATOR(>=)
+ABELE_HALF_OPERATOR(==)
+ABELE_HALF_OPERATOR(!=)
+#undef ABELE_HALF_OPERATOR
+
 template <class T, VectorLayout L, unsigned A, bool I>
 class Input<Vector<T, L, A, I>> : public detail::Elements<const T, detail::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
