@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.errors import TileMappingError
-from abele.graph import Graph, Interval, boxes
+from abele.compiler import compile_program
+from abele.errors import InvalidOptionError, TileMappingError
+from abele.graph import Copy, Graph, Interval, Sequence, boxes
 from abele.numerics import f16, f32
 
 
@@ -124,3 +125,47 @@ def test_locate__beside_an_empty_variable__finds_the_one_that_holds_the_address(
     assert graph.locate(9) == (first.variables[0], 9)
     assert graph.locate(10) == (second.variables[0], 0)
     assert first.map({0: [(0, 9)], 1: [(9, 10)]}).mapping.is_complete
+
+
+def test_variable__with_a_mapping__is_placed_at_once():
+    g = graph()
+    linear = g.variable(f32, 100_000, "a", map="linear")
+    reference = g.variable(f32, 100_000, "b").map_linear()
+    assert tiles_of(linear) == tiles_of(reference)
+    assert tiles_of(g.variable(f32, 3, map=5)) == [5] * 3
+    assert tiles_of(g.variable(f32, 3, map={2: [(0, 1)], 4: [(1, 3)]})) == [2, 4, 4]
+
+
+def test_variable__with_an_unknown_mapping__is_refused():
+    with pytest.raises(InvalidOptionError, match=r"no mapping is called 'spiral'\n  try      \"linear\", a tile"):
+        graph().variable(f32, 3, map="spiral")
+
+
+def test_auto_map__compiling__spreads_what_is_mapped_nowhere_with_a_warning():
+    g = Graph("gc200", auto_map=True)
+    t = g.variable(f32, 100_000, "forgotten")
+    half = g.variable(f32, 4, "half")
+    half[:2].map(9)
+    with pytest.warns(UserWarning, match="is not mapped; it was spread over all tiles") as told:
+        compile_program(g, Sequence(Copy(t[:4], half)))
+    assert [str(w.message).split("'")[1] for w in told] == ["forgotten", "half"]
+    assert t.variables[0].mapping.is_complete
+    assert half.variables[0].mapping.is_complete
+    assert g.map_unmapped() == []
+
+
+def test_map__two_tiles_for_one_element__names_element_and_tiles():
+    t = graph().variable(f32, (2, 3), name="w")
+    with pytest.raises(TileMappingError, match=r"element 2 of .*'w'.* is mapped to tile 0 and to tile 1") as caught:
+        t.map({0: [(0, 4)], 1: [(2, 6)]})
+    assert "must not overlap" in str(caught.value)
+    with pytest.raises(TileMappingError, match="is mapped to tile 0 and to tile 1"):
+        t.T.map({0: [(0, 4)], 1: [(2, 6)]})
+    with pytest.raises(TileMappingError, match=r"element 0 of .*'w'.* is mapped to tile 3 and to tile 4"):
+        t[0].broadcast_to((2, 3)).map_rows([3, 4])
+
+
+def test_map__overlap_on_one_tile__is_one_interval():
+    t = graph().variable(f32, 6).map({3: [(0, 5), (1, 2), (3, 6)]})
+    assert tiles_of(t) == [3] * 6
+    assert tiles_of(graph().variable(f32, 2).broadcast(3, 0).map(7)) == [7] * 6

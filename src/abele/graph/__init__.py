@@ -1,5 +1,6 @@
 """The graph: variables, tensor views, tile mappings, vertices, compute sets and control programs."""
 
+from abele.graph.clone import TensorCloneMethod
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.connect import Shared, shared
 from abele.graph.control import (
@@ -19,6 +20,7 @@ from abele.graph.control import (
     Sync,
 )
 from abele.graph.debug import DebugInfo, caller
+from abele.graph.gather import gathered, reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.graph import Graph
 from abele.graph.host import Argument, HostCall, HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
@@ -50,6 +52,7 @@ from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Strided, Tensor, concat, stack
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
+from abele.graph.virtual import VirtualGraph
 
 __all__ = [
     "Abort",
@@ -100,17 +103,22 @@ __all__ = [
     "Sync",
     "SyncGroup",
     "Tensor",
+    "TensorCloneMethod",
     "TileMapping",
     "Variable",
     "VertexGroup",
     "VertexRef",
+    "VirtualGraph",
     "WriteUndef",
     "boxes",
     "caller",
     "concat",
     "definition_of",
+    "gathered",
+    "reorder_to_simplify",
     "rows",
     "shared",
+    "sorted_contiguous_regions",
     "stack",
     "walk",
     "whole",

@@ -206,6 +206,24 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
             yield body
         prog.add(call)
 
+    def to_dot(self, program: programs.Program | None = None, max_items: int = 200) -> str:
+        """Variables, vertices by compute set and edges as Graphviz text; see :func:`abele.graph.clusters.to_dot`."""
+        from abele.graph.clusters import to_dot
+
+        return to_dot(self, program, max_items)
+
+    def vertex_graph(self, program: programs.Program | None = None, max_items: int = 200) -> str:
+        """Vertices and who reads what whom as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
+        from abele.graph.clusters import vertex_graph
+
+        return vertex_graph(self, program, max_items)
+
+    def describe(self, max_items: int = 100) -> str:
+        """Counts, variables with their mapping, and compute sets, as text."""
+        from abele.graph.text import describe
+
+        return describe(self, max_items)
+
     def __repr__(self) -> str:
         return f"Graph({self.system.name}, {len(self.variables)} variables, {len(self.compute_sets)} compute sets)"
 
