@@ -64,6 +64,11 @@ bool_ = ElementType("bool", 8, "bool", np.dtype(np.bool_), "bool")
 ALL: tuple[ElementType, ...] = (f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
 _BY_NAME = {t.name: t for t in ALL} | {t.poplar_name: t for t in ALL} | {t.poplar_name.upper(): t for t in ALL}
 _BY_NAME |= {"bool_": bool_, "char": i8, "CHAR": i8, "FLOAT": f32, "HALF": f16, "INT": i32, "UNSIGNED_INT": u32}
+_BY_NAME |= {t.poplar_name.upper().replace(" ", "_"): t for t in ALL}
+_BY_NAME |= {"LONGLONG": i64, "UNSIGNED_LONGLONG": u64, "unsigned": u32, "UNSIGNED": u32}
+_HOST_ONLY = {"double": "f32", "long": "i64", "unsigned long": "u64"}
+"""Poplar's types that no tile has, and what to use instead."""
+
 _BY_DTYPE = {t.np: t for t in ALL}
 
 
@@ -87,6 +92,13 @@ def as_element_type(value: Any) -> ElementType:
         return bool_
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
+    instead = _HOST_ONLY.get(value.lower().replace("_", " ")) if isinstance(value, str) else None
+    if instead is not None:
+        raise TypeMismatchError(
+            f"{value!r} is no element type of the machine",
+            because="the machine has no 64-bit floating point" if instead == "f32" else "only the host has it",
+            remedy=f"use {instead}",
+        )
     try:
         dtype = np.dtype(value)
     except TypeError:
