@@ -22,15 +22,17 @@ from abele.compiler.race_error import race_error
 from abele.compiler.remote import remote_cycles
 from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
 from abele.compiler.superstep import Superstep
+from abele.compiler.sync_groups import Meets, SyncGroups
 from abele.compiler.traffic import sum_by_tile
-from abele.compiler.uses import field_uses
+from abele.compiler.twins import Analysed, Twins, relocated
+from abele.compiler.uses import FieldUse, field_uses
 from abele.compiler.validate import Validator, check_group
 from abele.graph.compute_set import ComputeSet
-from abele.graph.control import CrossReplicaCopy, ErrorProgram
+from abele.graph.control import CrossReplicaCopy, CycleCount, CycleStamp, ErrorProgram, Sync
 from abele.graph.graph import Graph
 from abele.graph.host import HostCall
 from abele.graph.intervals import Int64, distinct
-from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
+from abele.graph.program import Copy, Execute, PrintTensor, Program, WriteUndef
 from abele.graph.tensor import Tensor
 from abele.machine import System
 
@@ -43,6 +45,7 @@ class Analysis:
 
     Attributes:
         layout: Where the graph's elements live.
+        groups: Tiles that advance on their own.
         supersteps: The distinct supersteps, in order of first appearance.
         code: Bytes of vertex state and of code on each tile so far, int64[tiles], by memory category.
         placement: What fields ask of the place of variables.
@@ -52,14 +55,17 @@ class Analysis:
         self.graph = graph
         self.system = graph.system
         self.layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
+        self.groups = SyncGroups.of(graph)
         self.supersteps: list[Superstep] = []
         kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stream_buffers")
         self.code: dict[str, Int64] = {kind: self._zeros() for kind in kinds}
         self.placement = Placement(self.layout, self.system.ipu.tile.alignment_bytes)
+        self._twins = Twins(graph, self.layout)
         self._validator = Validator(graph)
         self._known: dict[tuple[str, int, bool], int] = {}
         self._code_on: dict[CodeletDef, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
         self._controlled: set[int] = set()
+        self._stream_groups: tuple[int, ...] = ()
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> None:
         """Analyse all steps; sets ``superstep`` of each.
@@ -82,12 +88,16 @@ class Analysis:
 
     def _superstep_of(self, step: Step) -> int:
         node = step.node
+        if step.joins_previous and len(self.groups) > 1:
+            step.joins_previous = self._groups_of(node.reads() + node.writes()) == self._stream_groups
         key = (step.kind, node.compute_set.id if isinstance(node, Execute) else id(node), step.joins_previous)
         if key not in self._known:
             superstep = Superstep(len(self.supersteps), step.kind, node, step.joins_previous)
             self._analyse(superstep, step)
             self._known[key] = superstep.index
             self.supersteps.append(superstep)
+        if step.kind in STREAMS:
+            self._stream_groups = self.supersteps[self._known[key]].meets[0]
         return self._known[key]
 
     def _analyse(self, superstep: Superstep, step: Step) -> None:
@@ -114,6 +124,8 @@ class Analysis:
             case PrintTensor(tensor=tensor) | ErrorProgram(tensor=tensor):
                 superstep.host_bytes = tensor.bytes
                 superstep.host_cycles = self._host_cycles([tensor])
+                if isinstance(node, PrintTensor):
+                    self._meet_host(superstep, [tensor])
 
     @property
     def _tiles_per_ipu(self) -> int:
@@ -129,7 +141,23 @@ class Analysis:
         groups = compute_set.groups
         for group in groups:
             check_group(group, self.graph.num_tiles, where)
+            self._code_on.setdefault(group.codelet, self._zeros() > 0)[group.tile] = True
         uses = field_uses(groups)
+        self.placement.add(uses)
+        twin = self._twins.find(groups)
+        if twin is None:
+            first = self._first(superstep, compute_set, uses)
+            self._twins.add(first)
+        else:
+            first, access = twin
+            relocated(first.superstep, superstep, access)
+            self._check(superstep, access, where)
+        self.code["vertex_state"] += first.vertex_state
+        self.code["exchange_code"] += first.exchange_code
+
+    def _first(self, superstep: Superstep, compute_set: ComputeSet, uses: Sequence[FieldUse]) -> Analysed:
+        """Analyse a compute set that no other is known to equal."""
+        where, groups = f"compute set {compute_set.name!r}", compute_set.groups
         check_constraints(uses, self.graph, where)
         writes = collect_writes(uses)
         self._check(superstep, compute_set_access(uses, writes, self.layout), where)
@@ -137,26 +165,36 @@ class Analysis:
         if race is not None:
             raise race_error(race, compute_set)
         del writes
-        self._set_exchange(superstep, plan_exchange(uses, self.layout, self._tiles_per_ipu))
-        self.placement.add(uses)
+        plan = plan_exchange(uses, self.layout, self._tiles_per_ipu)
+        superstep.set_exchange(plan, self.system)
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
         superstep.data_dependent = superstep.compute.estimated
         superstep.num_vertices = sum(g.num for g in groups)
         superstep.num_edges = sum(len(u.edge.index) for u in uses)
         superstep.codelets = tuple(dict.fromkeys(g.codelet for g in groups))
-        self.code["vertex_state"] += vertex_state_bytes(groups, self.graph.num_tiles)
-        for group in groups:
-            self._code_on.setdefault(group.codelet, self._zeros() > 0)[group.tile] = True
+        state, code = vertex_state_bytes(groups, self.graph.num_tiles), self._exchange_code(plan)
+        return Analysed(tuple(groups), superstep, state.astype(np.int32), code.astype(np.int32))
 
     def _set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
         superstep.set_exchange(plan, self.system, linked)
-        self.code["exchange_code"] += exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles)
+        self.code["exchange_code"] += self._exchange_code(plan)
+
+    def _exchange_code(self, plan: ExchangePlan) -> Int64:
+        return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles)
 
     def _control(self, superstep: Superstep, step: Step) -> None:
         cost = control_cost(step.node, step.kind, self.layout, self.graph)
         self._set_exchange(superstep, cost.plan)
         superstep.sync_cycles, superstep.work_cycles = cost.sync_cycles, cost.work_cycles
         superstep.host_cycles = math.ceil(cost.host_seconds * self.system.ipu.clock_hz)
+        superstep.meets = self._control_meets(step.node, step.kind)
+
+    def _control_meets(self, node: Program, kind: str) -> Meets:
+        """Sync groups that meet in a step of control: all, unless each tile or each IPU does it by itself."""
+        if kind == "mode":
+            return self.groups.apart
+        sync = node.sync if isinstance(node, CycleCount | CycleStamp) else node
+        return self.groups.by_ipu if isinstance(sync, Sync) and sync.kind == "internal" else (self.groups.all,)
 
     def _cross_replica(self, superstep: Superstep, node: CrossReplicaCopy) -> None:
         plan = plan_replica_copy(node.source, node.destination, node.map, self.layout, self._tiles_per_ipu)
@@ -168,8 +206,12 @@ class Analysis:
         """A copy with a stream or a remote buffer."""
         tensor = next(t for t in (node.source, node.destination) if isinstance(t, Tensor))
         superstep.host_bytes = tensor.bytes
+        self._meet_host(superstep, [tensor])
         if node.remote is not None:
-            superstep.host_cycles = remote_cycles(tensor.bytes, self._ipus_of([tensor]), self.graph)
+            ipus = self._ipus_of([tensor])
+            superstep.host_cycles = remote_cycles(tensor.bytes, ipus, self.graph)
+            superstep.port_cycles = superstep.host_cycles - remote_cycles(0, ipus, self.graph)
+            superstep.ports = self.groups.drams(superstep.meets[0])
         else:
             superstep.host_cycles = self._host_cycles([tensor], rendezvous=not superstep.joins_previous)
         self._add_buffers([tensor], inward=node.destination is tensor)
@@ -178,9 +220,26 @@ class Analysis:
         """Inputs go to the host, outputs come back: a rendezvous each, even where nothing is given or taken."""
         superstep.host_bytes = sum(t.bytes for t in (*node.inputs, *node.outputs))
         superstep.host_cycles = self._host_cycles(node.inputs) + self._host_cycles(node.outputs)
-        superstep.sync_cycles = 2 * self.system.sync_cycles
+        self._meet_host(superstep, (*node.inputs, *node.outputs), rendezvous=2)
         self._add_buffers(node.inputs, inward=False)
         self._add_buffers(node.outputs, inward=True)
+
+    def _meet_host(self, superstep: Superstep, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> None:
+        """The sync groups that hold some tensors meet, to exchange them with what is outside the chip."""
+        meeting = self._groups_of(tensors)
+        superstep.meets = (meeting,)
+        superstep.sync_cycles = rendezvous * self.groups.sync_cycles(meeting)
+        superstep.ports = self.groups.host_links(meeting)
+        superstep.port_cycles = self._host_cycles(tensors, rendezvous=False)
+
+    def _groups_of(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+        """The sync groups that hold part of some views; all where there are none."""
+        if len(self.groups) == 1:
+            return (0,)
+        here = self._zeros() > 0
+        for tensor in tensors:
+            here[self.layout.cut(*tensor.intervals()).tile] = True
+        return self.groups.touched(here) or self.groups.all
 
     def _host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
         """Cycles of one transfer from or to the host, in which all replicas take part."""

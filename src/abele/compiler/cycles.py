@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.traffic import sum_by_tile
@@ -24,11 +25,15 @@ class ComputeCycles:
         launch: Cycles around them on the tile that is done last: starting the compute set, its vertices and workers,
             and waiting for these.
         estimated: Names of codelets whose cost depends on data and is assumed until a run counts it.
+        busy: Whether a tile has a vertex, bool[tiles].
+        flops: Floating-point operations that estimators told of.
     """
 
     by_tile: Int64
     launch: int
     estimated: tuple[str, ...]
+    busy: npt.NDArray[np.bool_]
+    flops: int = 0
 
 
 def compute_cycles(
@@ -64,4 +69,7 @@ def compute_cycles(
     launch = ipu.launch.compute_set_cycles if groups else 0
     launch += int((total + starts).max(initial=0) - total.max(initial=0))
     estimated = [g.codelet.name for g, c in zip(groups, costs, strict=True) if c.is_estimate]
-    return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)))
+    busy = np.zeros(num_tiles, dtype=bool)
+    for group in groups:
+        busy[group.tile] = True
+    return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)), busy)

@@ -11,6 +11,7 @@ from abele.compiler.access import Access
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
+from abele.compiler.sync_groups import Meets, SyncGroups
 from abele.compiler.traffic import Moves, Phase
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -31,6 +32,8 @@ class Exchanged:
         max_receive_bytes: Received by the tile that receives most.
         received_bytes: Received by each tile, int32[tiles].
         fragments: Pieces that arrive, over all tiles.
+        groups: Sync groups that send or receive.
+        sync_cycles: Their barrier before it.
     """
 
     cycles: int
@@ -38,16 +41,25 @@ class Exchanged:
     max_receive_bytes: int
     received_bytes: Int32
     fragments: int
+    groups: tuple[int, ...]
+    sync_cycles: int
 
     @staticmethod
-    def of(phase: Phase | None, system: System) -> Exchanged | None:
+    def of(phase: Phase | None, system: System, groups: SyncGroups) -> Exchanged | None:
         """The summary of a phase, if there is one."""
         if phase is None or phase.total_bytes == 0:
             return None
         received = phase.received_bytes
         fragments = int(phase.received_fragments.sum())
+        meeting = groups.touched((received > 0) | (phase.sent_bytes > 0))
         return Exchanged(
-            exchange_cycles(phase, system), phase.total_bytes, int(received.max()), received.astype(np.int32), fragments
+            exchange_cycles(phase, system),
+            phase.total_bytes,
+            int(received.max()),
+            received.astype(np.int32),
+            fragments,
+            meeting,
+            groups.sync_cycles(meeting),
         )
 
 
@@ -59,19 +71,24 @@ class Copied:
         by_tile: Cycles on each tile, int64[tiles].
         bytes: Bytes copied on all tiles.
         pieces: Contiguous pieces copied on all tiles.
+        groups: Sync groups of the tiles.
+        num_tiles: Tiles of these groups.
     """
 
     by_tile: Int64
     bytes: int
     pieces: int
+    groups: tuple[int, ...]
+    num_tiles: int
 
     @staticmethod
-    def of(moves: Moves, system: System) -> Copied | None:
+    def of(moves: Moves, system: System, groups: SyncGroups) -> Copied | None:
         """The summary of copies, if there are any."""
         if len(moves.tile) == 0:
             return None
         by_tile = copy_cycles_by_tile(moves, system.ipu, system.num_tiles)
-        return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile))
+        meeting = groups.touched(by_tile > 0)
+        return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile), meeting, groups.num_tiles(meeting))
 
 
 @dataclass(eq=False)
@@ -91,7 +108,11 @@ class Superstep:
         joins_previous: Whether it is a stream copy that shares the host rendezvous of the one before it.
         host_cycles: Transfer from or to the host, its own rendezvous included.
         host_bytes: Bytes of that transfer.
-        sync_cycles: Its barriers, where they are not one sync over the tiles of the system.
+        sync_cycles: Its barriers, where they are not one sync of the groups that meet.
+        meets: Sync groups that meet at its vertices, in a host transfer or in a step of control.
+        num_tiles: Tiles of the groups that meet at its vertices.
+        ports: Ways out of the chip that a transfer shares with those of other groups.
+        port_cycles: How long it keeps them busy; what comes before is latency.
         work_cycles: What every tile does besides, in a step of control.
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
@@ -113,6 +134,10 @@ class Superstep:
     host_cycles: int = 0
     host_bytes: int = 0
     sync_cycles: int | None = None
+    meets: Meets = ((0,),)
+    num_tiles: int = 0
+    ports: tuple[tuple[str, int], ...] = ()
+    port_cycles: int = 0
     work_cycles: int = 0
     num_vertices: int = 0
     num_edges: int = 0
@@ -120,12 +145,13 @@ class Superstep:
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: Int32 | None = None
 
-    def set_exchange(self, plan: ExchangePlan, system: System, linked: System | None = None) -> None:
-        """Sum up an exchange plan of a system, whose bytes between IPUs cross the links of ``linked``."""
-        self.before = Exchanged.of(plan.before, linked or system)
-        self.after = Exchanged.of(plan.after, linked or system)
-        self.gather = Copied.of(plan.gather, system)
-        self.scatter = Copied.of(plan.scatter, system)
+    def set_exchange(self, plan: ExchangePlan, groups: SyncGroups, linked: System | None = None) -> None:
+        """Sum up an exchange plan between sync groups, whose bytes between IPUs cross the links of ``linked``."""
+        system = groups.system
+        self.before = Exchanged.of(plan.before, linked or system, groups)
+        self.after = Exchanged.of(plan.after, linked or system, groups)
+        self.gather = Copied.of(plan.gather, system, groups)
+        self.scatter = Copied.of(plan.scatter, system, groups)
         self.buffer_bytes = plan.buffer_bytes.astype(np.int32) if plan.buffer_bytes.any() else None
 
     @property

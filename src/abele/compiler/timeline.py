@@ -11,6 +11,7 @@ import numpy.typing as npt
 from abele.compiler.lower import Step
 from abele.compiler.step_kinds import CONTROL_KINDS, HOST_KINDS
 from abele.compiler.superstep import Copied, Exchanged, Superstep
+from abele.compiler.sync_groups import Meets
 from abele.graph.intervals import Int64
 from abele.machine import System
 
@@ -30,7 +31,10 @@ class Part:
         max_receive_bytes: Bytes that the tile receiving most receives.
         num_vertices: Vertices executed.
         active_tiles: Tiles with something to compute.
-        balance: Mean compute cycles over all tiles / those of the slowest.
+        balance: Mean compute cycles over the tiles of its groups / those of the slowest.
+        meets: Sync groups that meet here; groups of different sets go through it without one another.
+        ports: Ways out of the chip that it shares with transfers of other groups.
+        port_cycles: How long it keeps those busy, at its end.
     """
 
     kind: str
@@ -44,6 +48,14 @@ class Part:
     num_vertices: int = 0
     active_tiles: int = 0
     balance: float = 0.0
+    meets: Meets = ((0,),)
+    ports: tuple[tuple[str, int], ...] = ()
+    port_cycles: int = 0
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Sync groups that it keeps busy."""
+        return tuple(g for meet in self.meets for g in meet)
 
     @property
     def cycles(self) -> int:
@@ -59,8 +71,15 @@ def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
 def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
     sync = system.sync_cycles if superstep.sync_cycles is None else superstep.sync_cycles
     if superstep.kind in HOST_KINDS:
-        own_sync = 0 if superstep.joins_previous else sync
-        yield Part("stream", sync=own_sync, host=superstep.host_cycles, bytes=superstep.host_bytes)
+        yield Part(
+            "stream",
+            sync=0 if superstep.joins_previous else sync,
+            host=superstep.host_cycles,
+            bytes=superstep.host_bytes,
+            meets=superstep.meets,
+            ports=superstep.ports,
+            port_cycles=superstep.port_cycles,
+        )
         return
     if superstep.kind in CONTROL_KINDS:
         moved = superstep.before
@@ -71,15 +90,16 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             exchange=moved.cycles if moved else 0,
             host=superstep.host_cycles,
             bytes=moved.bytes if moved else 0,
+            meets=superstep.meets,
         )
         return
     if superstep.before is not None:
-        yield _exchange(superstep.before, "exchange", sync)
+        yield _exchange(superstep.before, "exchange", superstep.sync_cycles)
     if superstep.gather is not None:
         yield _copy(superstep.gather, "arrange inputs")
     if superstep.compute is not None:
         by_tile, launch = superstep.compute.by_tile, superstep.compute.launch
-        slowest, active, balance = _spread(by_tile)
+        slowest, active, balance = _spread(by_tile, superstep.num_tiles)
         yield Part(
             "compute",
             compute=slowest,
@@ -87,33 +107,36 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             num_vertices=superstep.num_vertices,
             active_tiles=active,
             balance=balance,
+            meets=superstep.meets,
         )
     if superstep.scatter is not None:
         yield _copy(superstep.scatter, "arrange outputs" if superstep.kind == "execute" else "on-tile copy")
     if superstep.after is not None:
-        yield _exchange(superstep.after, "send outputs", sync)
+        yield _exchange(superstep.after, "send outputs", superstep.sync_cycles)
 
 
-def _exchange(phase: Exchanged, name: str, sync: int) -> Part:
+def _exchange(phase: Exchanged, name: str, sync: int | None) -> Part:
     return Part(
         "exchange",
         name,
         exchange=phase.cycles,
-        sync=sync,
+        sync=phase.sync_cycles if sync is None else sync,
         bytes=phase.bytes,
         max_receive_bytes=phase.max_receive_bytes,
+        meets=(phase.groups,),
     )
 
 
 def _copy(copied: Copied, name: str) -> Part:
-    slowest, active, balance = _spread(copied.by_tile)
-    return Part("copy", name, compute=slowest, bytes=copied.bytes, active_tiles=active, balance=balance)
+    slowest, active, balance = _spread(copied.by_tile, copied.num_tiles)
+    meets = (copied.groups,)
+    return Part("copy", name, compute=slowest, bytes=copied.bytes, active_tiles=active, balance=balance, meets=meets)
 
 
-def _spread(by_tile: Int64) -> tuple[int, int, float]:
-    """Slowest tile, tiles at work, and mean over slowest."""
+def _spread(by_tile: Int64, num_tiles: int) -> tuple[int, int, float]:
+    """Slowest tile, tiles at work, and the mean of so many tiles over the slowest."""
     slowest = int(by_tile.max(initial=0))
-    return slowest, int((by_tile > 0).sum()), float(by_tile.mean()) / slowest if slowest else 0.0
+    return slowest, int((by_tile > 0).sum()), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0
 
 
 def start_cycles(

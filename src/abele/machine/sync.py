@@ -28,11 +28,11 @@ class Sync(Spec):
     host_seconds: float = constant(guessed(2e-6, "one PCIe round trip; no source found"), minimum=0)
 
     def global_cycles(self, num_ipus: int, clock_hz: float) -> int:
-        """Cycles of a sync over ``num_ipus`` IPUs; with one IPU, the on-chip sync.
+        """Cycles of a sync over ``num_ipus`` IPUs; with one IPU, the on-chip sync, and never less than that.
 
         Source: the IPUModel's formula, ceil(hop x clock x hops x 2) with hops = 1 + (IPUs / 2) / 2.
         """
         if num_ipus == 1:
             return self.on_chip_cycles
         hops = 1 + num_ipus // 2 // 2
-        return math.ceil(round(self.hop_seconds * clock_hz * hops * 2, 6))
+        return max(self.on_chip_cycles, math.ceil(round(self.hop_seconds * clock_hz * hops * 2, 6)))

@@ -1,0 +1,239 @@
+"""Schedule: when the rows of a program start and end, as max-plus over the sync groups and ports that they need.
+
+A row starts when all resources that meet in it are free, and keeps them busy until its end. That is linear in the
+max-plus algebra: one trip of a loop is a matrix, and its n-th power takes the state past n trips exactly, however the
+groups in it drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler.timeline import Part
+from abele.compiler.unroll import Item, Loop, Rows
+from abele.graph.intervals import Int64
+
+State = npt.NDArray[np.float64]
+"""When each resource is free, [resources, k], for k states of the machine at the start."""
+Resource = int | tuple[str, int]
+NEVER = -np.inf
+MAX_TRACED = 1024
+"""Executions of rows that a trace holds."""
+_WHOLE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One execution of a row, on one set of groups that meet in it.
+
+    Attributes:
+        row: The row.
+        meet: Position of the set among those of the row.
+        start: Cycle at which it starts.
+        end: Cycle at which it ends.
+    """
+
+    row: int
+    meet: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Schedule:
+    """When a program does what.
+
+    Attributes:
+        starts: Cycle at which each row first starts, int64[rows]; −1 for rows that do not run.
+        free: Cycle after which each sync group is done, int64[groups].
+        trace: The first executions of rows, in program order.
+        is_whole: Whether the trace holds all of them.
+    """
+
+    starts: Int64
+    free: Int64
+    trace: tuple[Span, ...]
+    is_whole: bool
+
+    @property
+    def end(self) -> int:
+        """Cycles of the whole program."""
+        return int(self.free.max(initial=0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Row:
+    """What a row needs: for each set that meets, its resources, ports, cycles, and cycles before the ports are used."""
+
+    cycles: float
+    meets: tuple[npt.NDArray[np.intp], ...]
+    ports: npt.NDArray[np.intp]
+    latency: float
+
+
+def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, traced: int = MAX_TRACED) -> Schedule:
+    """The schedule of one program.
+
+    Args:
+        items: The program, as rows and loops.
+        parts: What each row does, for all rows of the steps table.
+        num_groups: Sync groups.
+        traced: Executions of rows to keep.
+    """
+    used = sorted({row for item in items for row in _rows_in(item)})
+    classes = _classes([parts[row] for row in used], num_groups)
+    rows = {row: _row(parts[row], classes) for row in used}
+    run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
+    state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
+    free = [state[classes[g], 0] if g in classes else 0.0 for g in range(num_groups)]
+    return Schedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace), run.is_whole)
+
+
+def _rows_in(item: Item) -> Iterator[int]:
+    if isinstance(item, Rows):
+        yield from range(item.first, item.end)
+    else:
+        for inner in item.items:
+            yield from _rows_in(inner)
+
+
+def _classes(parts: Sequence[Part], num_groups: int) -> dict[Resource, int]:
+    """Resources that are always needed together are one: a number for each that is needed at all."""
+    needs: dict[Resource, list[tuple[int, int]]] = {}
+    patterns = dict.fromkeys((p.meets, p.ports) for p in parts)
+    for number, (meets, ports) in enumerate(patterns):
+        for position, meet in enumerate(meets):
+            for group in meet:
+                needs.setdefault(group, []).append((number, position))
+        for port in ports:
+            needs.setdefault(port, []).append((number, -1))
+    numbers: dict[tuple[tuple[int, int], ...], int] = {}
+    return {resource: numbers.setdefault(tuple(where), len(numbers)) for resource, where in needs.items()}
+
+
+def _row(part: Part, classes: dict[Resource, int]) -> _Row:
+    meets = tuple(np.unique([classes[g] for g in meet]) for meet in part.meets)
+    ports = np.unique(np.array([classes[p] for p in part.ports], dtype=np.intp))
+    return _Row(float(part.cycles), meets, ports, float(part.cycles - part.port_cycles))
+
+
+@dataclass
+class _Run:
+    """A walk through the program.
+
+    Attributes:
+        rows: What rows need.
+        num_resources: Resources that differ.
+        starts: First start of each row so far.
+        room: Executions that the trace still has room for.
+        trace: First executions.
+        is_whole: Whether the trace lacks none.
+    """
+
+    rows: dict[int, _Row]
+    num_resources: int
+    starts: Int64
+    room: int
+    trace: list[Span] = field(default_factory=list)
+    is_whole: bool = True
+    _matrices: dict[tuple[int, float], State] = field(default_factory=dict)
+
+    def through(self, items: Sequence[Item], state: State, scale: float) -> State:
+        """The state after some items, which are noted; cycles count ``scale`` times."""
+        for item in items:
+            if isinstance(item, Loop):
+                state = self._loop(item, state, scale)
+                continue
+            for row in range(item.first, item.end):
+                self._note(row, _advance(self.rows[row], state, scale), state)
+        return state
+
+    def _note(self, row: int, starts: list[float], state: State) -> None:
+        if self.starts[row] < 0:
+            self.starts[row] = round(min(starts))
+        if self.room <= 0:
+            self.is_whole = False
+            return
+        self.room -= 1
+        for meet, start in enumerate(starts):
+            end = state[self.rows[row].meets[meet][0], 0]
+            self.trace.append(Span(row, meet, round(start), round(end)))
+
+    def _loop(self, loop: Loop, state: State, scale: float) -> State:
+        """The trips that the trace has room for one by one, the others by the power of a matrix."""
+        whole = int(loop.trips + _WHOLE)
+        part = loop.trips - whole
+        done = 0
+        while done < whole and (done == 0 or self.room > 0):
+            state = self.through(loop.items, state, scale)
+            done += 1
+        if done < whole:
+            self.is_whole = False
+            state = _times(_power(self._matrix(loop, scale), whole - done), state)
+        return self.through(loop.items, state, scale * part) if part > _WHOLE else state
+
+    def _matrix(self, loop: Loop, scale: float) -> State:
+        """What one trip does to any state."""
+        key = (id(loop), scale)
+        if key not in self._matrices:
+            self._matrices[key] = self._past(loop.items, _identity(self.num_resources), scale)
+        return self._matrices[key]
+
+    def _past(self, items: Sequence[Item], state: State, scale: float) -> State:
+        """The states after some items, which are not noted."""
+        for item in items:
+            if isinstance(item, Rows):
+                for row in range(item.first, item.end):
+                    _advance(self.rows[row], state, scale)
+                continue
+            whole = int(item.trips + _WHOLE)
+            part = item.trips - whole
+            if whole == 1:
+                state = self._past(item.items, state, scale)
+            elif whole:
+                state = _times(_power(self._matrix(item, scale), whole), state)
+            if part > _WHOLE:
+                state = self._past(item.items, state, scale * part)
+        return state
+
+
+def _advance(row: _Row, state: State, scale: float) -> list[float]:
+    """Let a row happen; returns when it starts in the first of the states, for each set that meets."""
+    starts = []
+    for resources in row.meets:
+        start = state[resources].max(axis=0)
+        if len(row.ports):
+            start = np.maximum(start, state[row.ports].max(axis=0) - row.latency * scale)
+        state[resources] = start + row.cycles * scale
+        if len(row.ports):
+            state[row.ports] = start + row.cycles * scale
+        starts.append(float(start[0]))
+    return starts
+
+
+def _identity(size: int) -> State:
+    return np.where(np.eye(size, dtype=bool), 0.0, NEVER)
+
+
+def _times(left: State, right: State) -> State:
+    """The max-plus product."""
+    result = np.empty((len(left), right.shape[1]))
+    for i, row in enumerate(left):
+        result[i] = (row[:, None] + right).max(axis=0)
+    return result
+
+
+def _power(matrix: State, exponent: int) -> State:
+    """The max-plus power, by squaring."""
+    result = _identity(len(matrix))
+    while exponent:
+        if exponent & 1:
+            result = _times(matrix, result)
+        exponent >>= 1
+        if exponent:
+            matrix = _times(matrix, matrix)
+    return result

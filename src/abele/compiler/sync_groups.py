@@ -1,0 +1,106 @@
+"""Sync groups: which tiles advance together, and what it costs groups to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.graph import Graph
+from abele.graph.mapping import Int32
+from abele.machine import System
+
+Bool = npt.NDArray[np.bool_]
+Meets = tuple[tuple[int, ...], ...]
+"""Sets of groups that meet in one part of a step; groups of different sets pass it without one another."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SyncGroups:
+    """The disjoint sets of tiles that advance on their own until a step touches several of them.
+
+    Attributes:
+        names: Name of each group: as the user gave it, or ``IPU i`` for the tiles of an IPU that are in no other.
+        of_tile: Group of each tile, int32[tiles].
+        on_ipu: Whether a group has tiles on an IPU, bool[groups, ipus].
+        system: The machine of one replica.
+    """
+
+    names: tuple[str, ...]
+    of_tile: Int32
+    on_ipu: Bool
+    system: System
+
+    @staticmethod
+    def of(graph: Graph) -> SyncGroups:
+        """The groups of a graph: one an IPU, less the tiles of the user's groups."""
+        system = graph.system
+        num_ipus, each = system.num_ipus, system.ipu.num_tiles
+        label = np.repeat(np.arange(num_ipus), each)
+        for number, group in enumerate(graph.sync_groups):
+            label[group.tiles] = num_ipus + number
+        used, of_tile = np.unique(label, return_inverse=True)
+        every = [*(f"IPU {i}" for i in range(num_ipus)), *(g.name for g in graph.sync_groups)]
+        on_ipu = np.zeros((len(used), num_ipus), dtype=bool)
+        on_ipu[of_tile, np.arange(len(label)) // each] = True
+        return SyncGroups(tuple(every[int(n)] for n in used), of_tile.astype(np.int32), on_ipu, system)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def num_tiles(self, groups: Iterable[int]) -> int:
+        """Tiles of some groups together."""
+        return int(np.isin(self.of_tile, list(groups)).sum())
+
+    def touched(self, tiles: Bool) -> tuple[int, ...]:
+        """The groups of the tiles that a mask, bool[tiles], picks."""
+        if len(self.names) == 1:
+            return (0,) if bool(tiles.any()) else ()
+        return tuple(np.unique(self.of_tile[tiles]).tolist())
+
+    def ipus(self, groups: Iterable[int]) -> tuple[int, ...]:
+        """The IPUs on which some groups have tiles."""
+        return tuple(np.flatnonzero(self.on_ipu[list(groups)].any(axis=0)).tolist())
+
+    def sync_cycles(self, groups: Iterable[int]) -> int:
+        """Cycles of a barrier of some groups: within an IPU the on-chip sync, else the sync of the IPUs that take part.
+
+        Source: ``Sync`` of the machine.
+        """
+        sync, clock_hz = self.system.ipu.sync, self.system.ipu.clock_hz
+        return sync.global_cycles(max(1, len(self.ipus(groups))), clock_hz)
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Every group."""
+        return tuple(range(len(self.names)))
+
+    @property
+    def apart(self) -> Meets:
+        """Every group by itself."""
+        return tuple((g,) for g in self.all)
+
+    @property
+    def by_ipu(self) -> Meets:
+        """Groups that share an IPU meet, others do not."""
+        meets: list[set[int]] = []
+        for here in self.on_ipu.T:
+            joined = set(np.flatnonzero(here).tolist())
+            apart = [m for m in meets if not m & joined]
+            meets = [*apart, joined.union(*(m for m in meets if m & joined))]
+        return tuple(tuple(sorted(m)) for m in sorted(meets, key=min))
+
+    def host_links(self, groups: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """The links to the host that the IPUs of some groups share with others."""
+        return _shared("host", self.ipus(groups), self.system.host.ipus_per_link)
+
+    def drams(self, groups: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """The streaming memories of those IPUs; the host's links where the system has none."""
+        dram = self.system.dram
+        return self.host_links(groups) if dram is None else _shared("dram", self.ipus(groups), dram.ipus_per_dram)
+
+
+def _shared(kind: str, ipus: Iterable[int], ipus_per_port: int) -> tuple[tuple[str, int], ...]:
+    return tuple(dict.fromkeys((kind, ipu // ipus_per_port) for ipu in ipus))

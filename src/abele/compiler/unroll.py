@@ -1,0 +1,132 @@
+"""Unrolling: a lowered program as rows and loops, with as many trips as a run makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from abele.compiler.lower import Block, Step
+from abele.graph.intervals import Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of the steps table that run one after the other.
+
+    Attributes:
+        first: First row.
+        end: One past the last.
+    """
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Items that run so many times.
+
+    Attributes:
+        trips: How often. A part of a trip stands for a branch that is taken in so many of all cases.
+        items: What runs, in order.
+    """
+
+    trips: float
+    items: tuple[Rows | Loop, ...]
+
+
+Item = Rows | Loop
+
+
+def unroll(block: Block, executions: Int64, first_row: Int64) -> tuple[Item, ...]:
+    """A program as rows and loops.
+
+    Args:
+        block: One program of the lowered ones.
+        executions: Times that each step runs in one run, int64[steps].
+        first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
+
+    Model: a loop that depends on data makes its mean number of trips each time that it is entered, and each branch is
+    taken in its share of all cases, in every trip of the loop around it.
+    """
+    return _merged(_Unrolling(executions, first_row).items(block, 1.0))
+
+
+class _Unrolling:
+    def __init__(self, executions: Int64, first_row: Int64) -> None:
+        self.executions = executions
+        self.first_row = first_row
+
+    def items(self, item: Step | Block, times: float) -> Iterator[Item]:
+        """What a part of the program that is entered so many times in a run does each time."""
+        if isinstance(item, Step):
+            yield from self._scaled(item, times)
+            return
+        match item.kind:
+            case "repeat":
+                yield Loop(item.count, self._all(item.items, times * item.count))
+            case "while":
+                yield from self._while(item.items, times)
+            case "if":
+                for way in item.items:
+                    yield from self._often(way, times)
+            case _:
+                for inner in item.items:
+                    yield from self.items(inner, times)
+
+    def _scaled(self, step: Step, times: float) -> Iterator[Item]:
+        rows = Rows(int(self.first_row[step.index]), int(self.first_row[step.index + 1]))
+        each = float(self.executions[step.index]) / times if times else 0.0
+        if each == 1.0:
+            yield rows
+        elif each > 0.0:
+            yield Loop(each, (rows,))
+
+    def _all(self, items: Sequence[Step | Block], times: float) -> tuple[Item, ...]:
+        return _merged(found for item in items for found in self.items(item, times))
+
+    def _often(self, way: Step | Block, times: float) -> Iterator[Item]:
+        """A branch that is taken in a part of the cases."""
+        taken = self._entries(way)
+        if taken and times:
+            inside = self._all([way], taken)
+            yield from inside if taken == times else [Loop(taken / times, inside)]
+
+    def _while(self, items: Sequence[Step | Block], times: float) -> Iterator[Item]:
+        """Condition and decision, then trips of body, condition and decision; or a trip assumed where no run told."""
+        condition, decision, body = items
+        looked, trips = self._entries(decision) or 0.0, self._entries(body)
+        if trips is None:
+            trips = max(looked - times, 0.0)
+        if not times or not looked:
+            return
+        head = self._all([condition, decision], looked)
+        if trips:
+            yield Loop(trips / times, (*head, *self._all([body], trips)))
+        if looked > trips:
+            yield Loop((looked - trips) / times, head)
+
+    def _entries(self, item: Step | Block) -> float | None:
+        """Times that a part of the program is entered in a run; None if no step in it tells."""
+        if isinstance(item, Step):
+            return float(self.executions[item.index])
+        if item.kind == "while":
+            looked, trips = self._entries(item.items[1]) or 0.0, self._entries(item.items[2]) or 0.0
+            return looked if looked == trips else looked - trips
+        found = (self._entries(inner) for inner in item.items) if item.kind != "if" else iter(())
+        entries = next((n for n in found if n is not None), None)
+        return entries if entries is None or item.kind != "repeat" else entries / item.count if item.count else None
+
+
+def _merged(items: Iterator[Item]) -> tuple[Item, ...]:
+    """Neighbouring rows as one item; nothing that is empty."""
+    result: list[Item] = []
+    for item in items:
+        if item.first == item.end if isinstance(item, Rows) else not item.items:
+            continue
+        last = result[-1] if result else None
+        if isinstance(item, Rows) and isinstance(last, Rows) and last.end == item.first:
+            result[-1] = Rows(last.first, item.end)
+        else:
+            result.append(item)
+    return tuple(result)
