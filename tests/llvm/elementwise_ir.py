@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 from llvmlite import ir as ll
 
-from abele.llvm.emit import F32, F64, I16, I32, I64, POINTER, VOID
+from abele.llvm.emit import F32, F64, I8, I16, I32, I64, POINTER, VOID
 from abele.llvm.jit import compile_ir
 
-TYPES = {"float32": F32, "float64": F64, "uint16": I16, "int16": I16, "uint32": I32, "int32": I32, "int64": I64}
+TYPES = {
+    "float32": F32,
+    "float64": F64,
+    "uint8": I8,
+    "uint16": I16,
+    "int16": I16,
+    "uint32": I32,
+    "int32": I32,
+    "int64": I64,
+}
 Emit = Callable[..., Any]
 
 

@@ -1,16 +1,20 @@
 """Element types of the machine and their conversions to and from host arrays."""
 
 from abele.numerics.types import (
+    SCALES,
     ElementType,
     as_element_type,
     bf16,
     bool_,
+    f8_143,
+    f8_152,
     f16,
     f32,
     i8,
     i16,
     i32,
     i64,
+    quarter,
     to_device,
     to_host,
     u8,
@@ -20,16 +24,20 @@ from abele.numerics.types import (
 )
 
 __all__ = [
+    "SCALES",
     "ElementType",
     "as_element_type",
     "bf16",
     "bool_",
+    "f8_143",
+    "f8_152",
     "f16",
     "f32",
     "i8",
     "i16",
     "i32",
     "i64",
+    "quarter",
     "to_device",
     "to_host",
     "u8",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,7 @@ class ElementType:
         kind: ``float``, ``int``, ``uint`` or ``bool``.
         np: The NumPy dtype that holds the same bits on the host.
         poplar_name: Poplar's name for it, as it appears in vertex names.
+        scale: Of 8-bit floats: an element stands for what its bits say times ``2**scale``.
     """
 
     name: str
@@ -29,6 +31,7 @@ class ElementType:
     kind: str
     np: np.dtype[Any] = field(compare=False)
     poplar_name: str
+    scale: int = 0
 
     @property
     def bytes(self) -> int:
@@ -39,6 +42,16 @@ class ElementType:
     def is_float(self) -> bool:
         """Whether the type is a floating-point one."""
         return self.kind == "float"
+
+    @property
+    def is_quarter(self) -> bool:
+        """Whether it is an 8-bit float, which the machine only converts and multiplies matrices of."""
+        return self.is_float and self.bits == 8
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a float of fewer than 32 bits, which results are rounded to."""
+        return self.is_float and self.bits < 32
 
     def toString(self) -> str:
         """Poplar's name for :attr:`poplar_name`."""
@@ -51,6 +64,8 @@ class ElementType:
 f32 = ElementType("f32", 32, "float", np.dtype(np.float32), "float")
 f16 = ElementType("f16", 16, "float", np.dtype(np.float16), "half")
 bf16 = ElementType("bf16", 16, "float", np.dtype(ml_dtypes.bfloat16), "bfloat16")
+f8_143 = ElementType("f8_143", 8, "float", np.dtype(ml_dtypes.float8_e4m3fnuz), "quarter")
+f8_152 = ElementType("f8_152", 8, "float", np.dtype(ml_dtypes.float8_e5m2fnuz), "quarter")
 i8 = ElementType("i8", 8, "int", np.dtype(np.int8), "signed char")
 i16 = ElementType("i16", 16, "int", np.dtype(np.int16), "short")
 i32 = ElementType("i32", 32, "int", np.dtype(np.int32), "int")
@@ -61,7 +76,7 @@ u32 = ElementType("u32", 32, "uint", np.dtype(np.uint32), "unsigned int")
 u64 = ElementType("u64", 64, "uint", np.dtype(np.uint64), "unsigned long long")
 bool_ = ElementType("bool", 8, "bool", np.dtype(np.bool_), "bool")
 
-ALL: tuple[ElementType, ...] = (f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
+ALL: tuple[ElementType, ...] = (f32, f16, bf16, f8_143, f8_152, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
 _BY_NAME = {t.name: t for t in ALL} | {t.poplar_name: t for t in ALL} | {t.poplar_name.upper(): t for t in ALL}
 _BY_NAME |= {"bool_": bool_, "char": i8, "CHAR": i8, "FLOAT": f32, "HALF": f16, "INT": i32, "UNSIGNED_INT": u32}
 _BY_NAME |= {t.poplar_name.upper().replace(" ", "_"): t for t in ALL}
@@ -69,7 +84,30 @@ _BY_NAME |= {"LONGLONG": i64, "UNSIGNED_LONGLONG": u64, "unsigned": u32, "UNSIGN
 _HOST_ONLY = {"double": "f32", "long": "i64", "unsigned long": "u64"}
 """Poplar's types that no tile has, and what to use instead."""
 
+_BY_NAME |= {"quarter": f8_143, "QUARTER": f8_143, "F143": f8_143, "F152": f8_152}
 _BY_DTYPE = {t.np: t for t in ALL}
+_SCALED = re.compile(r"(f8_143|f8_152)\*2\^(-?\d+)")
+SCALES = range(-32, 32)
+"""What an 8-bit float may be scaled by: a power of two with an exponent of 6 bits. Source: G."""
+
+
+def quarter(format: str | ElementType = "F143", scale: int = 0) -> ElementType:
+    """The 8-bit float that Poplar describes by ``QuarterMetadata(format, scale)``.
+
+    Args:
+        format: ``F143`` (1 sign, 4 exponent, 3 fraction bits) or ``F152``.
+        scale: An element stands for what its bits say times ``2**scale``.
+
+    Raises:
+        TypeMismatchError: There is no such format or scale.
+    """
+    base = as_element_type(format)
+    if not base.is_quarter:
+        raise TypeMismatchError(f"{format!r} is no format of 8-bit floats", remedy="F143 or F152")
+    if scale not in SCALES:
+        raise TypeMismatchError(f"8-bit floats cannot be scaled by 2^{scale}", remedy="a power from -32 to 31")
+    base = f8_143 if base.name.startswith(f8_143.name) else f8_152
+    return replace(base, name=f"{base.name}*2^{scale}", scale=scale) if scale else base
 
 
 def as_element_type(value: Any) -> ElementType:
@@ -92,6 +130,9 @@ def as_element_type(value: Any) -> ElementType:
         return bool_
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
+    scaled = _SCALED.fullmatch(value) if isinstance(value, str) else None
+    if scaled:
+        return quarter(scaled[1], int(scaled[2]))
     instead = _HOST_ONLY.get(value.lower().replace("_", " ")) if isinstance(value, str) else None
     if instead is not None:
         raise TypeMismatchError(
@@ -115,10 +156,27 @@ def as_element_type(value: Any) -> ElementType:
 
 
 def to_device(array: npt.ArrayLike, type_: ElementType) -> npt.NDArray[Any]:
-    """``array`` as contiguous device elements of ``type_``; 64-bit host values are narrowed."""
-    return np.asarray(np.asarray(array).astype(type_.np, copy=False), order="C")
+    """``array`` as contiguous device elements of ``type_``; 64-bit host values are narrowed.
+
+    To 8-bit floats it is rounded to nearest, ties to even; what is too large becomes NaN.
+    """
+    given = np.asarray(array)
+    if type_.is_quarter and given.dtype != type_.np:
+        given = np.ldexp(given.astype(np.float32), -type_.scale)
+    return np.asarray(given.astype(type_.np, copy=False), order="C")
 
 
-def to_host(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``array`` in a type that every NumPy routine knows: bf16 widens to f32, the rest stays."""
-    return array.astype(np.float32) if array.dtype == bf16.np else array
+def to_host(array: npt.NDArray[Any], type_: ElementType | None = None) -> npt.NDArray[Any]:
+    """``array`` in a type that every NumPy routine knows: bf16 and 8-bit floats widen to f32, the rest stays.
+
+    Args:
+        array: Elements as the device has them.
+        type_: Their type, where it has a scale.
+    """
+    if array.dtype not in _WIDENED:
+        return array
+    wide = array.astype(np.float32)
+    return np.ldexp(wide, type_.scale) if type_ is not None and type_.scale else wide
+
+
+_WIDENED = (bf16.np, f8_143.np, f8_152.np)

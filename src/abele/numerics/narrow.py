@@ -1,0 +1,140 @@
+"""Narrow floats: the formats of 16 and 8 bits, and f32 values rounded into them, to nearest or at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.numerics.types import ElementType
+
+
+@dataclass(frozen=True)
+class Format:
+    """The bits of a narrow float: sign, exponent, fraction.
+
+    Attributes:
+        bits: All of them.
+        fraction_bits: Bits of the fraction.
+        bias: What the exponent is too large by.
+        has_infinity: Whether the highest exponent means infinity and NaN, as in IEEE 754. Otherwise it means numbers,
+            and the bits of negative zero are the only NaN.
+
+    Source: IEEE 754 binary16; bfloat16; 8-bit floats: Noune et al., 8-bit Numerical Formats for Deep Neural Networks,
+    arXiv:2206.02915 (biases 8 and 16, one zero, one NaN).
+    """
+
+    bits: int
+    fraction_bits: int
+    bias: int
+    has_infinity: bool
+
+    @property
+    def dropped_bits(self) -> int:
+        """Fraction bits that an f32 has more."""
+        return 23 - self.fraction_bits
+
+    @property
+    def rebias(self) -> int:
+        """What the magnitude bits of an f32, shortened, are larger by."""
+        return (127 - self.bias) << self.fraction_bits
+
+    @property
+    def least_normal(self) -> int:
+        """Bits of the f32 that is the least normal number here."""
+        return (128 - self.bias) << 23
+
+    @property
+    def steps_per_unit(self) -> float:
+        """The least number of all, inverted; 0 where it is no normal f32."""
+        power = self.bias - 1 + self.fraction_bits
+        return 2.0**power if power < 127 else 0.0
+
+    @property
+    def beyond(self) -> int:
+        """Magnitude bits of the number after the largest: infinity, or those that no number has."""
+        return ((1 << self.bits - 1 - self.fraction_bits) - 1) << self.fraction_bits if self.has_infinity else 0x80
+
+    @property
+    def largest(self) -> float:
+        """The largest number."""
+        magnitude = self.beyond - 1
+        exponent, fraction = divmod(magnitude, 1 << self.fraction_bits)
+        return float(2.0 ** (exponent - self.bias) * (1 + fraction / (1 << self.fraction_bits)))
+
+    @property
+    def nan(self) -> int:
+        """Bits of NaN."""
+        return self.beyond | 1 << (self.fraction_bits - 1) if self.has_infinity else 0x80
+
+
+FORMATS = {
+    "f16": Format(16, 10, 15, True),
+    "bf16": Format(16, 7, 127, True),
+    "f8_143": Format(8, 3, 8, False),
+    "f8_152": Format(8, 2, 16, False),
+}
+"""By name of the element type, scale aside."""
+
+
+def format_of(type_: ElementType) -> Format:
+    """The format of a narrow float."""
+    return FORMATS[type_.name.partition("*")[0]]
+
+
+def round_to_nearest(values: npt.ArrayLike, type_: ElementType, *, saturate: bool = False) -> npt.NDArray[Any]:
+    """f32 values as elements of a narrow float, rounded to nearest, ties to even.
+
+    Args:
+        values: Any shape.
+        type_: The narrow float; its scale divides the values first.
+        saturate: What is too large becomes the largest number, rather than infinity or NaN.
+    """
+    with np.errstate(over="ignore"):
+        rounded: npt.NDArray[Any] = _scaled(values, type_, saturate).astype(type_.np)
+    return rounded
+
+
+def round_at_random(
+    values: npt.ArrayLike, type_: ElementType, words: npt.ArrayLike, *, saturate: bool = False
+) -> npt.NDArray[Any]:
+    """f32 values as elements of a narrow float, each rounded up or down with the odds that keep its mean.
+
+    Denormal f32 values count as zero. Between the largest number and infinity (or NaN) the odds are those of an
+    infinity that is the next number.
+
+    Args:
+        values: Any shape.
+        type_: The narrow float; its scale divides the values first.
+        words: Random words of that shape, u32: normal results use the low bits, subnormal ones the upper 24.
+        saturate: What is too large becomes the largest number.
+    """
+    x, fmt = _scaled(values, type_, saturate), format_of(type_)
+    random = np.asarray(words, np.uint32)
+    bits = x.view(np.uint32)
+    magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    normal = ((magnitude + (random & np.uint32((1 << fmt.dropped_bits) - 1))) >> fmt.dropped_bits) - fmt.rebias
+    small = magnitude < fmt.least_normal
+    steps = np.where(small, np.abs(x), np.float32(0)) * np.float32(fmt.steps_per_unit)
+    whole = np.floor(steps)
+    up = (random >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) < steps - whole
+    code = np.minimum(np.where(small, whole.astype(np.int64) + up, normal), fmt.beyond)
+    code = np.where(magnitude >= 0x7F800000, fmt.beyond, code)
+    code = np.where(magnitude > 0x7F800000, fmt.nan, code)
+    signed = code | ((bits >> np.uint32(31)).astype(np.int64) << (fmt.bits - 1))
+    if not fmt.has_infinity:
+        signed = np.where(code == 0, 0, np.where(code >= fmt.beyond, fmt.nan, signed))
+    codes: npt.NDArray[Any] = signed.astype(np.uint16 if fmt.bits == 16 else np.uint8)
+    return codes.view(type_.np)
+
+
+def _scaled(values: npt.ArrayLike, type_: ElementType, saturate: bool) -> npt.NDArray[np.float32]:
+    x = np.ascontiguousarray(values, np.float32)
+    if type_.scale:
+        x = x * np.float32(2.0**-type_.scale)
+    if saturate:
+        largest = np.float32(format_of(type_).largest)
+        x = np.minimum(np.maximum(x, -largest), largest)
+    return np.asarray(x, np.float32).reshape(np.shape(values))
