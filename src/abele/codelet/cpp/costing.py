@@ -86,7 +86,7 @@ def _scheduled(block: Block, following: str, free: _Free) -> Schedule:
     made: dict[str, tuple[int, ...]] = {}
     for instruction in block.instructions[:-1]:
         needs = tuple(dict.fromkeys(n for use in instruction.uses for n in made.get(use, ())))
-        cost = FREE if instruction.name in free.names else instruction_cost(instruction, free.blocks)
+        cost = free.cost(instruction)
         made[instruction.name] = (schedule.place(cost, needs),) if cost.main or cost.aux else needs
     last = block.last
     needs = tuple(dict.fromkeys(n for use in last.uses for n in made.get(use, ())))
@@ -106,12 +106,14 @@ class _Free:
         blocks: The code.
         names: Results of instructions that cost nothing.
         counted: Blocks that end a counted loop.
+        stepping: Pointers whose step is that of their loop, one for each loop without an index.
     """
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         self.names: set[str] = set()
         self.counted: set[str] = set()
+        self.stepping: set[str] = set()
         for loop in blocks.loops:
             self._loop(loop)
 
@@ -135,6 +137,15 @@ class _Free:
             users = {u.name for n in (phi, step) for u in self.blocks.users.get(n, ())}
             if users <= {phi, step} | self.names:
                 self.names.add(step)
+        pointers = [s for s in steps.values() if self.blocks.made_by[s].opcode == "getelementptr"]
+        if len(pointers) == sum(s not in self.names for s in steps.values()):
+            self.stepping.update(pointers[:1])
+
+    def cost(self, instruction: Instruction) -> Cost:
+        """What an instruction costs where it stands."""
+        if instruction.name in self.stepping:
+            return slots.LOOP_STEP
+        return FREE if instruction.name in self.names else instruction_cost(instruction, self.blocks)
 
     def _steps(self, loop: Loop, inside: set[str]) -> dict[str, str]:
         """Variables of the loop that move by an invariant: the value in the header, and the next one."""
