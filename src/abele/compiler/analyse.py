@@ -34,6 +34,7 @@ from abele.graph.host import HostCall
 from abele.graph.intervals import Int64, distinct
 from abele.graph.program import Copy, Execute, PrintTensor, Program, WriteUndef
 from abele.graph.tensor import Tensor
+from abele.graph.vertices import VertexGroup
 from abele.machine import System
 
 if TYPE_CHECKING:
@@ -166,9 +167,11 @@ class Analysis:
             raise race_error(race, compute_set)
         del writes
         plan = plan_exchange(uses, self.layout, self._tiles_per_ipu)
-        superstep.set_exchange(plan, self.system)
+        superstep.set_exchange(plan, self.groups)
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
         superstep.data_dependent = superstep.compute.estimated
+        meeting = self._groups_at(groups)
+        superstep.meets, superstep.num_tiles = (meeting,), self.groups.num_tiles(meeting)
         superstep.num_vertices = sum(g.num for g in groups)
         superstep.num_edges = sum(len(u.edge.index) for u in uses)
         superstep.codelets = tuple(dict.fromkeys(g.codelet for g in groups))
@@ -176,7 +179,7 @@ class Analysis:
         return Analysed(tuple(groups), superstep, state.astype(np.int32), code.astype(np.int32))
 
     def _set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
-        superstep.set_exchange(plan, self.system, linked)
+        superstep.set_exchange(plan, self.groups, linked)
         self.code["exchange_code"] += self._exchange_code(plan)
 
     def _exchange_code(self, plan: ExchangePlan) -> Int64:
@@ -231,6 +234,13 @@ class Analysis:
         superstep.sync_cycles = rendezvous * self.groups.sync_cycles(meeting)
         superstep.ports = self.groups.host_links(meeting)
         superstep.port_cycles = self._host_cycles(tensors, rendezvous=False)
+
+    def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
+        """The sync groups whose tiles run some vertices; all where there are none."""
+        here = self._zeros() > 0
+        for group in vertices:
+            here[group.tile] = True
+        return self.groups.touched(here) or self.groups.all
 
     def _groups_of(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
         """The sync groups that hold part of some views; all where there are none."""
