@@ -20,6 +20,7 @@ from abele.llvm.emit import I8, I32, I64, POINTER, VOID, Value, constant, intrin
 from abele.llvm.random import GOLDEN, emit_mix
 
 _POINTER_BYTES = 8
+_PRINTS = re.compile(r"@(?:printf|puts|putchar)\(")
 _NOWHERE = ll.Constant(I64, 1 << 16).inttoptr(POINTER)
 """Stands for data that is neither read nor written; not null, so that loops over it have their number of steps."""
 VERTEX = "abele.vertex"
@@ -63,7 +64,7 @@ def module_text(
         sizes: What all vertices have in common.
     """
     module = ll.Module("cpp")
-    _Driver(module, vertex, function, sizes, RANDOM in body).emit()
+    _Driver(module, vertex, function, sizes, body).emit()
     text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
     body, functions = with_functions(body)
     return _declared_once("\n".join([around, text, functions, _definition(vertex, body, function, aliasing)]))
@@ -98,9 +99,10 @@ def _definition(vertex: VertexClass, body: str, function: Function, aliasing: bo
 class _Driver:
     """Emits the loop over vertices."""
 
-    def __init__(self, module: ll.Module, vertex: VertexClass, function: Function, sizes: Sizes, draws: bool) -> None:
+    def __init__(self, module: ll.Module, vertex: VertexClass, function: Function, sizes: Sizes, body: str) -> None:
         self.module, self.vertex, self.function, self.sizes = module, vertex, function, sizes
-        self.draws = draws and function.reads_data
+        self.draws = RANDOM in body and function.reads_data
+        self.prints = _PRINTS.search(body) is not None
         types = [POINTER if p.type == "ptr" else I32 for p in parameters(vertex)]
         types += [POINTER] if function.counts else []
         self.callee = ll.Function(module, ll.FunctionType(VOID, types), VERTEX)
@@ -130,6 +132,8 @@ class _Driver:
         b.position_at_end(done)
         if mode is not None:
             flush.emit_leave(b, mode)
+        if self.prints:
+            b.call(self._function("fflush", I32, [POINTER]), [ll.Constant(POINTER, None)])
         b.ret_void()
 
     def _columns(self, b: ll.IRBuilder, tables: Value) -> list[list[Value]]:
@@ -148,7 +152,7 @@ class _Driver:
     def _vertex(self, b: ll.IRBuilder, columns: list[list[Value]], number: Value) -> Value:
         """Run one vertex; its cost in the unit of its kind, or None."""
         rows = any(m.shape in ("rows", "gather") for m in self.vertex.members)
-        stack = b.call(self._intrinsic("llvm.stacksave.p0", POINTER, []), []) if rows else None
+        stack = b.call(self._function("llvm.stacksave.p0", POINTER, []), []) if rows else None
         fields = [v for m, c in zip(self.vertex.members, columns, strict=True) for v in self._field(b, m, c, number)]
         counts = b.gep(self.random, [constant(I32, 1)], source_etype=I32)
         drawn = b.gep(self.drawn, [number], source_etype=I32) if self.draws else None
@@ -162,7 +166,7 @@ class _Driver:
         if drawn is not None:
             b.store(b.load(counts, typ=I32), drawn)
         if stack is not None:
-            b.call(self._intrinsic("llvm.stackrestore.p0", VOID, [POINTER]), [stack])
+            b.call(self._function("llvm.stackrestore.p0", VOID, [POINTER]), [stack])
         return None if total is None else OVERHEAD[self.vertex.kind].cost(b, total)
 
     def _workers(self, b: ll.IRBuilder, fields: list[Value], number: Value) -> Value:
@@ -272,7 +276,7 @@ class _Driver:
     def _entry(b: ll.IRBuilder, column: Value, number: Value, type_: Any) -> Value:
         return b.load(b.gep(column, [number], inbounds=True, source_etype=type_), typ=type_)
 
-    def _intrinsic(self, name: str, result: Any, arguments: list[Any]) -> Value:
+    def _function(self, name: str, result: Any, arguments: list[Any]) -> Value:
         known = self.module.globals.get(name)
         return known or ll.Function(self.module, ll.FunctionType(result, arguments), name)
 

@@ -55,7 +55,7 @@ class Taint:
             name = instruction.callee
             if name.startswith(BULK):
                 return self._is_local(instruction.operands[0].name) and not self._tainted(instruction)
-            return name.startswith("llvm.")
+            return name.startswith("llvm.") and not self._tainted(instruction)
         return instruction.name not in self.names
 
     def _decides(self, instruction: Instruction) -> bool:

@@ -130,3 +130,20 @@ public:
     return true;
   }
 };
+
+static void axpy(float *__restrict to, const float *__restrict from, float a, unsigned n) {
+  __builtin_assume(n < 100000);
+  for (unsigned i = 0; i < n; ++i)
+    to[i] += a * from[i];
+}
+
+class Restricted : public Vertex {
+public:
+  InOut<Vector<float>> y;
+  Input<Vector<float>> x;
+
+  bool compute() {
+    axpy(&y[0], &x[0], x[0], y.size());
+    return true;
+  }
+};
