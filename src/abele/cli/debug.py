@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from abele.errors import InvalidOptionError
-from abele.runtime import Engine
+
+if TYPE_CHECKING:
+    from abele.runtime import Engine
 
 
 def debug(
@@ -36,6 +38,8 @@ def debug(
 @contextmanager
 def _stepped(number: int, commands: Path | None) -> Iterator[None]:
     """Let call ``number`` of ``Engine.run`` open the debugger."""
+    from abele.runtime import Engine
+
     plain, calls = Engine.run, 0
 
     def run(self: Engine, program: int | str = 0, name: str = "") -> bool:
