@@ -3,30 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.compiler import Step, start_cycles
 from abele.compiler.durations import host_cycles
 from abele.compiler.links import link_cycles
-from abele.graph import Sequence
 from abele.machine import systems
 from compiler.support import small_system
-
-
-def steps(*groups: int) -> list[Step]:
-    return [Step(i, "execute", Sequence(), "", 1, False, -1, 0, group) for i, group in enumerate(groups)]
-
-
-def test_start_cycles__one_group__follows_in_order() -> None:
-    start, end = start_cycles(steps(0, 0, 0), np.array([5, 7, 2]))
-    assert start.tolist() == [0, 5, 12]
-    assert end == 14
-
-
-def test_start_cycles__two_groups__overlap_until_they_meet() -> None:
-    both, first, second = 0, 1, 2
-    members = np.array([[True, True], [True, False], [False, True]])
-    start, end = start_cycles(steps(both, first, second, second, both), np.array([3, 10, 4, 4, 1]), members)
-    assert start.tolist() == [0, 3, 3, 7, 13]
-    assert end == 14
 
 
 def test_host_cycles__more_bytes__is_latency_plus_bandwidth() -> None:

@@ -10,7 +10,7 @@ from abele.compiler.memory import MemoryPlan
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.superstep import Superstep
 from abele.compiler.text import listing_text, mapping_text, memory_text, plan_text, program_text
-from abele.compiler.timeline import Part, parts_of, start_cycles
+from abele.compiler.timeline import Part, parts_of
 from abele.compiler.uses import FieldUse, field_uses
 
 __all__ = [
@@ -39,5 +39,4 @@ __all__ = [
     "plan_exchange",
     "plan_text",
     "program_text",
-    "start_cycles",
 ]

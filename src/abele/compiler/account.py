@@ -8,11 +8,14 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
+from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
@@ -28,7 +31,7 @@ def build_report(
     supersteps: Sequence[Superstep],
     memory: MemoryPlan,
     executions: Int64,
-    num_assumed: int,
+    assumed: npt.NDArray[np.bool_],
     meta: Mapping[str, Any],
 ) -> Report:
     """The report of a compiled program.
@@ -39,23 +42,26 @@ def build_report(
         supersteps: What they run.
         memory: What fills the tiles.
         executions: Times that each step runs in one run of its program, int64[steps].
-        num_assumed: Steps whose executions are assumed.
+        assumed: Whether the executions of a step are assumed, bool[steps].
         meta: Further entries of the report's ``meta``.
     """
     parts = [parts_of(s, graph.system) for s in supersteps]
     rows = [(step, part) for step in lowered.steps for part in parts[step.superstep]]
     ops, op_of = _ops_of(lowered)
-    steps = _steps_table(rows, op_of, executions)
     first_row = np.cumsum([0, *(len(parts[s.superstep]) for s in lowered.steps)])
+    groups = group_tables(lowered, supersteps, rows, first_row, executions, SyncGroups.of(graph))
+    steps = _steps_table(rows, op_of, executions, groups, [_basis(r, supersteps, assumed) for r in rows])
     return Report(
         target=_target(graph),
-        graph={**_counts(graph, lowered, supersteps), "num_assumed_steps": num_assumed},
+        graph={**_counts(graph, lowered, supersteps), "num_assumed_steps": int(assumed.sum())},
         steps=steps,
         ops=_ops_table(ops, lowered, supersteps, op_of, executions, steps),
         memory=Memory.of(graph.num_tiles, memory.available_bytes, **memory.by_category),
         variables=_variables_table(graph, memory, first_row),
         liveness=_liveness_table(memory, first_row, len(rows)),
-        compute_cycles_by_tile=_compute_by_tile(graph.num_tiles, lowered, supersteps, executions),
+        compute_cycles_by_tile=compute_by_tile(0, lowered, supersteps, executions, graph.num_tiles),
+        groups=groups.groups,
+        spans=groups.spans,
         meta={"abele_version": version("abele"), "created": _now(), **meta},
     )
 
@@ -75,18 +81,6 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _compute_by_tile(num_tiles: int, lowered: Lowered, supersteps: Sequence[Superstep], executions: Int64) -> Int64:
-    """Cycles that each tile computes in one run of program 0."""
-    runs = np.zeros(len(supersteps), dtype=np.int64)
-    for step in lowered.steps:
-        if step.program == 0:
-            runs[step.superstep] += executions[step.index]
-    total = np.zeros(num_tiles, dtype=np.int64)
-    for number in np.flatnonzero(runs).tolist():
-        total += runs[number] * supersteps[number].compute_by_tile(num_tiles)
-    return total
-
-
 def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> dict[str, int]:
     return {
         "num_variables": len(graph.variables),
@@ -99,7 +93,18 @@ def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> 
     }
 
 
-def _steps_table(rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: Int64) -> Table:
+def _basis(row: tuple[Step, Part], supersteps: Sequence[Superstep], assumed: npt.NDArray[np.bool_]) -> str:
+    """What the figures of a row rest on: one of ``BASES``."""
+    step, part = row
+    superstep = supersteps[step.superstep]
+    if assumed[step.index] or (part.kind == "compute" and superstep.estimated):
+        return "assumed"
+    return "counted" if step.is_assumed or (part.kind == "compute" and superstep.data_dependent) else "static"
+
+
+def _steps_table(
+    rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: Int64, groups: GroupTables, basis: Sequence[str]
+) -> Table:
     index = np.array([s.index for s, _ in rows], dtype=np.int64)
     parts = [p for _, p in rows]
     return STEPS.table(
@@ -119,6 +124,10 @@ def _steps_table(rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: In
         max_receive_bytes=[p.max_receive_bytes for p in parts],
         num_vertices=[p.num_vertices for p in parts],
         active_tiles=[p.active_tiles for p in parts],
+        start_cycle=groups.starts,
+        groups=groups.names,
+        block=[s.block for s, _ in rows],
+        basis=basis,
     )
 
 

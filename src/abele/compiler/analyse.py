@@ -213,8 +213,8 @@ class Analysis:
         if node.remote is not None:
             ipus = self._ipus_of([tensor])
             superstep.host_cycles = remote_cycles(tensor.bytes, ipus, self.graph)
-            superstep.port_cycles = superstep.host_cycles - remote_cycles(0, ipus, self.graph)
-            superstep.ports = self.groups.drams(superstep.meets[0])
+            superstep.link_cycles = superstep.host_cycles - remote_cycles(0, ipus, self.graph)
+            superstep.links = self.groups.drams(superstep.meets[0])
         else:
             superstep.host_cycles = self._host_cycles([tensor], rendezvous=not superstep.joins_previous)
         self._add_buffers([tensor], inward=node.destination is tensor)
@@ -232,8 +232,8 @@ class Analysis:
         meeting = self._groups_of(tensors)
         superstep.meets = (meeting,)
         superstep.sync_cycles = rendezvous * self.groups.sync_cycles(meeting)
-        superstep.ports = self.groups.host_links(meeting)
-        superstep.port_cycles = self._host_cycles(tensors, rendezvous=False)
+        superstep.links = self.groups.host_links(meeting)
+        superstep.link_cycles = self._host_cycles(tensors, rendezvous=False)
 
     def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
         """The sync groups whose tiles run some vertices; all where there are none."""

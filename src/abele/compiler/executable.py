@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.account import build_report
+from abele.compiler.account_groups import schedules
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.fingerprint import Fingerprint
@@ -19,10 +20,11 @@ from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
+from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.text.listing import listing_text
 from abele.compiler.text.memory import memory_text
 from abele.compiler.text.plan import plan_text
-from abele.compiler.timeline import parts_of, start_cycles
+from abele.compiler.timeline import parts_of
 from abele.errors import EngineError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
@@ -113,7 +115,7 @@ class Executable:
                 "compile_seconds": round(sum(self.compile_seconds.values()), 6),
                 **self.meta,
             }
-            assumed = sum(map(self.is_assumed, self.steps))
+            assumed = np.array([self.is_assumed(s) for s in self.steps], dtype=bool)
             self._report = build_report(
                 self.graph, self.lowered, self.plan, self.memory, self.executions, assumed, meta
             )
@@ -149,13 +151,20 @@ class Executable:
         return memory_text(self, tile, most=most)
 
     def start_cycles(self) -> tuple[Int64, int]:
-        """When each step first starts in one run of all programs, int64[steps], and when the last one ends.
+        """When each step first starts in a run of its program, int64[steps], and when the first program ends.
 
-        Model: max-plus over sync groups; all executions of a step are counted where it first runs.
+        A step that does not run starts at −1, and so does one that takes no part in the timeline.
+        Model: max-plus over sync groups; see ``schedule``.
         """
-        cycles = [sum(p.cycles for p in parts_of(s, self.system)) for s in self.plan]
-        each = np.array([cycles[s.superstep] for s in self.steps], dtype=np.int64)
-        return start_cycles(self.steps, each * self.executions)
+        parts = [parts_of(self.plan[s.superstep], self.system) for s in self.steps]
+        first_row = np.cumsum([0, *map(len, parts)])
+        rows = [p for step in parts for p in step]
+        groups = len(SyncGroups.of(self.graph))
+        found = schedules(self.lowered, rows, first_row, self.executions, groups)
+        starts = np.full(len(rows) + 1, -1, dtype=np.int64)
+        for each in found:
+            starts[:-1] = np.maximum(starts[:-1], each.starts)
+        return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
 
     @property
     def estimated(self) -> list[Superstep]:

@@ -28,7 +28,6 @@ class Step:
             a Switch its first case.
         call: Position of the library call that it belongs to, or −1.
         program: Position of the program that it belongs to.
-        sync_group: Tiles that meet at its barriers; 0 is all tiles.
         superstep: Number of the analysed superstep that it runs; −1 before analysis.
         joins_previous: Whether it is a stream copy that shares the host rendezvous of the one right before it.
         block: Names of the Blocks around it, joined by ``/``.
@@ -42,7 +41,6 @@ class Step:
     is_assumed: bool
     call: int
     program: int
-    sync_group: int = 0
     superstep: int = -1
     joins_previous: bool = False
     block: str = ""

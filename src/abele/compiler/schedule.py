@@ -1,4 +1,4 @@
-"""Schedule: when the rows of a program start and end, as max-plus over the sync groups and ports that they need.
+"""Schedule: when the rows of a program start and end, as max-plus over the sync groups and links that they need.
 
 A row starts when all resources that meet in it are free, and keeps them busy until its end. That is linear in the
 max-plus algebra: one trip of a loop is a matrix, and its n-th power takes the state past n trips exactly, however the
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler.sync_groups import Link
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, Loop, Rows
 from abele.graph.intervals import Int64
 
 State = npt.NDArray[np.float64]
 """When each resource is free, [resources, k], for k states of the machine at the start."""
-Resource = int | tuple[str, int]
+Resource = int | Link
 NEVER = -np.inf
 MAX_TRACED = 1024
 """Executions of rows that a trace holds."""
@@ -67,11 +68,11 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Row:
-    """What a row needs: for each set that meets, its resources, ports, cycles, and cycles before the ports are used."""
+    """What a row needs: for each set that meets, its resources, links, cycles, and cycles before the links are used."""
 
     cycles: float
     meets: tuple[npt.NDArray[np.intp], ...]
-    ports: npt.NDArray[np.intp]
+    links: npt.NDArray[np.intp]
     latency: float
 
 
@@ -85,7 +86,7 @@ def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, t
         traced: Executions of rows to keep.
     """
     used = sorted({row for item in items for row in _rows_in(item)})
-    classes = _classes([parts[row] for row in used], num_groups)
+    classes = _classes([parts[row] for row in used])
     rows = {row: _row(parts[row], classes) for row in used}
     run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
     state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
@@ -101,24 +102,24 @@ def _rows_in(item: Item) -> Iterator[int]:
             yield from _rows_in(inner)
 
 
-def _classes(parts: Sequence[Part], num_groups: int) -> dict[Resource, int]:
+def _classes(parts: Sequence[Part]) -> dict[Resource, int]:
     """Resources that are always needed together are one: a number for each that is needed at all."""
     needs: dict[Resource, list[tuple[int, int]]] = {}
-    patterns = dict.fromkeys((p.meets, p.ports) for p in parts)
-    for number, (meets, ports) in enumerate(patterns):
+    patterns = dict.fromkeys((p.meets, p.links) for p in parts)
+    for number, (meets, links) in enumerate(patterns):
         for position, meet in enumerate(meets):
             for group in meet:
                 needs.setdefault(group, []).append((number, position))
-        for port in ports:
-            needs.setdefault(port, []).append((number, -1))
+        for link in links:
+            needs.setdefault(link, []).append((number, -1))
     numbers: dict[tuple[tuple[int, int], ...], int] = {}
     return {resource: numbers.setdefault(tuple(where), len(numbers)) for resource, where in needs.items()}
 
 
 def _row(part: Part, classes: dict[Resource, int]) -> _Row:
     meets = tuple(np.unique([classes[g] for g in meet]) for meet in part.meets)
-    ports = np.unique(np.array([classes[p] for p in part.ports], dtype=np.intp))
-    return _Row(float(part.cycles), meets, ports, float(part.cycles - part.port_cycles))
+    links = np.unique(np.array([classes[p] for p in part.links], dtype=np.intp))
+    return _Row(float(part.cycles), meets, links, float(part.cycles - part.link_cycles))
 
 
 @dataclass
@@ -206,11 +207,11 @@ def _advance(row: _Row, state: State, scale: float) -> list[float]:
     starts = []
     for resources in row.meets:
         start = state[resources].max(axis=0)
-        if len(row.ports):
-            start = np.maximum(start, state[row.ports].max(axis=0) - row.latency * scale)
+        if len(row.links):
+            start = np.maximum(start, state[row.links].max(axis=0) - row.latency * scale)
         state[resources] = start + row.cycles * scale
-        if len(row.ports):
-            state[row.ports] = start + row.cycles * scale
+        if len(row.links):
+            state[row.links] = start + row.cycles * scale
         starts.append(float(start[0]))
     return starts
 

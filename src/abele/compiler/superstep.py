@@ -11,7 +11,7 @@ from abele.compiler.access import Access
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
-from abele.compiler.sync_groups import Meets, SyncGroups
+from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.traffic import Moves, Phase
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -111,8 +111,8 @@ class Superstep:
         sync_cycles: Its barriers, where they are not one sync of the groups that meet.
         meets: Sync groups that meet at its vertices, in a host transfer or in a step of control.
         num_tiles: Tiles of the groups that meet at its vertices.
-        ports: Ways out of the chip that a transfer shares with those of other groups.
-        port_cycles: How long it keeps them busy; what comes before is latency.
+        links: Ways out of the chip that a transfer shares with other groups.
+        link_cycles: How long it keeps them busy; what comes before is latency.
         work_cycles: What every tile does besides, in a step of control.
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
@@ -136,8 +136,8 @@ class Superstep:
     sync_cycles: int | None = None
     meets: Meets = ((0,),)
     num_tiles: int = 0
-    ports: tuple[tuple[str, int], ...] = ()
-    port_cycles: int = 0
+    links: tuple[Link, ...] = ()
+    link_cycles: int = 0
     work_cycles: int = 0
     num_vertices: int = 0
     num_edges: int = 0

@@ -15,6 +15,8 @@ from abele.machine import System
 Bool = npt.NDArray[np.bool_]
 Meets = tuple[tuple[int, ...], ...]
 """Sets of groups that meet in one part of a step; groups of different sets pass it without one another."""
+Link = tuple[str, int]
+"""A way out of the chip that groups share: its kind, and its number among those."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,15 +94,15 @@ class SyncGroups:
             meets = [*apart, joined.union(*(m for m in meets if m & joined))]
         return tuple(tuple(sorted(m)) for m in sorted(meets, key=min))
 
-    def host_links(self, groups: Iterable[int]) -> tuple[tuple[str, int], ...]:
+    def host_links(self, groups: Iterable[int]) -> tuple[Link, ...]:
         """The links to the host that the IPUs of some groups share with others."""
         return _shared("host", self.ipus(groups), self.system.host.ipus_per_link)
 
-    def drams(self, groups: Iterable[int]) -> tuple[tuple[str, int], ...]:
+    def drams(self, groups: Iterable[int]) -> tuple[Link, ...]:
         """The streaming memories of those IPUs; the host's links where the system has none."""
         dram = self.system.dram
         return self.host_links(groups) if dram is None else _shared("dram", self.ipus(groups), dram.ipus_per_dram)
 
 
-def _shared(kind: str, ipus: Iterable[int], ipus_per_port: int) -> tuple[tuple[str, int], ...]:
-    return tuple(dict.fromkeys((kind, ipu // ipus_per_port) for ipu in ipus))
+def _shared(kind: str, ipus: Iterable[int], ipus_per_link: int) -> tuple[Link, ...]:
+    return tuple(dict.fromkeys((kind, ipu // ipus_per_link) for ipu in ipus))

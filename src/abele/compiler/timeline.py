@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from abele.compiler.lower import Step
 from abele.compiler.step_kinds import CONTROL_KINDS, HOST_KINDS
 from abele.compiler.superstep import Copied, Exchanged, Superstep
-from abele.compiler.sync_groups import Meets
+from abele.compiler.sync_groups import Link, Meets
 from abele.graph.intervals import Int64
 from abele.machine import System
 
@@ -33,8 +29,8 @@ class Part:
         active_tiles: Tiles with something to compute.
         balance: Mean compute cycles over the tiles of its groups / those of the slowest.
         meets: Sync groups that meet here; groups of different sets go through it without one another.
-        ports: Ways out of the chip that it shares with transfers of other groups.
-        port_cycles: How long it keeps those busy, at its end.
+        links: Ways out of the chip that it shares with other groups.
+        link_cycles: How long it keeps those busy, at its end.
     """
 
     kind: str
@@ -49,8 +45,8 @@ class Part:
     active_tiles: int = 0
     balance: float = 0.0
     meets: Meets = ((0,),)
-    ports: tuple[tuple[str, int], ...] = ()
-    port_cycles: int = 0
+    links: tuple[Link, ...] = ()
+    link_cycles: int = 0
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -77,8 +73,8 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             host=superstep.host_cycles,
             bytes=superstep.host_bytes,
             meets=superstep.meets,
-            ports=superstep.ports,
-            port_cycles=superstep.port_cycles,
+            links=superstep.links,
+            link_cycles=superstep.link_cycles,
         )
         return
     if superstep.kind in CONTROL_KINDS:
@@ -137,27 +133,3 @@ def _spread(by_tile: Int64, num_tiles: int) -> tuple[int, int, float]:
     """Slowest tile, tiles at work, and the mean of so many tiles over the slowest."""
     slowest = int(by_tile.max(initial=0))
     return slowest, int((by_tile > 0).sum()), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0
-
-
-def start_cycles(
-    steps: Sequence[Step], cycles: Int64, members: npt.NDArray[np.bool_] | None = None
-) -> tuple[Int64, int]:
-    """When each step first starts, and when the last one ends, as max-plus over sync groups.
-
-    Args:
-        steps: Steps in program order.
-        cycles: Cycles of all executions of each step, int64[steps].
-        members: Which disjoint sets of tiles meet in each sync group, bool[groups, sets]; a step starts when all sets
-            of its group are free. By default one group of all tiles.
-
-    Returns:
-        Start of each step, int64[steps], and the end of the last.
-    """
-    members = np.ones((1, 1), dtype=bool) if members is None else members
-    free = np.zeros(members.shape[1], dtype=np.int64)
-    start = np.zeros(len(steps), dtype=np.int64)
-    for number, step in enumerate(steps):
-        meeting = members[step.sync_group]
-        start[number] = free[meeting].max(initial=0)
-        free[meeting] = start[number] + cycles[number]
-    return start, int(free.max(initial=0))

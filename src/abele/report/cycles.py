@@ -16,11 +16,12 @@ class Cycles:
     """Modelled cycles, split into what they are spent on.
 
     Attributes:
-        total: All of them.
+        total: From the start of the first step to the end of the last.
         compute: The slowest tile of each compute phase.
         exchange: Exchange phases.
         sync: Barriers and launches.
         host: Streams between host and tiles.
+        hidden: What of these happens while another sync group is at work: the sum of the four less the total.
     """
 
     total: float
@@ -28,22 +29,27 @@ class Cycles:
     exchange: float
     sync: float
     host: float
+    hidden: float = 0
 
     def per(self, count: float) -> Cycles:
         """The same divided by ``count``."""
         return Cycles(**{name: value / count for name, value in asdict(self).items()})
 
     def shares(self) -> dict[str, float]:
-        """Part of the total that each of the four takes; zeros when there are no cycles."""
-        return {name: getattr(self, name) / self.total if self.total else 0.0 for name in PARTS}
+        """Part of the sum of the four that each takes; zeros when there are no cycles."""
+        busy = self.total + self.hidden
+        return {name: getattr(self, name) / busy if busy else 0.0 for name in PARTS}
 
 
-def run_cycles(steps: Table, program: int = 0) -> Cycles:
-    """Cycles of one run of ``program``."""
+def run_cycles(steps: Table, program: int = 0, groups: Table | None = None) -> Cycles:
+    """Cycles of one run of ``program``; without sync groups, its steps run one after the other."""
     mask = steps["program"] == program
     times = steps["executions"][mask]
     sums = {name: int(np.dot(times, steps[f"{name}_cycles"][mask])) for name in PARTS}
-    return Cycles(total=int(np.dot(times, steps["cycles"][mask])), **sums)
+    busy = int(np.dot(times, steps["cycles"][mask]))
+    ends = np.zeros(0) if groups is None else groups["end_cycle"][groups["program"] == program]
+    total = int(ends.max()) if len(ends) else busy
+    return Cycles(total=total, **sums, hidden=busy - total)
 
 
 def sum_by_op(steps: Table, num_ops: int) -> dict[str, np.ndarray]:

@@ -26,7 +26,8 @@ from abele.report.schema import TABLES, ColumnSpec, Schema
 from abele.report.table import Array, Column, Table, Text
 
 FORMAT = "abele-report"
-VERSION = 1
+VERSION = 2
+"""Version that is written. 2: sync groups and spans; start, groups, block and basis of steps."""
 MAX_BYTES = 4 << 30
 """Most that the members of a file may unpack to."""
 
@@ -141,7 +142,9 @@ def _read(archive: zipfile.ZipFile, path: Path) -> Report:
     header = json.loads(archive.read("report.json"))
     _check_version(header, path)
     memory = header["memory"]
-    tables = {name: _read_table(archive, schema, header["words"][name]) for name, schema in TABLES.items()}
+    version, words = header["version"], header["words"]
+    tables = {name: _read_table(archive, schema, words.get(name, {}), version) for name, schema in TABLES.items()}
+    _check_spans(tables)
     return Report(
         target=_target(header),
         graph=dict(header["graph"]),
@@ -154,6 +157,13 @@ def _read(archive: zipfile.ZipFile, path: Path) -> Report:
         meta=dict(header["meta"]),
         **tables,
     )
+
+
+def _check_spans(tables: dict[str, Table]) -> None:
+    for column, name in (("group", "groups"), ("step", "steps")):
+        numbers = tables["spans"][column]
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(tables[name])):
+            raise InvalidOptionError(f"spans/{column}.npy points outside the {name} table")
 
 
 def _target(header: dict[str, Any]) -> dict[str, Any]:
@@ -177,9 +187,13 @@ def _check_version(header: Any, path: Path) -> None:
         )
 
 
-def _read_table(archive: zipfile.ZipFile, schema: Schema, words: dict[str, list[str]]) -> Table:
-    return Table(
-        {key: _read_column(archive, f"{schema.name}/{key}.npy", spec, words) for key, spec in schema.columns.items()}
+def _read_table(archive: zipfile.ZipFile, schema: Schema, words: dict[str, list[str]], version: int) -> Table:
+    """A table as a file of some version holds it; what came later takes its defaults."""
+    if schema.since > version:
+        return schema.empty()
+    known = {key: spec for key, spec in schema.columns.items() if spec.since <= version}
+    return schema.table(
+        **{key: _read_column(archive, f"{schema.name}/{key}.npy", spec, words) for key, spec in known.items()}
     )
 
 

@@ -7,8 +7,8 @@ Keys of the object that :func:`to_json` gives:
 ``target``, ``graph``, ``meta``
     As in :class:`~abele.report.Report`.
 ``step``
-    One step of program 0: ``cycles`` (``total``, ``compute``, ``exchange``, ``sync``, ``host``), ``seconds`` and
-    ``steps_per_run``.
+    One step of program 0: ``cycles`` (``total``, ``compute``, ``exchange``, ``sync``, ``host``, ``hidden``),
+    ``seconds`` and ``steps_per_run``.
 ``samples_per_second``
     Modelled throughput, or null.
 ``tile_balance``
@@ -18,7 +18,7 @@ Keys of the object that :func:`to_json` gives:
     (``tile``, ``bytes``, ``categories``).
 ``ops``
     List of operations with the columns of ``schema.OPS``, most cycles first.
-``steps``, ``variables``, ``liveness``, ``runs``
+``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``
     Tables, column name to list.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry a tile.
@@ -59,6 +59,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "variables": report.variables.to_lists(),
         "liveness": report.liveness.to_lists(),
         "runs": report.runs.to_lists(),
+        "groups": report.groups.to_lists(),
+        "spans": report.spans.to_lists(),
         "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
         "bytes_by_tile": report.memory.by_tile.tolist(),
     }

@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from abele.report.report import Report
-from abele.report.summary import facts, op_lines
+from abele.report.summary import facts, group_lines, op_lines
 from abele.report.text import bytes_text, category_text, count_text, percent_text
 
 _COLOURS = {"compute": "green", "exchange": "dark_orange", "sync": "magenta", "host": "cyan"}
@@ -18,7 +18,8 @@ _BAR_WIDTH = 40
 
 def render(report: Report) -> RenderableType:
     """Summary, cycle split, fullest tile and most expensive operations as rich renderables."""
-    return Group(_facts(report), _cycles(report), _memory(report), _ops(report))
+    groups = [_groups(report)] if group_lines(report) else []
+    return Group(_facts(report), _cycles(report), *groups, _memory(report), _ops(report))
 
 
 def _facts(report: Report) -> RenderableType:
@@ -38,6 +39,17 @@ def _cycles(report: Report) -> RenderableType:
         cycles = count_text(getattr(step, part))
         bar = Bar(1.0, 0.0, share, width=_BAR_WIDTH, color=_COLOURS[part])
         grid.add_row(category_text(part), cycles, percent_text(share), bar)
+    return grid
+
+
+def _groups(report: Report) -> RenderableType:
+    grid = Grid(title="sync groups", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for name in ("busy", "cycles", "idle", "tiles"):
+        grid.add_column(name, justify="right")
+    grid.add_column("mostly")
+    grid.add_column("sync group", overflow="fold")
+    for group in group_lines(report):
+        grid.add_row(group.busy, group.cycles, group.idle, group.tiles, group.mostly, Text(group.name))
     return grid
 
 

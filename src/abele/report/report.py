@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.report.cycles import Cycles, run_cycles
 from abele.report.memory import Memory
-from abele.report.schema import RUNS
+from abele.report.schema import GROUPS, RUNS, SPANS
 from abele.report.table import Table
 
 
@@ -29,6 +29,8 @@ class Report:
         liveness: Columns as ``schema.LIVENESS``.
         compute_cycles_by_tile: int64[tiles], cycles that each tile computes in one run of program 0.
         runs: Runs on the host; columns as ``schema.RUNS``.
+        groups: What each sync group does in a run of each program; columns as ``schema.GROUPS``.
+        spans: First executions of steps; columns as ``schema.SPANS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
     """
@@ -42,11 +44,13 @@ class Report:
     liveness: Table
     compute_cycles_by_tile: npt.NDArray[np.int64]
     runs: Table = field(default_factory=RUNS.empty)
+    groups: Table = field(default_factory=GROUPS.empty)
+    spans: Table = field(default_factory=SPANS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     def cycles(self, program: int = 0) -> Cycles:
-        """Modelled cycles of one run of a program."""
-        return run_cycles(self.steps, program)
+        """Modelled cycles of one run of a program, from its first step to the end of its last."""
+        return run_cycles(self.steps, program, self.groups)
 
     @property
     def total_cycles(self) -> int:
@@ -75,9 +79,28 @@ class Report:
 
     @property
     def tile_balance(self) -> float:
-        """Mean over tiles of the cycles they compute / cycles that all compute phases of program 0 take together."""
-        compute = self.cycles().compute
-        return float(np.mean(self.compute_cycles_by_tile)) / compute if compute else 0.0
+        """Mean over tiles of the cycles they compute / those of the compute phases of their sync groups, program 0."""
+        mine = self.groups.where("program", 0)
+        offered = float(np.dot(mine["tiles"].astype(np.int64), mine["compute_cycles"]))
+        if not len(mine):
+            offered = len(self.compute_cycles_by_tile) * self.cycles().compute
+        return float(self.compute_cycles_by_tile.sum()) / offered if offered else 0.0
+
+    def timeline_text(self, width: int = 100, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
+        """What each sync group does when, as lanes of letters.
+
+        Args:
+            width: Characters of a line.
+            program: Index of the program.
+            first: First cycle shown.
+            cycles: Cycles shown; by default as far as the report knows every execution.
+
+        Raises:
+            InvalidOptionError: The width leaves no room, or the report holds no timeline of such a program.
+        """
+        from abele.report.timeline import timeline_text
+
+        return timeline_text(self, width, program=program, first=first, cycles=cycles)
 
     def with_run(self, **row: Any) -> Report:
         """The report with one more run; ``row`` gives the columns of ``schema.RUNS``, defaults for those left out."""

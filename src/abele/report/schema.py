@@ -19,12 +19,14 @@ class ColumnSpec:
     Attributes:
         dtype: NumPy type character string, or ``text``.
         doc: Meaning and unit.
-        default: Value of rows for which none is given.
+        default: Value of rows for which none is given, and of all rows in files older than the column.
+        since: Version of the file format that has it first.
     """
 
     dtype: str
     doc: str
     default: Any = 0
+    since: int = 1
 
     @property
     def is_text(self) -> bool:
@@ -39,10 +41,12 @@ class Schema:
     Attributes:
         name: Name of the table.
         columns: Its columns in order.
+        since: Version of the file format that has it first.
     """
 
     name: str
     columns: Mapping[str, ColumnSpec]
+    since: int = 1
 
     def table(self, **columns: Any) -> Table:
         """The table with these columns; those not given are filled with their defaults.
@@ -83,16 +87,19 @@ def _column(spec: ColumnSpec, value: Any, num_rows: int) -> Column:
     return np.full(num_rows, value, dtype) if _is_scalar(value) else np.ascontiguousarray(value, dtype=dtype)
 
 
-def _text(doc: str) -> ColumnSpec:
-    return ColumnSpec("text", doc, "")
+def _text(doc: str, since: int = 1) -> ColumnSpec:
+    return ColumnSpec("text", doc, "", since)
 
 
-def _count(doc: str, default: int = 0) -> ColumnSpec:
-    return ColumnSpec("<i8", doc, default)
+def _count(doc: str, default: int = 0, since: int = 1) -> ColumnSpec:
+    return ColumnSpec("<i8", doc, default, since)
 
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
 """What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
+
+BASES = ("static", "assumed", "counted")
+"""What the figures of a step rest on: the program alone; an assumption about data; what runs counted."""
 
 _PARTS = {
     "compute_cycles": _count("cycles of the slowest tile's vertices"),
@@ -112,11 +119,17 @@ STEPS = Schema(
         "executions": _count("times it is executed in one run of its program", 1),
         "cycles": _count("cycles of one execution: the sum of the four parts"),
         **_PARTS,
-        "tile_balance": ColumnSpec("<f8", "mean compute cycles over all tiles / those of the slowest tile", 0.0),
+        "tile_balance": ColumnSpec(
+            "<f8", "mean compute cycles over the tiles of its groups / those of the slowest tile", 0.0
+        ),
         "exchanged_bytes": _count("bytes sent between tiles, or streamed"),
         "max_receive_bytes": _count("bytes that the tile receiving most receives"),
         "num_vertices": _count("vertices executed"),
         "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
+        "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2),
+        "groups": _text("sync groups that it keeps busy, joined by ', '", since=2),
+        "block": _text("names of the Blocks around it, joined by /", since=2),
+        "basis": _text("one of BASES: what its cycles and executions rest on", since=2),
     },
 )
 
@@ -159,6 +172,34 @@ LIVENESS = Schema(
     },
 )
 
+GROUPS = Schema(
+    "groups",
+    {
+        "name": _text("the user's name of the sync group, or IPU i"),
+        "program": ColumnSpec("<i4", "index of the program that the row describes a run of"),
+        "tiles": ColumnSpec("<i4", "its tiles"),
+        "busy_cycles": _count("cycles of the steps that it takes part in: the sum of the four parts"),
+        "idle_cycles": _count("cycles of the run in which it waits for other groups, or is done"),
+        **_PARTS,
+        "end_cycle": _count("cycle at which its last step ends"),
+        "tile_balance": ColumnSpec("<f8", "mean compute cycles of its tiles / its compute cycles", 0.0),
+    },
+    since=2,
+)
+
+SPANS = Schema(
+    "spans",
+    {
+        "program": ColumnSpec("<i4", "index of the program"),
+        "group": ColumnSpec("<i4", "row in the groups table"),
+        "step": ColumnSpec("<i4", "row in the steps table"),
+        "start_cycle": _count("cycle of the run at which it starts"),
+        "cycles": _count("how long it takes"),
+    },
+    since=2,
+)
+"""The first executions of steps, group by group: what a picture of the timeline is drawn from."""
+
 RUNS = Schema(
     "runs",
     {
@@ -172,4 +213,4 @@ RUNS = Schema(
     },
 )
 
-TABLES = {schema.name: schema for schema in (STEPS, OPS, VARIABLES, LIVENESS, RUNS)}
+TABLES = {schema.name: schema for schema in (STEPS, OPS, VARIABLES, LIVENESS, RUNS, GROUPS, SPANS)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from abele.report.cycles import PARTS
 from abele.report.report import Report
 from abele.report.text import (
     bytes_text,
@@ -17,6 +18,8 @@ from abele.report.text import (
 
 NUM_OPS = 5
 """Operations that the summary shows."""
+NUM_GROUPS = 8
+"""Sync groups that the summary shows."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     step, per_step = report.meta.get("step_name", "step"), report.step_cycles
     yield f"one {step}", f"{count_text(per_step.total)} cycles = {seconds_text(report.seconds(per_step.total))}"
     yield "spent on", " · ".join(f"{category_text(k)} {percent_text(v)}" for k, v in per_step.shares().items())
+    if per_step.hidden:
+        busy = per_step.total + per_step.hidden
+        yield "overlap hides", f"{count_text(per_step.hidden)} of {count_text(busy)} cycles"
     yield "tile balance", f"{percent_text(report.tile_balance)} (mean tile / slowest tile while computing)"
     if (rate := report.samples_per_second) is not None:
         yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {_ipus(target)}"
@@ -97,18 +103,65 @@ def _runs(report: Report) -> Iterator[tuple[str, str]]:
         yield "ran here", f"{len(report.runs):,} run{plural} in {seconds_text(seconds)} ({modes}, {threads} threads)"
 
 
+@dataclass(frozen=True)
+class GroupLine:
+    """One sync group in one step.
+
+    Attributes:
+        busy: Part of the step's cycles in which it does something.
+        cycles: These cycles.
+        idle: The others.
+        tiles: Its tiles.
+        mostly: What most of its cycles go to.
+        name: Its name.
+    """
+
+    busy: str
+    cycles: str
+    idle: str
+    tiles: str
+    mostly: str
+    name: str
+
+
+def group_lines(report: Report, count: int = NUM_GROUPS) -> list[GroupLine]:
+    """The ``count`` busiest sync groups of program 0, where there are several."""
+    groups = report.groups.where("program", 0)
+    total = max(report.total_cycles, 1)
+    if len(groups) < 2:
+        return []
+    return [_group_line(row, total, report.steps_per_run) for row in groups.top(count, "busy_cycles").rows()]
+
+
+def _group_line(row: dict[str, object], total: int, steps_per_run: int) -> GroupLine:
+    busy, idle = int(str(row["busy_cycles"])), int(str(row["idle_cycles"]))
+    return GroupLine(
+        busy=percent_text(busy / total),
+        cycles=count_text(busy / steps_per_run),
+        idle=count_text(idle / steps_per_run),
+        tiles=f"{row['tiles']:,}",
+        mostly=_mostly(row),
+        name=str(row["name"]),
+    )
+
+
+def _mostly(row: dict[str, object]) -> str:
+    """The part that most cycles of an operation or group go to."""
+    parts = {part: int(str(row[f"{part}_cycles"])) for part in PARTS}
+    return category_text(max(parts, key=lambda part: parts[part]))
+
+
 def op_lines(report: Report, count: int = NUM_OPS) -> list[OpLine]:
     """The ``count`` operations with most cycles."""
     return [_op_line(row, report.steps_per_run) for row in report.ops.top(count, "cycles").rows()]
 
 
 def _op_line(row: dict[str, object], steps_per_run: int) -> OpLine:
-    parts = {part: int(str(row[f"{part}_cycles"])) for part in ("compute", "exchange", "sync", "host")}
     path, name = str(row["path"]), str(row["name"])
     return OpLine(
         share=percent_text(float(str(row["share"]))),
         cycles=count_text(int(str(row["cycles"])) / steps_per_run),
-        mostly=category_text(max(parts, key=lambda part: parts[part])),
+        mostly=_mostly(row),
         name=f"{path}/{name}" if path else name,
         source=source_text(str(row["file"]), int(str(row["line"]))),
     )
@@ -119,14 +172,21 @@ def summary_text(report: Report) -> str:
     labelled = list(facts(report))
     width = max(len(label) for label, _ in labelled)
     lines = [f"{label:<{width}}  {text}" for label, text in labelled]
-    return "\n".join([*lines, "", *_ops_text(op_lines(report))])
+    groups = group_lines(report)
+    return "\n".join([*lines, *(["", *_groups_text(groups)] if groups else []), "", *_ops_text(op_lines(report))])
 
 
 def _ops_text(ops: list[OpLine]) -> list[str]:
     header = OpLine("share", "cycles", "mostly", "operation", "source")
-    cells = [(op.share, op.cycles, op.mostly, op.name, op.source) for op in (header, *ops)]
-    width = [max(len(row[i]) for row in cells) for i in range(5)]
-    return [
-        f"{row[0]:>{width[0]}}  {row[1]:>{width[1]}}  {row[2]:<{width[2]}}  {row[3]:<{width[3]}}  {row[4]}".rstrip()
-        for row in cells
-    ]
+    return _aligned([(op.share, op.cycles, op.mostly, op.name, op.source) for op in (header, *ops)], ">><<<")
+
+
+def _groups_text(groups: list[GroupLine]) -> list[str]:
+    header = GroupLine("busy", "cycles", "idle", "tiles", "mostly", "sync group")
+    return _aligned([(g.busy, g.cycles, g.idle, g.tiles, g.mostly, g.name) for g in (header, *groups)], ">>>><<")
+
+
+def _aligned(rows: list[tuple[str, ...]], sides: str) -> list[str]:
+    """Rows with each column as wide as it needs, to the left (``<``) or right (``>``)."""
+    width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, width, strict=True)).rstrip() for row in rows]

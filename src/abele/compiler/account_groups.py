@@ -1,0 +1,144 @@
+"""Account of sync groups: when steps start, how busy each group is, and the spans that a picture is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler.lower import Lowered, Step
+from abele.compiler.schedule import MAX_TRACED, Schedule, schedule
+from abele.compiler.superstep import Superstep
+from abele.compiler.sync_groups import SyncGroups
+from abele.compiler.timeline import Part
+from abele.compiler.unroll import unroll
+from abele.graph.intervals import Int64
+from abele.report import GROUPS, SPANS, Table
+
+_PARTS = ("compute", "exchange", "sync", "host")
+_LEAST_TRACED = 16
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupTables:
+    """What the report says of sync groups.
+
+    Attributes:
+        groups: The table of groups.
+        spans: The table of spans.
+        starts: First start of each row of the steps table in a run of its program, int64[rows].
+        names: Groups of each row, as text.
+    """
+
+    groups: Table
+    spans: Table
+    starts: Int64
+    names: list[str]
+
+
+def schedules(
+    lowered: Lowered, parts: Sequence[Part], first_row: Int64, executions: Int64, num_groups: int
+) -> list[Schedule]:
+    """The schedule of each program, run by itself."""
+    traced = max(_LEAST_TRACED, MAX_TRACED // num_groups)
+    found = []
+    for block in lowered.programs:
+        items = unroll(block, executions, first_row)
+        found.append(schedule(items, parts, num_groups, traced=traced))
+    return found
+
+
+def group_tables(
+    lowered: Lowered,
+    supersteps: Sequence[Superstep],
+    rows: Sequence[tuple[Step, Part]],
+    first_row: Int64,
+    executions: Int64,
+    groups: SyncGroups,
+) -> GroupTables:
+    """The tables of sync groups.
+
+    Args:
+        lowered: The programs.
+        supersteps: What steps run.
+        rows: Step and part of each row of the steps table.
+        first_row: First row of each step, and the number of rows, int64[steps + 1].
+        executions: Times that each step runs in one run of its program, int64[steps].
+        groups: The sync groups.
+    """
+    parts = [p for _, p in rows]
+    found = schedules(lowered, parts, first_row, executions, len(groups))
+    starts = np.full(len(rows), -1, dtype=np.int64)
+    for each in found:
+        starts = np.maximum(starts, each.starts)
+    times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)]
+    columns: dict[str, list[object]] = {name: [] for name in GROUPS.columns}
+    row_of: list[dict[int, int]] = []
+    for number, each in enumerate(found):
+        mine = np.array([s.program == number for s, _ in rows], dtype=bool)
+        compute = compute_by_tile(number, lowered, supersteps, executions, len(groups.of_tile))
+        row_of.append({})
+        own = [p if m else None for p, m in zip(parts, mine, strict=True)]
+        for group, line in _lines(each, own, times, groups, compute):
+            row_of[number][group] = len(columns["name"])
+            for name, value in ({"program": number} | line).items():
+                columns[name].append(value)
+    spans = _spans(found, parts, row_of)
+    names = [", ".join(groups.names[g] for g in p.groups) for p in parts]
+    return GroupTables(GROUPS.table(**columns), spans, starts, names)
+
+
+def _lines(
+    found: Schedule, parts: Sequence[Part | None], times: Int64, groups: SyncGroups, compute: Int64
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """The rows of the groups table for one program: those of groups that take part in it, with their numbers."""
+    cycles = np.zeros((len(groups), len(_PARTS)), dtype=np.int64)
+    used = np.zeros(len(groups), dtype=bool)
+    for part, count in zip(parts, times.tolist(), strict=True):
+        if part is not None:
+            mine = list(part.groups)
+            cycles[mine] += count * np.array([getattr(part, name) for name in _PARTS])
+            used[mine] = True
+    single = int(used.sum()) == 1
+    end = int(cycles.sum()) if single else found.end
+    tiles = np.bincount(groups.of_tile, minlength=len(groups))
+    computed = np.bincount(groups.of_tile, weights=compute, minlength=len(groups))
+    for group in np.flatnonzero(used).tolist():
+        busy, work = int(cycles[group].sum()), int(cycles[group, 0])
+        line = {
+            "name": groups.names[group],
+            "tiles": int(tiles[group]),
+            "busy_cycles": busy,
+            "idle_cycles": end - busy,
+            **{f"{name}_cycles": int(n) for name, n in zip(_PARTS, cycles[group], strict=True)},
+            "end_cycle": end if single else int(found.free[group]),
+            "tile_balance": float(computed[group]) / int(tiles[group]) / work if work else 0.0,
+        }
+        yield group, line
+
+
+def compute_by_tile(
+    program: int, lowered: Lowered, supersteps: Sequence[Superstep], executions: Int64, num_tiles: int
+) -> Int64:
+    """Cycles that each tile computes in one run of a program, int64[num_tiles]."""
+    runs = np.zeros(len(supersteps), dtype=np.int64)
+    for step in lowered.steps:
+        if step.program == program:
+            runs[step.superstep] += executions[step.index]
+    total = np.zeros(num_tiles, dtype=np.int64)
+    for number in np.flatnonzero(runs).tolist():
+        total += runs[number] * supersteps[number].compute_by_tile(num_tiles)
+    return total
+
+
+def _spans(found: Sequence[Schedule], parts: Sequence[Part], row_of: Sequence[dict[int, int]]) -> Table:
+    lines = [
+        (program, row_of[program][group], span.row, span.start, span.end - span.start)
+        for program, each in enumerate(found)
+        for span in each.trace
+        for group in parts[span.row].meets[span.meet]
+    ]
+    columns: npt.NDArray[np.int64] = np.array(lines, dtype=np.int64).reshape(len(lines), len(SPANS.columns))
+    return SPANS.table(**dict(zip(SPANS.columns, columns.T, strict=True)))

@@ -1,0 +1,106 @@
+"""The timeline as text: a lane of letters for each sync group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import InvalidOptionError
+from abele.report.table import Table
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+LETTERS = {
+    "S": "sync",
+    "X": "exchange",
+    "H": "host streams",
+    "C": "compute",
+    "A": "arrange",
+    "D": "decide",
+    ".": "idle",
+    "~": "not recorded",
+}
+"""What each letter of a lane stands for."""
+_IDLE, _UNKNOWN = ".", "~"
+_LEAST = 10
+"""Fewest characters of a lane."""
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+
+def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
+    """Lanes of letters, one a sync group; each letter is what most of its cycles go to.
+
+    Args:
+        report: The report.
+        width: Characters of a line.
+        program: Index of the program.
+        first: First cycle shown.
+        cycles: Cycles shown; by default as far as the report knows executions.
+
+    Raises:
+        InvalidOptionError: The width leaves no room, there is nothing to show, or no such program.
+    """
+    groups = np.flatnonzero(report.groups["program"] == program)
+    if not len(groups):
+        raise InvalidOptionError(
+            f"the report holds no timeline of program {program}",
+            remedy="compile again: files of format version 1 have none, and a program without steps has none",
+        )
+    names = report.groups["name"][groups].tolist()
+    room = width - max(map(len, names)) - 2
+    if room < _LEAST:
+        raise InvalidOptionError(
+            f"a timeline of width {width} leaves {max(room, 0)} characters a lane", remedy=f"{_LEAST - room} more"
+        )
+    total = int(report.cycles(program).total)
+    spans = report.spans.where("program", program)
+    known = int((spans["start_cycle"] + spans["cycles"]).max(initial=0))
+    end = min(total, known) if cycles is None else first + cycles
+    if end <= first:
+        raise InvalidOptionError(f"no cycles from {first:,} to {end:,} to show")
+    edges = np.linspace(first, end, room + 1)
+    lanes = [_lane(report, spans, int(g), edges) for g in groups]
+    label = max(map(len, names))
+    head = f"cycles {first:,} to {end:,} of {total:,}; one character is {(end - first) / room:,.3g}"
+    legend = "  ".join(f"{k} {v}" for k, v in LETTERS.items() if any(k in lane for lane in lanes))
+    return "\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend])
+
+
+def _lane(report: Report, spans: Table, group: int, edges: Float64) -> str:
+    mine = spans.where("group", group).sort("start_cycle")
+    letters, start, length = _pieces(report, mine)
+    cell = np.diff(edges)
+    coverage = {letter: _covered(start, np.where(letters == letter, length, 0), edges) for letter in np.unique(letters)}
+    known = float((mine["start_cycle"] + mine["cycles"]).max(initial=0))
+    last = float(report.groups["end_cycle"][group])
+    coverage[_UNKNOWN] = np.diff(np.clip(edges, known, max(last, known)))
+    coverage[_IDLE] = cell - np.sum(list(coverage.values()), axis=0)
+    words = list(coverage)
+    most = np.argmax([coverage[w] for w in words], axis=0)
+    return "".join(words[i] for i in most.tolist())
+
+
+def _pieces(report: Report, spans: Table) -> tuple[npt.NDArray[Any], Float64, Float64]:
+    """Letter, start and length of the parts of each span, in order."""
+    steps = report.steps.select(spans["step"])
+    kind = steps["kind"]
+    work = np.where(kind == "copy", "A", np.where(kind == "control", "D", "C"))
+    count = len(spans)
+    letters = np.stack([np.full(count, "S"), np.full(count, "X"), np.full(count, "H"), work], axis=1)
+    parts = [steps[f"{name}_cycles"] for name in ("sync", "exchange", "host", "compute")]
+    length = np.stack(parts, axis=1).astype(float)
+    length *= (spans["cycles"] / np.maximum(steps["cycles"], 1))[:, None]
+    start = spans["start_cycle"][:, None] + np.cumsum(length, axis=1) - length
+    return letters.reshape(-1), start.reshape(-1), length.reshape(-1)
+
+
+def _covered(start: Float64, length: Float64, edges: Float64) -> Float64:
+    """Cycles of each cell between ``edges`` that pieces cover; pieces are in order and do not overlap."""
+    at = np.stack([start, start + length], axis=1).reshape(-1)
+    done = np.cumsum(np.stack([np.zeros_like(length), length], axis=1).reshape(-1))
+    return np.diff(np.interp(edges, at, done)) if len(at) else np.zeros(len(edges) - 1)
