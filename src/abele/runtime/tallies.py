@@ -52,11 +52,11 @@ class Tallies:
         """Tell an executable how often each step ran in the last whole run of each program."""
         if not self._last:
             return
-        executions = executable.executions.copy()
+        executions, ran = executable.executions.copy(), list(self._last)
         for program, words in self._last.items():
             self._fill(executable.lowered.programs[program], 1, words, executions)
         self._last.clear()
-        executable.record_executions(executions)
+        executable.record_executions(executions, programs=ran)
 
     def _fill(self, item: Step | Block, times: int, words: Int64, into: Int64) -> None:
         """Note that a part of a program ran a number of times."""
