@@ -26,7 +26,7 @@ from abele.codelet.tree import (
     Store,
     While,
 )
-from abele.codelet.values import FLOAT_BINARY, Values
+from abele.codelet.values import EXACT, FLOAT_BINARY, Values
 from abele.llvm.emit import F32, I64, POINTER, Value, constant
 from abele.numerics import ElementType
 
@@ -360,7 +360,7 @@ class Code(Values):
 
     def _combined(self, op: str, one: Value, two: Value, type_: ElementType) -> Value:
         value = FLOAT_BINARY[op](self.builder, one, two)
-        return value if type_.bits == 32 else self.memory.rounded(value, type_)
+        return value if type_.bits == 32 or op in EXACT else self.memory.rounded(value, type_)
 
 
 def _indices(numbers: range) -> Any:

@@ -17,6 +17,7 @@ from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
 from abele.codelet.functions import Function
+from abele.codelet.rounding import Rounding
 from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
@@ -57,6 +58,18 @@ class CompiledCodelet:
         """As :attr:`run`, made for vertices that have these sizes in common; quicker where they are small."""
         make = partial(self._value_text, sizes=sizes)
         return self._native(f"run {sizes}", make).address("run")
+
+    @cached_property
+    def run_stochastic(self) -> int | None:
+        """Address of ``void run(i64 begin, i64 end, void** tables, i64 seed)``: as :attr:`run_aliasing`, but results in
+        narrow floats are rounded up or down with the odds that keep their mean; see ``rounding``. None where there is
+        no such code."""
+        return self.run_rounded(Rounding(is_random=True))
+
+    def run_rounded(self, rounding: Rounding) -> int:
+        """As :attr:`run_aliasing`, with results in narrow floats rounded in another way; as :attr:`run_stochastic`
+        where that draws random numbers."""
+        return self._native(f"run {rounding}", partial(self._rounded_text, rounding)).address("run")
 
     @cached_property
     def run_checked(self) -> int:
@@ -117,6 +130,9 @@ class CompiledCodelet:
     def _value_text(self, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
         return driver.value_module(self.definition, self.tree, aliasing=aliasing, sizes=sizes, guard=self.guard)
 
+    def _rounded_text(self, rounding: Rounding) -> str:
+        return driver.value_module(self.definition, self.tree, aliasing=True, guard=self.guard, rounding=rounding)
+
     def _counted_text(self) -> str:
         return driver.counted_module(self.definition, self.tree, self.counting.charges, self.guard)
 
@@ -164,7 +180,7 @@ class GuardedCodelet(CompiledCodelet):
 
     def _native(self, part: str, make: Callable[[], str]) -> Native:
         native = super()._native(part, make)
-        if part in ("run", "run_counted") and native not in self._loaded:
+        if part.startswith("run") and part != "run_checked" and native not in self._loaded:
             self._loaded.append(native)
         return native
 

@@ -12,6 +12,7 @@ from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import Charges, Code, LoopIds
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
+from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper
@@ -57,8 +58,10 @@ def value_module(
     aliasing: bool = False,
     sizes: Sizes = UNKNOWN,
     guard: Guard = Guard.NONE,
+    rounding: Rounding = NEAREST,
 ) -> str:
-    """Text of the module with ``void run(i64 begin, i64 end, void** tables)``.
+    """Text of the module with ``void run(i64 begin, i64 end, void** tables)``, and ``i64 seed`` after that where
+    results are rounded at random.
 
     Args:
         definition: The codelet.
@@ -66,6 +69,7 @@ def value_module(
         aliasing: Whether fields of one vertex may overlap.
         sizes: What all vertices have in common.
         guard: Whether accesses are checked.
+        rounding: How results are rounded to narrow floats.
     """
     module, ids = ll.Module("codelet"), LoopIds()
 
@@ -74,7 +78,9 @@ def value_module(
         _workers(definition, code, function, loop)
 
     noalias = not aliasing and guard is Guard.NONE
-    _function(module, "run", definition, vertex, counts=False, noalias=noalias, sizes=sizes, guard=guard)
+    _function(
+        module, "run", definition, vertex, counts=False, noalias=noalias, sizes=sizes, guard=guard, rounding=rounding
+    )
     return f"{module}\n{ids.text}"
 
 
@@ -133,7 +139,11 @@ def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int], guard
 
 
 def _workers(definition: CodeletDef, code: Code, function: Helper, loop: VertexLoop) -> Value:
+    draws = loop.memory.draws
+
     def one(worker: Value | None) -> None:
+        if draws is not None:
+            draws.begin(loop.builder, loop.vertex, worker)
         code.body(function, {} if worker is None else {function.parameters[0]: worker})
 
     return _per_worker(definition, loop, code.counter, one)
@@ -186,9 +196,10 @@ def _function(
     noalias: bool = True,
     sizes: Sizes = UNKNOWN,
     guard: Guard = Guard.NONE,
+    rounding: Rounding = NEAREST,
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
-    arguments = [I64, I64, POINTER] + [POINTER] * counts
+    arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
     fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
     begin, end, tables, *out = fn.args
     entry = fn.append_basic_block("entry")
@@ -197,6 +208,7 @@ def _function(
     b = ll.IRBuilder(start)
     mode = flush.emit_enter(b) if flushes else None
     columns = _columns(b, tables, definition.fields)
+    draws = Draws(b, out[-1]) if rounding.is_random else None
     b.branch(test)
     b.position_at_end(test)
     number = b.phi(I64, name="vertex")
@@ -204,7 +216,7 @@ def _function(
     b.cbranch(b.icmp_signed("<", number, end), body, done)
     b.position_at_end(body)
     aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
-    memory = (Memory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {})
+    memory = (Memory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
     if isinstance(memory, CheckedMemory):
         memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
     for field, own in columns:

@@ -12,7 +12,7 @@ from typing import Any
 
 from abele.codelet.functions import FLOAT_FUNCTIONS, Function
 from abele.codelet.problem import Origin
-from abele.codelet.rules import cast, common_type, converts, fold, is_weak
+from abele.codelet.rules import cast, common_type, computed, converts, fold, is_weak
 from abele.codelet.scope import MISSING, FieldRef, Method, Scope, Self, meaning
 from abele.codelet.tree import Binary, Choice, Compare, Const, Element, Expr, Length, Logic, Math, Scalar, Unary
 from abele.codelet.vertex import CodeletDef
@@ -56,7 +56,7 @@ class Expressions:
         """The value that ``node`` stands for."""
         found = self.resolve(node)
         if isinstance(found, Expr):
-            return found
+            return computed(found)
         if isinstance(found, bool | int | float):
             type_ = bool_ if isinstance(found, bool) else (i64 if isinstance(found, int) else f32)
             return Const(type=type_, value=found, weak=type_ != bool_, line=node.lineno)

@@ -12,15 +12,25 @@ import numpy as np
 
 from abele.codelet.compiled import compile_codelet
 from abele.codelet.python_code import python_function
+from abele.codelet.rounding import PlainRounding, Rounding
 from abele.codelet.vertex import CodeletDef
 from abele.codelet.views import VertexView, checked_fields
 from abele.errors import CodeletError
 from abele.llvm.flush import denormals_flushed
 
-_functions: weakref.WeakKeyDictionary[CodeletDef, Callable[..., None]] = weakref.WeakKeyDictionary()
+_Plain = tuple[Callable[..., None], PlainRounding]
+_functions: weakref.WeakKeyDictionary[CodeletDef, dict[Rounding, _Plain]] = weakref.WeakKeyDictionary()
 
 
-def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | None = None) -> None:
+def interpret(
+    definition: CodeletDef,
+    fields: Mapping[str, Any],
+    worker: int | None = None,
+    *,
+    stochastic: int | None = None,
+    vertex: int = 0,
+    saturate: bool = False,
+) -> None:
     """Run ``compute`` of one vertex as plain Python; print, assert and breakpoints in it work.
 
     Args:
@@ -28,6 +38,9 @@ def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | N
         fields: Every field by name: an array, which is written in place; a list of arrays for a vector of vectors; a
             number, or an array of one element, for a rank-0 edge or scalar state.
         worker: Number of the worker, for a MultiVertex; None for all of them one after the other.
+        stochastic: Round results in narrow floats at random from this seed, as ``run_stochastic`` does.
+        vertex: Number of the vertex, which tells its random numbers from those of others.
+        saturate: Hold results that are too large for a narrow float at the largest number.
 
     Raises:
         CodeletAccessError: An access outside a field, a write to an Input, a read of an Output before it is written.
@@ -38,15 +51,24 @@ def interpret(definition: CodeletDef, fields: Mapping[str, Any], worker: int | N
 
         run_natively(definition, fields, worker)
         return
-    if definition not in _functions:
-        _functions[definition] = python_function(compile_codelet(definition).tree, definition.compute)
+    function, rounding = _plain(definition, Rounding(stochastic is not None, saturate))
     values = checked_fields(definition, fields)
     workers: tuple[int | None, ...] = (worker,)
     if definition.kind == "multi" and worker is None:
         workers = tuple(range(definition.attributes["num_workers"]))
     for one in workers:
         arguments = () if one is None or definition.kind != "multi" else (np.int64(one),)
-        _run(definition, _functions[definition], VertexView(definition, values), arguments)
+        rounding.begin(stochastic or 0, vertex, one)
+        _run(definition, function, VertexView(definition, values), arguments)
+
+
+def _plain(definition: CodeletDef, way: Rounding) -> _Plain:
+    """The codelet as a Python function that rounds in this way."""
+    known = _functions.setdefault(definition, {})
+    if way not in known:
+        rounding = PlainRounding(way)
+        known[way] = python_function(compile_codelet(definition).tree, definition.compute, rounding), rounding
+    return known[way]
 
 
 def _run(definition: CodeletDef, function: Callable[..., None], vertex: VertexView, arguments: tuple[Any, ...]) -> None:

@@ -8,20 +8,21 @@ from typing import Any, ClassVar
 from llvmlite import ir as ll
 
 from abele.codelet.fields import FieldDef
-from abele.llvm import convert
+from abele.codelet.rounding import NEAREST, Draws, Rounding
+from abele.llvm import narrow
 from abele.llvm.emit import F32, I1, I8, I64, POINTER, Value, constant
 from abele.numerics import ElementType, bool_
 
 
 def value_type(type_: ElementType) -> Any:
-    """The LLVM type of a value: 16-bit floats are computed with as f32, bools as i1."""
+    """The LLVM type of a value: narrow floats are computed with as f32, bools as i1."""
     if type_.is_float:
         return F32
     return I1 if type_ == bool_ else ll.IntType(type_.bits)
 
 
 def stored_type(type_: ElementType) -> Any:
-    """The LLVM type of an element in memory: 16-bit floats as their bits."""
+    """The LLVM type of an element in memory: narrow floats as their bits."""
     return F32 if type_.is_float and type_.bits == 32 else ll.IntType(type_.bits)
 
 
@@ -85,7 +86,9 @@ class Memory:
         builder: Where code goes.
         aliasing: What may overlap.
         places: Where each field is.
-        bits: Bits of 16-bit floats that have just been rounded, by value.
+        bits: Bits of narrow floats that have just been rounded, by value.
+        rounding: How results are rounded to narrow floats.
+        draws: The random words that they are rounded by, if they are.
         may_vectorise: Whether loops over elements can become vector code.
     """
 
@@ -95,6 +98,8 @@ class Memory:
     aliasing: Aliasing
     places: dict[str, Place]
     bits: dict[Value, Value]
+    rounding: Rounding = NEAREST
+    draws: Draws | None = None
 
     def table(self, column: Value, index: Value, type_: Any) -> Value:
         """Entry ``index`` of a table column."""
@@ -128,25 +133,27 @@ class Memory:
         self.aliasing.mark(raw, field.name)
         if type_ == bool_:
             return self.builder.icmp_unsigned("!=", raw, constant(I8, 0))
-        return self.widened(raw, type_) if type_.is_float and type_.bits == 16 else raw
+        return self.widened(raw, type_) if type_.is_narrow else raw
 
     def store(self, field: FieldDef, index: list[Value], value: Value, row: Value | None = None) -> None:
         """Write an element; ``row`` points to its row where that is known."""
         type_ = field.type
         if type_ == bool_:
             value = self.builder.zext(value, I8)
-        elif type_.is_float and type_.bits == 16:
+        elif type_.is_narrow:
             known = self.bits.get(value)
-            value = convert.from_f32(self.builder, value, type_.name) if known is None else known
+            value = narrow.narrowed(self.builder, value, type_) if known is None else known
         stored = self.builder.store(value, self.element(field, index, row), align=type_.bytes)
         self.aliasing.mark(stored, field.name)
 
     def rounded(self, value: Value, type_: ElementType) -> Value:
-        """An f32 rounded to a 16-bit float type, still as f32."""
-        return self.widened(convert.from_f32(self.builder, value, type_.name), type_)
+        """An f32 rounded to a narrow float type, still as f32."""
+        word = None if self.draws is None else self.draws.next(self.builder, value)
+        saturate = self.rounding.saturates
+        return self.widened(narrow.narrowed(self.builder, value, type_, word, saturate=saturate), type_)
 
     def widened(self, raw: Value, type_: ElementType) -> Value:
-        """The f32 of a 16-bit float's bits, which are remembered for a store of the same value."""
-        value = convert.to_f32(self.builder, raw, type_.name)
+        """The f32 of a narrow float's bits, which are remembered for a store of the same value."""
+        value = narrow.widened(self.builder, raw, type_)
         self.bits[value] = raw
         return value

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from abele.codelet import debug_values as values
+from abele.codelet.rounding import PlainRounding
 from abele.codelet.scope import MISSING, outer_name
 from abele.codelet.tree import (
     Assign,
@@ -61,9 +62,9 @@ _COMPARE: dict[str, ast.cmpop] = {
 _PREFIX = "_abele_"
 
 
-def python_function(tree: Helper, compute: FunctionType) -> Callable[..., None]:
+def python_function(tree: Helper, compute: FunctionType, rounding: PlainRounding) -> Callable[..., None]:
     """``compute`` as a function of a vertex view (and of a worker id) that debug mode runs."""
-    code = PythonCode(compute)
+    code = PythonCode(compute, rounding)
     name = code.function(tree)
     function: Callable[..., None] = code.names[name]
     return function
@@ -72,11 +73,16 @@ def python_function(tree: Helper, compute: FunctionType) -> Callable[..., None]:
 class PythonCode:
     """Turns read functions into Python functions.
 
+    Args:
+        compute: The function that was read.
+        rounding: How results are rounded to narrow floats.
+
     Attributes:
         names: Globals of the functions made: those of the source, and what generated code calls.
     """
 
-    def __init__(self, compute: FunctionType) -> None:
+    def __init__(self, compute: FunctionType, rounding: PlainRounding) -> None:
+        self._rounding = rounding
         free = {n: outer_name(compute, n) for n in compute.__code__.co_freevars}
         self.names: dict[str, Any] = compute.__globals__ | {n: v for n, v in free.items() if v is not MISSING}
         self.names |= {f"{_PREFIX}debug": True, f"{_PREFIX}range": values.index_range, f"{_PREFIX}Lanes": values.Lanes}
@@ -164,7 +170,8 @@ class PythonCode:
         lanes = f"{_PREFIX}lanes{line}"
         ops = self.shared(("ops", *s.lanes.values()), tuple(s.lanes.values()))
         kind = self._at(ast.Name(f"{_PREFIX}Lanes", ast.Load()))
-        made = self._call(kind, ops, self._several(s, ast.Load()), start, stop, step)
+        rounding = self.shared("rounding", self._rounding)
+        made = self._call(kind, ops, self._several(s, ast.Load()), start, stop, step, rounding)
         before = self._at(ast.Assign([self._name(lanes, ast.Store())], made))
         load = self._at(ast.Assign([self._several(s, ast.Store())], self._method(lanes, "load")))
         store = self._at(ast.Expr(self._method(lanes, "store", self._several(s, ast.Load()))))
@@ -194,7 +201,7 @@ class PythonCode:
         """Python of an expression."""
         match e:
             case Const():
-                return self.shared((e.type, repr(e.value)), e.type.np.type(e.value))
+                return self.shared((e.type, repr(e.value)), values.constant(e.value, e.type))
             case Local():
                 return self._name(e.name, ast.Load())
             case Scalar():
@@ -219,10 +226,14 @@ class PythonCode:
                 parts = self.value(e.condition), self.value(e.then), self.value(e.otherwise)
                 return self._at(ast.IfExp(*parts))  # type: ignore[no-any-return]
             case Cast():
-                function = self.shared(("cast", e.arg.type, e.type), values.conversion(e.arg.type, e.type))
+                function = self.shared(
+                    ("cast", e.arg.type, e.type), values.conversion(e.arg.type, e.type, self._rounding)
+                )
                 return self._call(function, self.value(e.arg))
             case Math():
-                function = self.shared(("math", e.function, e.type), values.math_function(e.function, e.type))
+                function = self.shared(
+                    ("math", e.function, e.type), values.math_function(e.function, e.type, self._rounding)
+                )
                 return self._call(function, *map(self.value, e.args))
             case HelperCall():
                 name = self._name(self.function(e.helper), ast.Load())
@@ -231,6 +242,9 @@ class PythonCode:
 
     def _binary(self, e: Binary) -> ast.expr:
         left, right = self.value(e.left), self.value(e.right)
+        if e.type.is_narrow and not self._rounding.is_plain and e.op not in values.BINARY:
+            function = values.rounded_operation(e.op, e.type, self._rounding)
+            return self._call(self.shared(("rounded", e.op, e.type), function), left, right)
         if e.op in values.BINARY:
             return self._call(self.shared(("binary", e.op), values.BINARY[e.op]), left, right)
         return self._at(ast.BinOp(left, _OPERATORS[e.op], right))  # type: ignore[no-any-return]

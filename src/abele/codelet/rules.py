@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.codelet.tree import Cast, Const, Expr
-from abele.numerics import ElementType, bool_, f32, i64
+from abele.numerics import ElementType, bool_, f16, f32, i64, to_device, to_host
 
 
 def common_type(left: Expr, right: Expr) -> ElementType:
@@ -63,13 +63,24 @@ def cast(value: Expr, wanted: ElementType) -> Expr:
     """``value`` converted; numbers are converted right here."""
     if isinstance(value, Const):
         return Const(type=wanted, value=fold(value.value, wanted), line=value.line)
+    if isinstance(value, Cast) and value.arg.type == wanted and wanted.is_quarter:
+        return value.arg  # a copy
     return value if value.type == wanted else Cast(type=wanted, arg=value, line=value.line)
+
+
+def computed(value: Expr) -> Expr:
+    """``value`` as something to compute with: 8-bit floats become f16, which holds them all, scaled ones f32."""
+    if not value.type.is_quarter:
+        return value
+    return cast(value, f32 if value.type.scale else f16)
 
 
 def fold(value: float | int | bool, wanted: ElementType) -> float | int | bool:
     """A number as an element of ``wanted``: rounded once, or modulo 2^bits."""
     if wanted == bool_:
         return bool(value)
+    if wanted.is_quarter:
+        return float(to_host(to_device(value, wanted), wanted))
     if wanted.is_float:
         return float(wanted.np.type(value))
     low = -(1 << (wanted.bits - 1)) if wanted.kind == "int" else 0

@@ -41,6 +41,10 @@ FLOAT_BINARY: dict[str, Callable[..., Value]] = {
 """Operations on f32; the extremes as Python has them: the first, unless the second is beyond it."""
 
 
+EXACT = ("max", "min")
+"""Operations whose results need no rounding."""
+
+
 class Values:
     """Emits expressions into the function at hand.
 
@@ -94,7 +98,7 @@ class Values:
         return integer_binary(self.builder, e.op, left, right, e.type)
 
     def _rounded(self, value: Value, e: Expr) -> Value:
-        exact = isinstance(e, Binary) and e.op in ("max", "min")
+        exact = isinstance(e, Binary) and e.op in EXACT
         return value if e.type.bits == 32 or exact else self.memory.rounded(value, e.type)
 
     def _compare(self, e: Compare) -> Value:
@@ -107,7 +111,7 @@ class Values:
         return (self.builder.icmp_signed if signed else self.builder.icmp_unsigned)(e.op, left, right)
 
     def _logic(self, e: Logic) -> Value:
-        if _is_harmless(e.right):
+        if self._is_harmless(e.right):
             left, right = self.value(e.left), self.value(e.right)
             return self.builder.and_(left, right) if e.op == "and" else self.builder.or_(left, right)
         known = Const(type=bool_, value=e.op == "or")
@@ -129,7 +133,7 @@ class Values:
 
     def _choice(self, e: Choice) -> Value:
         condition = self.value(e.condition)
-        if _is_harmless(e.then) and _is_harmless(e.otherwise):
+        if self._is_harmless(e.then) and self._is_harmless(e.otherwise):
             return self.builder.select(condition, self.value(e.then), self.value(e.otherwise))
         ends, values = [], []
         after = self.builder.append_basic_block("chosen")
@@ -179,10 +183,12 @@ class Values:
     def _helper(self, e: HelperCall) -> Value:
         return self.call_helper(e)
 
-
-def _is_harmless(expression: Expr) -> bool:
-    """Whether evaluating it without need neither fails nor costs much."""
-    return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in expression.walk())
+    def _is_harmless(self, expression: Expr) -> bool:
+        """Whether evaluating it without need neither fails, nor costs much, nor draws random numbers."""
+        parts = list(expression.walk())
+        if self.memory.draws is not None and any(p.type.is_narrow for p in parts):
+            return False
+        return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in parts)
 
 
 def _divides(part: Expr) -> bool:

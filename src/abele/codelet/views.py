@@ -13,6 +13,7 @@ import numpy.typing as npt
 from abele.codelet.fields import FieldDef
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletAccessError, CodeletError
+from abele.numerics import to_device
 
 Array = npt.NDArray[Any]
 
@@ -149,7 +150,7 @@ def _checked(definition: CodeletDef, field: FieldDef, value: Any) -> Any:
 
 def _array(definition: CodeletDef, field: FieldDef, value: Any) -> Array:
     if not isinstance(value, np.ndarray):
-        return np.atleast_1d(np.asarray(value, field.type.np))
+        return np.atleast_1d(to_device(value, field.type))
     if value.dtype != field.type.np or value.ndim > 1:
         raise CodeletError(
             f"field {definition.name}.{field.name} is {field.type}, got {value.dtype} of shape {list(value.shape)}",
