@@ -126,7 +126,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         """
         tensor = readable(self.graph, handle)
         self._check_visible(tensor)
-        return to_host(self._prepared().arena.read_all(tensor))
+        return to_host(self._prepared().arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
         """Set what a host handle, the name of a variable or a tensor stands for, from an array of its shape, or from

@@ -79,7 +79,7 @@ class FunctionFeed(Feed):
     def fetch(self, buffer: Buffer) -> None:
         """Call the function."""
         if self._stream.direction == "out":
-            values = to_host(buffer.copy())
+            values = to_host(buffer.copy(), self._stream.dtype)
             with noted(self._stream):
                 self._function(values)
             return

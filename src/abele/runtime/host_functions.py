@@ -78,7 +78,7 @@ class HostFunctions:
         by_replica = _takes_replica(function)
         for replica in range(arena.replicas):
             arguments = [
-                to_host(arena.read(tensor, replica)).reshape(argument.shape)
+                to_host(arena.read(tensor, replica), tensor.dtype).reshape(argument.shape)
                 for tensor, argument in zip(step.inputs, step.function.inputs, strict=True)
             ]
             given = function(*arguments, **({_REPLICA: replica} if by_replica else {}))

@@ -23,7 +23,7 @@ def print_lines(title: str, arena: Arena, tensor: Tensor, fmt: PrintTensorFmt | 
     """What a print of a tensor writes, one text a replica."""
     for replica in range(arena.replicas):
         name = title if arena.replicas == 1 else f"{title} (replica {replica})"
-        yield tensor_text(name, arena.read(tensor, replica), fmt)
+        yield tensor_text(name, to_host(arena.read(tensor, replica), tensor.dtype), fmt)
 
 
 def tensor_text(title: str, values: npt.NDArray[Any], fmt: PrintTensorFmt | None = None) -> str:

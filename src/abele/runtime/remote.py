@@ -73,7 +73,7 @@ class RemoteMemory:
         buffer = self.find(handle)
         self._check(buffer, row, replica)
         memory = self.rows(buffer, replica)
-        return to_host((memory if row is None else memory[row]).copy())
+        return to_host((memory if row is None else memory[row]).copy(), buffer.dtype)
 
     def _check(self, buffer: RemoteBuffer, row: int | None, replica: int) -> None:
         if row is not None and not 0 <= row < buffer.repeats:

@@ -225,7 +225,8 @@ class Debugger:
         Raises:
             EngineError: No such variable.
         """
-        return to_host(self._leaves.image.arena.read_all(find_tensor(self.engine.graph, handle)))
+        tensor = find_tensor(self.engine.graph, handle)
+        return to_host(self._leaves.image.arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
         """Set a tensor. Taking steps back does not take this back where they did not write it.
