@@ -194,7 +194,7 @@ def test_option__stochastic_rounding__is_on_from_the_start_and_follows_the_seed(
             _thirds(**on)
         return
     nearest = np.float16(1 / 3)
-    beyond = np.nextafter(nearest, np.float16(1 if nearest < 1 / 3 else 0))
+    beyond = np.nextafter(nearest, np.float16(1 if float(nearest) < 1 / 3 else 0))
     below, above = sorted((float(nearest), float(beyond)))
     assert set(_thirds()) == {float(nearest)}
     first, again, other = (_thirds(**on, **{"prng.seed": seed}) for seed in (1, 1, 2))

@@ -58,7 +58,7 @@ class Behaviour:
     def concerns(self, steps: Sequence[Program]) -> int:
         """Bits that ask for the vertices of library calls, rather than host kernels, when they are on."""
         bits = self.possible & CHECKS
-        if self.possible & STOCHASTIC and any(map(_stores_f16, steps)):
+        if self.possible & STOCHASTIC and any(map(_stores_narrow, steps)):
             bits |= STOCHASTIC
         return bits
 
@@ -73,6 +73,6 @@ def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
     return touched, sum(BITS[name] for name, on in step.fields.items() if on and name in BITS)
 
 
-def _stores_f16(step: Program) -> bool:
+def _stores_narrow(step: Program) -> bool:
     outputs: tuple[Tensor, ...] = step.outputs if isinstance(step, LibraryCall) else ()
-    return any(t.dtype.name == "f16" for t in outputs)
+    return any(t.dtype.is_narrow for t in outputs)

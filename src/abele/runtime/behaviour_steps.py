@@ -36,16 +36,16 @@ def _rounded(lowering: Lowering, compute_set: ComputeSet, watch: Watch | None = 
     def run(seeds: Seeds | None = None) -> None:
         around.supersteps.emit(compute_set, emitter, watch, seeds)
 
-    if around.behaviour.possible & STOCHASTIC and stores_f16(compute_set):
+    if around.behaviour.possible & STOCHASTIC and stores_narrow(compute_set):
         either(lowering, STOCHASTIC, lambda: run(around.seeds), run)
     else:
         run()
 
 
-def stores_f16(compute_set: ComputeSet) -> bool:
-    """Whether some vertex has an output in f16."""
+def stores_narrow(compute_set: ComputeSet) -> bool:
+    """Whether some vertex has an output in a float of fewer than 32 bits."""
     fields = (f for group in compute_set.groups for f in group.codelet.fields)
-    return any(f.direction in ("out", "inout") and f.type.name == "f16" for f in fields)
+    return any(f.direction in ("out", "inout") and f.type.is_narrow for f in fields)
 
 
 def either(lowering: Lowering, bits: int, on: Callable[[], None], off: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Supersteps whose f16 results are rounded up or down at random."""
+"""Supersteps whose results in narrow floats are rounded up or down at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Op
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
-from abele.runtime.groups import fields_overlap
 from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup
@@ -56,7 +55,7 @@ class StochasticRuns:
         draws: list[_Draw] = []
         others: list[Leaf] = []
         for placed, leaf in zip(ready.groups, ready.run, strict=True):
-            if any(f.direction in ("out", "inout") and f.type.name == "f16" for f in placed.group.codelet.fields):
+            if any(f.direction in ("out", "inout") and f.type.is_narrow for f in placed.group.codelet.fields):
                 draws += self._draws.setdefault(placed, list(self._drawing(placed, seeds.replicas)))
             else:
                 others.append(leaf)
@@ -73,10 +72,9 @@ class StochasticRuns:
     def _drawing(self, placed: PlacedGroup, replicas: int) -> Iterator[_Draw]:
         group = placed.group
         run = getattr(self.compile(group.codelet), "run_stochastic", None)
-        if run is None or fields_overlap(placed.tables):
-            why = "has fields that overlap one another" if run is not None else "has no code for it"
+        if run is None:
             raise ControlProgramError(
-                f"the results of {group.codelet.name} cannot be rounded at random: it {why}",
+                f"the results of {group.codelet.name} cannot be rounded at random: it has no code for it",
                 at=group.debug.location,
                 because=f"compute set {placed.compute_set.name!r} runs while stochastic rounding may be on",
             )
