@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from abele.machine import systems
-from abele.report import LIVENESS, OPS, RUNS, STEPS, VARIABLES, Memory, Report, sum_by_op
+from abele.report import GROUPS, LIVENESS, OPS, RUNS, SPANS, STEPS, VARIABLES, Memory, Report, sum_by_op
 
 NUM_TILES = 8
 
@@ -51,3 +53,52 @@ def make_report() -> Report:
 @pytest.fixture(scope="session")
 def report() -> Report:
     return make_report()
+
+
+def make_overlapped() -> Report:
+    """Two groups, 100 cycles: a stream of 40 on one under compute of 30 on the other; they meet for an exchange."""
+    steps = STEPS.table(
+        name=["stream", "work", "move", "tidy"],
+        kind=["stream", "compute", "exchange", "copy"],
+        executions=[1, 1, 1, 2],
+        cycles=[40, 30, 20, 20],
+        compute_cycles=[0, 20, 0, 20],
+        exchange_cycles=[0, 0, 10, 0],
+        sync_cycles=[10, 10, 10, 0],
+        host_cycles=[30, 0, 0, 0],
+        start_cycle=[0, 0, 40, 60],
+        groups=["io", "IPU 0", "IPU 0, io", "IPU 0"],
+        basis="static",
+    )
+    groups = GROUPS.table(
+        name=["IPU 0", "io"],
+        tiles=[6, 2],
+        busy_cycles=[90, 60],
+        idle_cycles=[10, 40],
+        compute_cycles=[60, 0],
+        exchange_cycles=[10, 10],
+        sync_cycles=[20, 20],
+        host_cycles=[0, 30],
+        end_cycle=[100, 60],
+        tile_balance=[0.5, 0.0],
+    )
+    spans = SPANS.table(
+        group=[1, 0, 0, 1, 0, 0],
+        step=[0, 1, 2, 2, 3, 3],
+        start_cycle=[0, 0, 40, 40, 60, 80],
+        cycles=[40, 30, 20, 20, 20, 20],
+    )
+    return replace(
+        make_report(),
+        steps=steps,
+        groups=groups,
+        spans=spans,
+        ops=OPS.empty(),
+        compute_cycles_by_tile=np.array([30] * 6 + [0] * 2),
+        meta={"name": "overlapped"},
+    )
+
+
+@pytest.fixture(scope="session")
+def overlapped() -> Report:
+    return make_overlapped()

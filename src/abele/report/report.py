@@ -93,7 +93,7 @@ class Report:
             width: Characters of a line.
             program: Index of the program.
             first: First cycle shown.
-            cycles: Cycles shown; by default as far as the report knows every execution.
+            cycles: Cycles shown; by default the whole run, or its first steps where the report does not hold all.
 
         Raises:
             InvalidOptionError: The width leaves no room, or the report holds no timeline of such a program.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.report.table import Table
+from abele.report.text import count_text
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -27,6 +28,8 @@ LETTERS = {
 _IDLE, _UNKNOWN = ".", "~"
 _LEAST = 10
 """Fewest characters of a lane."""
+_SPAN_CHARACTERS = 5
+"""Characters that a span has on average in a picture that cannot show all."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -40,7 +43,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
         width: Characters of a line.
         program: Index of the program.
         first: First cycle shown.
-        cycles: Cycles shown; by default as far as the report knows executions.
+        cycles: Cycles shown; by default the whole run, or its first steps where the report does not hold all.
 
     Raises:
         InvalidOptionError: The width leaves no room, there is nothing to show, or no such program.
@@ -59,16 +62,25 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
         )
     total = int(report.cycles(program).total)
     spans = report.spans.where("program", program)
-    known = int((spans["start_cycle"] + spans["cycles"]).max(initial=0))
-    end = min(total, known) if cycles is None else first + cycles
+    end = _horizon(report, spans, groups, room) if cycles is None else first + cycles
     if end <= first:
         raise InvalidOptionError(f"no cycles from {first:,} to {end:,} to show")
     edges = np.linspace(first, end, room + 1)
     lanes = [_lane(report, spans, int(g), edges) for g in groups]
     label = max(map(len, names))
-    head = f"cycles {first:,} to {end:,} of {total:,}; one character is {(end - first) / room:,.3g}"
+    head = f"cycles {first:,} to {end:,} of {total:,}; one character is {count_text((end - first) / room)}"
     legend = "  ".join(f"{k} {v}" for k, v in LETTERS.items() if any(k in lane for lane in lanes))
     return "\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend])
+
+
+def _horizon(report: Report, spans: Table, groups: Int64, room: int) -> int:
+    """The cycle up to which a picture goes: the end, or that of as many spans as can be told apart."""
+    ends = spans["start_cycle"] + spans["cycles"]
+    last = [int(ends[spans["group"] == g].max(initial=0)) for g in groups]
+    if last == report.groups["end_cycle"][groups].tolist():
+        return max(last)
+    shown = max(1, room * len(groups) // _SPAN_CHARACTERS)
+    return int(np.sort(ends)[:shown].max(initial=0))
 
 
 def _lane(report: Report, spans: Table, group: int, edges: Float64) -> str:

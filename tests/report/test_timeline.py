@@ -1,0 +1,120 @@
+"""Reports of several sync groups: figures, picture and file."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abele.errors import FileFormatError, InvalidOptionError
+from abele.report import GROUPS, SPANS, Report, file
+from abele.report.schema import TABLES
+
+
+def test_cycles__groups_that_overlap__end_with_the_last_and_say_what_is_hidden(overlapped: Report) -> None:
+    cycles = overlapped.cycles()
+    assert (cycles.total, cycles.hidden) == (100, 30)
+    assert sum(cycles.shares().values()) == pytest.approx(1.0)
+    assert cycles.per(10).hidden == 3.0
+    assert overlapped.total_cycles == 100
+
+
+def test_tile_balance__of_groups__counts_a_tile_where_its_group_computes(overlapped: Report) -> None:
+    assert overlapped.tile_balance == pytest.approx(0.5)
+
+
+def test_timeline_text__two_groups__is_a_lane_of_letters_each(overlapped: Report) -> None:
+    assert overlapped.timeline_text(57).splitlines() == [
+        "cycles 0 to 100 of 100; one character is 2",
+        "IPU 0  SSSSSCCCCCCCCCC.....SSSSSXXXXXAAAAAAAAAAAAAAAAAAAA",
+        "io     SSSSSHHHHHHHHHHHHHHHSSSSSXXXXX....................",
+        "S sync  X exchange  H host streams  C compute  A arrange  . idle",
+    ]
+
+
+def test_timeline_text__some_cycles__shows_these_alone(overlapped: Report) -> None:
+    lines = overlapped.timeline_text(17, first=40, cycles=20).splitlines()
+    assert lines[0] == "cycles 40 to 60 of 100; one character is 2"
+    assert lines[1:3] == ["IPU 0  SSSSSXXXXX", "io     SSSSSXXXXX"]
+
+
+def test_timeline_text__what_the_report_does_not_hold__is_marked(overlapped: Report) -> None:
+    short = replace(overlapped, spans=overlapped.spans.select(slice(0, 2)))
+    lines = short.timeline_text(27, cycles=100).splitlines()
+    assert lines[1] == "IPU 0  SSCCCC~~~~~~~~~~~~~~"
+    assert lines[2] == "io     SSHHHHHH~~~~........"
+    assert lines[3].endswith(". idle  ~ not recorded")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"width": 12}, "a timeline of width 12 leaves 5 characters a lane"),
+        ({"program": 3}, "the report holds no timeline of program 3"),
+        ({"first": 100}, "no cycles from 100 to 100 to show"),
+        ({"first": 5, "cycles": 0}, "no cycles from 5 to 5 to show"),
+    ],
+)
+def test_timeline_text__nothing_to_show__is_refused(overlapped: Report, arguments: dict[str, int], text: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        overlapped.timeline_text(**arguments)
+    assert text in str(caught.value)
+
+
+def test_save_and_load__with_groups__is_the_identity(overlapped: Report, tmp_path: Path) -> None:
+    overlapped.save(tmp_path / "a.abele")
+    again = Report.load(tmp_path / "a.abele")
+    assert again.to_json() == overlapped.to_json()
+    assert again.timeline_text() == overlapped.timeline_text()
+    json.dumps(again.to_json())
+
+
+def as_version_1(path: Path) -> Path:
+    """The file as the first version of the format had it."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(contents["report.json"])
+    header["version"] = 1
+    for schema in TABLES.values():
+        for key, spec in schema.columns.items():
+            if schema.since > 1 or spec.since > 1:
+                del contents[f"{schema.name}/{key}.npy"]
+                header["words"][schema.name].pop(key, None)
+        if schema.since > 1:
+            del header["words"][schema.name]
+    contents["report.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_load__file_of_the_first_version__has_no_groups_and_steps_in_a_row(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "old.abele")
+    old = Report.load(as_version_1(tmp_path / "old.abele"))
+    assert old.summary() == report.summary()
+    assert old.cycles() == report.cycles()
+    assert (len(old.groups), len(old.spans)) == (0, 0)
+    assert set(old.steps["start_cycle"].tolist()) == {-1}
+    assert old.groups.names == tuple(GROUPS.columns)
+    with pytest.raises(InvalidOptionError, match="the report holds no timeline of program 0"):
+        old.timeline_text()
+
+
+@pytest.mark.parametrize("column", ["group", "step"])
+def test_load__spans_that_point_nowhere__are_refused(overlapped: Report, tmp_path: Path, column: str) -> None:
+    columns = {name: overlapped.spans[name] for name in SPANS.columns}
+    bad = replace(overlapped, spans=SPANS.table(**columns | {column: np.full(6, 99)}))
+    bad.save(tmp_path / "bad.abele")
+    with pytest.raises(FileFormatError, match="the report is damaged") as caught:
+        Report.load(tmp_path / "bad.abele")
+    assert f"spans/{column}.npy points outside" in str(caught.value)
+
+
+def test_format_version__of_new_files__is_two(overlapped: Report) -> None:
+    assert file.VERSION == 2
+    assert overlapped.to_json()["version"] == 2
