@@ -37,6 +37,7 @@ from abele.graph import (
     Switch,
     Sync,
     Tensor,
+    WriteUndef,
 )
 from abele.numerics import bool_, f32, i32, u32
 from compiler.support import SLOTS, Reader, small_system
@@ -389,3 +390,16 @@ def test_lower__unknown_node__is_refused() -> None:
 
     with pytest.raises(ControlProgramError, match="a Odd is no program step"):
         lower([Odd()])
+
+
+def test_compile__step_of_another_graph__is_refused(graph: Graph) -> None:
+    other = Graph(small_system())
+    x, y = graph.variable(f32, (8,), "x").map(0), other.variable(f32, (8,), "y").map(0)
+    for program in (Copy(x, y), work(other), PrintTensor(y), WriteUndef(y), If(other.constant(i32, (), 1), Sequence())):
+        with pytest.raises(ControlProgramError, match="belongs to another graph") as caught:
+            compile_program(graph, program)
+        assert "test_nodes.py:" in str(caught.value)
+    cs = graph.compute_set("mixed")
+    cs.vertex(Reader, tile=0, x=y)
+    with pytest.raises(ControlProgramError, match=r"compute set 'mixed' is wired to .*'y'"):
+        compile_program(graph, Execute(cs))

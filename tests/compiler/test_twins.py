@@ -85,9 +85,9 @@ def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     whole = Analysis._first
 
-    def noted(self: Analysis, superstep: Superstep, compute_set: object, uses: object) -> object:
+    def noted(self: Analysis, superstep: Superstep, compute_set: object, groups: object) -> object:
         names.append(compute_set.name)  # type: ignore[attr-defined]
-        return whole(self, superstep, compute_set, uses)  # type: ignore[arg-type]
+        return whole(self, superstep, compute_set, groups)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Analysis, "_first", noted)
     return names

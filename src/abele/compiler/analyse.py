@@ -25,8 +25,8 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import Meets, SyncGroups
 from abele.compiler.traffic import sum_by_tile
 from abele.compiler.twins import Analysed, Twins, relocated
-from abele.compiler.uses import FieldUse, field_uses
-from abele.compiler.validate import Validator, check_group
+from abele.compiler.uses import field_uses
+from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
 from abele.graph.control import CrossReplicaCopy, CycleCount, CycleStamp, ErrorProgram, Sync
 from abele.graph.graph import Graph
@@ -103,6 +103,7 @@ class Analysis:
 
     def _analyse(self, superstep: Superstep, step: Step) -> None:
         node = step.node
+        check_same_graph(node, self.graph)
         if isinstance(node, Execute):
             self._compute_set(superstep, node.compute_set)
             return
@@ -141,13 +142,12 @@ class Analysis:
         where = f"compute set {compute_set.name!r}"
         groups = compute_set.groups
         for group in groups:
-            check_group(group, self.graph.num_tiles, where)
+            check_group(group, self.graph, where)
             self._code_on.setdefault(group.codelet, self._zeros() > 0)[group.tile] = True
-        uses = field_uses(groups)
-        self.placement.add(uses)
+        self.placement.add(field_uses(groups))
         twin = self._twins.find(groups)
         if twin is None:
-            first = self._first(superstep, compute_set, uses)
+            first = self._first(superstep, compute_set, groups)
             self._twins.add(first)
         else:
             first, access = twin
@@ -156,9 +156,9 @@ class Analysis:
         self.code["vertex_state"] += first.vertex_state
         self.code["exchange_code"] += first.exchange_code
 
-    def _first(self, superstep: Superstep, compute_set: ComputeSet, uses: Sequence[FieldUse]) -> Analysed:
+    def _first(self, superstep: Superstep, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
-        where, groups = f"compute set {compute_set.name!r}", compute_set.groups
+        where, uses = f"compute set {compute_set.name!r}", field_uses(groups)
         check_constraints(uses, self.graph, where)
         writes = collect_writes(uses)
         self._check(superstep, compute_set_access(uses, writes, self.layout), where)

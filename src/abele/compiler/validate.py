@@ -9,6 +9,7 @@ import numpy as np
 from abele.errors import ConstantWriteError, ControlProgramError, GraphConnectionError, TileMappingError
 from abele.graph.debug import DebugInfo
 from abele.graph.graph import Graph
+from abele.graph.program import Execute, Program, WriteUndef
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, VertexGroup
 
@@ -82,13 +83,15 @@ def _made(variable: Variable) -> str | None:
     return f"the constant was made at {variable.debug.location}" if variable.debug.file else None
 
 
-def check_group(group: VertexGroup, num_tiles: int, where: str) -> None:
-    """The arrays of a vertex group fit its codelet and the system.
+def check_group(group: VertexGroup, graph: Graph, where: str) -> None:
+    """The arrays of a vertex group fit its codelet, the system and the graph.
 
     Raises:
+        ControlProgramError: A field is wired to a variable of another graph.
         GraphConnectionError: A field is missing or unknown, or its rows do not fit.
         TileMappingError: A vertex is on a tile that the system lacks.
     """
+    num_tiles = graph.num_tiles
     fields = {f.name for f in group.codelet.fields}
     given = [*group.edges, *group.state]
     wrong = fields.symmetric_difference(given) or {n for n in given if given.count(n) > 1}
@@ -106,6 +109,8 @@ def check_group(group: VertexGroup, num_tiles: int, where: str) -> None:
             at=group.debug.location or None,
         )
     for name, edge in group.edges.items():
+        if edge.regions.tensor.graph is not graph:
+            raise _foreign(f"{where} is wired to {edge.regions.tensor!r}, which", group.debug)
         _check_edge(edge, name, group, where)
 
 
@@ -126,6 +131,30 @@ def _check_edge(edge: Edge, name: str, group: VertexGroup, where: str) -> None:
             at=group.debug.location or None,
             remedy="give one region a vertex; a rank-2 field also takes row_begin[N + 1]",
         )
+
+
+def check_same_graph(node: Program, graph: Graph) -> None:
+    """A step works on views and compute sets of the graph that is compiled.
+
+    Raises:
+        ControlProgramError: It uses something of another graph.
+    """
+    if isinstance(node, Execute):
+        if node.compute_set.graph.top_level is not graph:
+            raise _foreign(f"compute set {node.compute_set.name!r}", node.compute_set.debug)
+        return
+    touched = (node.tensor,) if isinstance(node, WriteUndef) else (*node.reads(), *node.writes())
+    for tensor in touched:
+        if tensor.graph is not graph:
+            raise _foreign(f"{type(node).__name__} uses {tensor!r}, which", node.debug)
+
+
+def _foreign(what: str, debug: DebugInfo) -> ControlProgramError:
+    return ControlProgramError(
+        f"{what} belongs to another graph than the one that is compiled",
+        at=debug.location or None,
+        remedy="build variables, compute sets and program with one Graph",
+    )
 
 
 def check_programs(count: int) -> None:
