@@ -52,13 +52,11 @@ class Schedule:
         starts: Cycle at which each row first starts, int64[rows]; −1 for rows that do not run.
         free: Cycle after which each sync group is done, int64[groups].
         trace: The first executions of rows, in program order.
-        is_whole: Whether the trace holds all of them.
     """
 
     starts: Int64
     free: Int64
     trace: tuple[Span, ...]
-    is_whole: bool
 
     @property
     def end(self) -> int:
@@ -91,7 +89,7 @@ def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, t
     run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
     state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
     free = [state[classes[g], 0] if g in classes else 0.0 for g in range(num_groups)]
-    return Schedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace), run.is_whole)
+    return Schedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace))
 
 
 def _rows_in(item: Item) -> Iterator[int]:
@@ -132,7 +130,6 @@ class _Run:
         starts: First start of each row so far.
         room: Executions that the trace still has room for.
         trace: First executions.
-        is_whole: Whether the trace lacks none.
     """
 
     rows: dict[int, _Row]
@@ -140,7 +137,6 @@ class _Run:
     starts: Int64
     room: int
     trace: list[Span] = field(default_factory=list)
-    is_whole: bool = True
     _matrices: dict[tuple[int, float], State] = field(default_factory=dict)
 
     def through(self, items: Sequence[Item], state: State, scale: float) -> State:
@@ -157,7 +153,6 @@ class _Run:
         if self.starts[row] < 0:
             self.starts[row] = round(min(starts))
         if self.room <= 0:
-            self.is_whole = False
             return
         self.room -= 1
         for meet, start in enumerate(starts):
@@ -168,12 +163,12 @@ class _Run:
         """The trips that the trace has room for one by one, the others by the power of a matrix."""
         whole = int(loop.trips + _WHOLE)
         part = loop.trips - whole
-        done = 0
-        while done < whole and (done == 0 or self.room > 0):
+        done, room = 0, -1
+        while done < whole and (done == 0 or 0 < self.room != room):
+            room = self.room
             state = self.through(loop.items, state, scale)
             done += 1
         if done < whole:
-            self.is_whole = False
             state = _times(_power(self._matrix(loop, scale), whole - done), state)
         return self.through(loop.items, state, scale * part) if part > _WHOLE else state
 
