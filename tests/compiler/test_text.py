@@ -164,7 +164,7 @@ def test_plan_text__pieces__are_those_of_the_wiring(graph: Graph) -> None:
     cs = graph.compute_set("step")
     cs.vertex(Reader, tile=0, x=x[:, 3:5].flatten())
     text = compile_program(graph, Execute(cs)).plan_text(0)
-    assert "vertex Reader.x on tile 0: 4 pieces gathered from tiles 1 to 4; 32 B in all" in text
+    assert "vertex Reader.x on tile 0: 4 pieces gathered from tiles 1 to 4, 32 B" in text
     for row in range(4):
         assert re.search(rf"tile +0 ← tile +{row + 1}  x\[{10 * row + 3}:{10 * row + 5}\) +8 B", text)
 
@@ -189,6 +189,16 @@ def test_memory_text__amounts__add_up(example: Example) -> None:
         parts = [int(m[1].replace(",", "")) for line in rest if (m := re.match(r"  \w[\w ]+? +([\d,]+) B", line))]
         assert sum(parts) == int(found.memory.total_bytes[tile])
         assert f"{sum(parts):,} B of" in first
+
+
+def test_memory_text__many_variables__shows_the_largest_and_sums_up_the_rest(graph: Graph) -> None:
+    cs = graph.compute_set("step")
+    for number in range(20):
+        cs.vertex(Increment, tile=0, y=graph.variable(f32, (number + 1,), f"v{number}").map(0))
+    text = compile_program(graph, Execute(cs)).memory_text(0)
+    assert re.search(r"v19 +80 B\n +v18 +76 B", text)
+    assert re.search(r"\n +v8 +36 B\n +8 more +144 B\n", text)
+    assert "20 × Increment" in text
 
 
 def test_memory_text__tile_that_is_too_full__says_by_how_much(graph: Graph) -> None:

@@ -16,6 +16,9 @@ from abele.graph.program import Execute
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
 
+_MOST = 12
+"""Variables and codelets shown of each category, the largest first."""
+
 
 def memory_text(executable: Executable, tile: int, *, most: int = 80) -> str:
     """What fills a tile: bytes by category, with the variables, the vertices and the codelets behind them.
@@ -63,17 +66,19 @@ def _note(executable: Executable, tile: int, category: str) -> str:
 def _details(executable: Executable, tile: int, category: str) -> Iterator[str]:
     if category in ("variables", "temporaries"):
         found = largest_variables(executable.memory, tile, temporary=category == "temporaries", count=None)
-        for number, size in found:
+        for number, size in found[:_MOST]:
             yield f"    {executable.graph.variables[number].name:<28} {size:>9,} B"
+        if len(found) > _MOST:
+            yield f"    {f'{len(found) - _MOST:,} more':<28} {sum(size for _, size in found[_MOST:]):>9,} B"
         peak = int(executable.memory.by_category["temporaries"][tile])
         rest = peak - sum(size for _, size in found)
         if category == "temporaries" and rest > 0:
             yield f"    {'data in motion, padding':<28} {rest:>9,} B"
     elif category == "vertex_state":
-        for name, count in _vertices(executable, tile).items():
+        for name, count in list(_vertices(executable, tile).items())[:_MOST]:
             yield f"    {count:,} × {name}"
     elif category == "vertex_code":
-        for name, size in sorted(_codelets(executable, tile).items(), key=lambda item: -item[1]):
+        for name, size in sorted(_codelets(executable, tile).items(), key=lambda item: -item[1])[:_MOST]:
             yield f"    {name:<28} {size:>9,} B"
 
 

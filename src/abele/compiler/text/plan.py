@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.compiler.layout import Layout
 from abele.compiler.lower import Step
 from abele.compiler.reasons import Reason, reasons_of
 from abele.compiler.superstep import Exchanged, Superstep
@@ -22,7 +21,7 @@ from abele.graph.tensor import Tensor
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
 
-_BUSIEST = 4
+_BUSIEST = 2
 
 
 def plan_text(executable: Executable, step: Step | int, *, most: int = 60) -> str:
@@ -103,25 +102,24 @@ def reason_text(reason: Reason) -> str:
     """Why a field moves data, with one tile as an example."""
     tile = int(reason.tiles[0])
     example = reason.of_tile(tile)
-    where = f"on tile {tile}" if len(reason.tiles) == 1 else f"on {tiles_text(reason.tiles)}, as on tile {tile}"
-    holders = tiles_text(example.holder)
-    count = len(example.length)
     if reason.outward:
-        how = f"{many(count, 'piece')} {'scattered' if reason.is_arranged else 'sent'} to {holders}"
-    elif reason.is_arranged:
-        how = f"{many(count, 'piece')} gathered from {holders}"
+        how = "scattered to" if reason.is_arranged else "sent to"
     else:
-        how = f"{many(count, 'piece')} received from {holders}"
-    return f"  vertex {reason.field} {where}: {how}; {reason.bytes:,} B in all"
+        how = "gathered from" if reason.is_arranged else "received from"
+    pieces = many(len(example.length), "piece")
+    line = f"  vertex {reason.field} on tile {tile}: {pieces} {how} {tiles_text(example.holder)}"
+    if len(reason.tiles) == 1:
+        return f"{line}, {reason.bytes:,} B"
+    return f"{line}; so on {tiles_text(reason.tiles)}, {reason.bytes:,} B"
 
 
 def _piece_lines(executable: Executable, reason: Reason) -> Iterator[str]:
     pieces = reason.pieces
-    order = np.argsort(pieces.needer, kind="stable")[:_SHOWN]
+    order, by_packed = np.argsort(pieces.needer, kind="stable")[:_SHOWN], np.argsort(executable.layout.packed)
     arrow = "→" if reason.outward else "←"
     for at in order:
         begin, length = int(pieces.begin[at]), int(pieces.length[at])
-        what = _elements(executable, begin, length)
+        what = _elements(executable, by_packed, begin, length)
         yield (
             f"    tile {int(pieces.needer[at]):>5} {arrow} tile {int(pieces.holder[at]):>5}  {what:<40} "
             f"{length * reason.width:>9,} B"
@@ -133,17 +131,12 @@ def _piece_lines(executable: Executable, reason: Reason) -> Iterator[str]:
 _SHOWN = 12
 
 
-def _elements(executable: Executable, packed: int, length: int) -> str:
-    """Elements of a variable by the packed address of the first."""
+def _elements(executable: Executable, order: Int64, packed: int, length: int) -> str:
+    """Elements of a variable by the packed address of the first; ``order`` sorts the layout's pieces by theirs."""
     layout = executable.layout
-    order = _by_packed(layout)
     piece = int(order[np.searchsorted(layout.packed[order], packed, side="right") - 1])
     address = int(layout.begin[piece]) + packed - int(layout.packed[piece])
     variable, element = executable.graph.locate(address)
     last = min(length, int(layout.end[piece]) - address)
     more = " and on" if last < length else ""
     return f"{variable.name}[{element}:{element + last}){more}"
-
-
-def _by_packed(layout: Layout) -> Int64:
-    return np.argsort(layout.packed, kind="stable")
