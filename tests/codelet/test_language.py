@@ -500,7 +500,7 @@ def test_denormals__native_and_plain__are_flushed() -> None:
     assert out[0] == 0
 
 
-def test_print_and_assert__native_code__ignores_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_assert__native_code__ignores_it_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     @codelet
     class Talks(Vertex):
         y: Output[Vector[i32]]

@@ -11,6 +11,7 @@ from llvmlite import ir as ll
 
 from abele.codelet.memory import Memory, value_type
 from abele.codelet.parallel import is_parallel
+from abele.codelet.printing import emit_print
 from abele.codelet.reductions import IDENTITY, LANES
 from abele.codelet.tree import (
     Assign,
@@ -21,10 +22,12 @@ from abele.codelet.tree import (
     HelperCall,
     If,
     Leave,
+    Print,
     Return,
     Stmt,
     Store,
     While,
+    walk,
 )
 from abele.codelet.values import EXACT, FLOAT_BINARY, Values
 from abele.llvm.emit import F32, I64, POINTER, Value, constant
@@ -200,8 +203,17 @@ class Code(Values):
                 if statement.value is not None and self._result is not None:
                     self.builder.store(self.value(statement.value), self._result)
                 self._branch(self._end)
+            case Print():
+                self._print(statement)
             case DebugOnly():
                 pass
+
+    def _print(self, statement: Print) -> None:
+        values = [self.value(v) for v in statement.values]
+        types = [v.type for v in statement.values]
+        said = self.memory.said
+        assert said is not None
+        emit_print(self.builder, said.address, said.sites[statement], said.vertex, types, values)
 
     def _keep_row(self, name: str, pointer: Value) -> None:
         if name not in self.rows:
@@ -345,7 +357,8 @@ class Code(Values):
             for name, place in places.items():
                 self.builder.store(self.builder.load(self.variables[name], typ=F32), place)
 
-        vectorised = self.loop_ids.vectorised(LANES) if self.memory.may_vectorise else None
+        prints = any(isinstance(s, Print) for s in walk(statement.body))
+        vectorised = self.loop_ids.vectorised(LANES) if self.memory.may_vectorise and not prints else None
         self.counted(constant(I64, 0), constant(I64, LANES), 1, one, vectorised)
 
     def _folded(self, op: str, array: Value, type_: ElementType) -> Value:

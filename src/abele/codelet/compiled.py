@@ -17,12 +17,13 @@ from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
 from abele.codelet.functions import Function
+from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
 from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
-from abele.codelet.tree import Helper
+from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import CodeletDef
 from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
@@ -109,6 +110,15 @@ class CompiledCodelet:
         """
         stored = self.definition.source
         return stored.tree if isinstance(stored, StoredCode) else read_compute(self.definition)
+
+    @cached_property
+    def prints(self) -> tuple[Print, ...]:
+        """Its prints. A codelet that has some takes one more column, a ``PrintSink``'s. Whether it has any is kept on
+        disk: a known codelet that prints nothing is not even read for it."""
+        if self.definition.language != "python":
+            return ()
+        some = _kept(f"prints\n{self._key}", lambda: len(prints_of(self.tree)))
+        return prints_of(self.tree) if some else ()
 
     @cached_property
     def counting(self) -> Counting:

@@ -29,6 +29,7 @@ from abele.codelet.tree import (
     Length,
     Local,
     Math,
+    Print,
     Return,
     Scalar,
     Stmt,
@@ -154,6 +155,8 @@ class Segment:
                 self.schedule.place(slots.BRANCH)
             case Evaluate() | Return():
                 self.all(own_expressions(statement))
+            case Print():
+                self.schedule.place(slots.PRINT, self.all(own_expressions(statement)))
             case DebugOnly():
                 pass
 

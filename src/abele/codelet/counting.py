@@ -25,6 +25,7 @@ from abele.codelet.tree import (
     HelperCall,
     If,
     Leave,
+    Print,
     Return,
     Scalar,
     Stmt,
@@ -152,7 +153,7 @@ class CountCode(Code):
                 self._product(statement)
             case Assign() if statement.name not in self.control.variables[self._current]:
                 self._calls(own_expressions(statement))
-            case Store() | Evaluate() | DebugOnly():
+            case Store() | Evaluate() | Print() | DebugOnly():
                 self._calls(own_expressions(statement))
             case For():
                 self._plain(statement)

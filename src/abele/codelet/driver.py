@@ -11,11 +11,12 @@ from llvmlite import ir as ll
 from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import Charges, Code, LoopIds
 from abele.codelet.fields import FieldDef
-from abele.codelet.memory import Aliasing, Memory, Place, num_columns, stored_type
+from abele.codelet.memory import Aliasing, Memory, Place, Said, num_columns, stored_type
+from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
-from abele.codelet.tree import Helper
+from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, intrinsic
@@ -79,7 +80,16 @@ def value_module(
 
     noalias = not aliasing and guard is Guard.NONE
     _function(
-        module, "run", definition, vertex, counts=False, noalias=noalias, sizes=sizes, guard=guard, rounding=rounding
+        module,
+        "run",
+        definition,
+        vertex,
+        counts=False,
+        noalias=noalias,
+        sizes=sizes,
+        guard=guard,
+        rounding=rounding,
+        prints=prints_of(function),
     )
     return f"{module}\n{ids.text}"
 
@@ -92,7 +102,8 @@ def checked_module(definition: CodeletDef, function: Helper) -> str:
     def vertex(loop: VertexLoop) -> None:
         _workers(definition, Code(loop.builder, loop.memory, ids), function, loop)
 
-    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, guard=Guard.REPORT)
+    prints = prints_of(function)
+    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, guard=Guard.REPORT, prints=prints)
     return f"{module}\n{ids.text}"
 
 
@@ -108,7 +119,8 @@ def counted_module(definition: CodeletDef, function: Helper, charges: Charges, g
         cost = _workers(definition, code, function, loop)
         loop.builder.store(loop.builder.add(loop.builder.load(place, typ=I64), cost), place)
 
-    _function(module, "run_counted", definition, vertex, counts=True, noalias=guard is Guard.NONE, guard=guard)
+    noalias, prints = guard is Guard.NONE, prints_of(function)
+    _function(module, "run_counted", definition, vertex, counts=True, noalias=noalias, guard=guard, prints=prints)
     return f"{module}\n{ids.text}"
 
 
@@ -197,6 +209,7 @@ def _function(
     sizes: Sizes = UNKNOWN,
     guard: Guard = Guard.NONE,
     rounding: Rounding = NEAREST,
+    prints: tuple[Print, ...] = (),
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
@@ -219,6 +232,10 @@ def _function(
     memory = (Memory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
     if isinstance(memory, CheckedMemory):
         memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
+    if prints:
+        column = sum(num_columns(f) for f in definition.fields)
+        sink = b.load(b.gep(tables, [constant(I32, column)], source_etype=POINTER), typ=POINTER)
+        memory.said = Said(sink, number, {p: n for n, p in enumerate(prints)})
     for field, own in columns:
         memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
     vertex(VertexLoop(b, memory, number, out[0] if out else None))

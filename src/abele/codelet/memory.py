@@ -9,6 +9,7 @@ from llvmlite import ir as ll
 
 from abele.codelet.fields import FieldDef
 from abele.codelet.rounding import NEAREST, Draws, Rounding
+from abele.codelet.tree import Stmt
 from abele.llvm import narrow
 from abele.llvm.emit import F32, I1, I8, I64, POINTER, Value, constant
 from abele.numerics import ElementType, bool_
@@ -78,6 +79,21 @@ class Aliasing:
         return instruction
 
 
+@dataclass(frozen=True)
+class Said:
+    """Where the prints of the vertex at hand go.
+
+    Attributes:
+        address: Pointer to the address of the function that takes them.
+        vertex: Number of the vertex.
+        sites: Number of each print.
+    """
+
+    address: Value
+    vertex: Value
+    sites: dict[Stmt, int]
+
+
 @dataclass
 class Memory:
     """Loads and stores of the vertex at hand.
@@ -89,6 +105,7 @@ class Memory:
         bits: Bits of narrow floats that have just been rounded, by value.
         rounding: How results are rounded to narrow floats.
         draws: The random words that they are rounded by, if they are.
+        said: Where prints go, in codelets that print.
         may_vectorise: Whether loops over elements can become vector code.
     """
 
@@ -100,6 +117,7 @@ class Memory:
     bits: dict[Value, Value]
     rounding: Rounding = NEAREST
     draws: Draws | None = None
+    said: Said | None = None
 
     def table(self, column: Value, index: Value, type_: Any) -> Value:
         """Entry ``index`` of a table column."""

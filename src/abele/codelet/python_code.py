@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from abele.codelet import debug_values as values
+from abele.codelet.printing import say
 from abele.codelet.rounding import PlainRounding
 from abele.codelet.scope import MISSING, outer_name
 from abele.codelet.tree import (
@@ -33,6 +34,7 @@ from abele.codelet.tree import (
     Local,
     Logic,
     Math,
+    Print,
     Return,
     Scalar,
     Stmt,
@@ -153,6 +155,9 @@ class PythonCode:
                 return [self._at(ast.Break() if s.how == "break" else ast.Continue())]
             case Return():
                 return [self._at(ast.Return(None if s.value is None else self.value(s.value)))]
+            case Print():
+                said = self.shared(("print", s), s)
+                return [self._at(ast.Expr(self._call(self.shared("say", say), said, *map(self.value, s.values))))]
             case DebugOnly():
                 (node,) = ast.parse(s.source).body
                 return [ast.increment_lineno(node, line - 1)]

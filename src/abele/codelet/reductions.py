@@ -21,6 +21,7 @@ from abele.codelet.tree import (
     Leave,
     Local,
     Math,
+    Print,
     Return,
     Stmt,
     While,
@@ -46,7 +47,8 @@ def accumulators(body: list[Stmt]) -> dict[str, str]:
         return {}
     found: dict[str, str | None] = {}
     reads: dict[str, int] = {}
-    for expression in expressions:
+    # A print does not count: saying what a lane holds must not change the order of a sum.
+    for expression in (e for s in statements if not isinstance(s, Print) for e in own_expressions(s)):
         for part in expression.walk():
             if isinstance(part, Local):
                 reads[part.name] = reads.get(part.name, 0) + 1

@@ -47,6 +47,7 @@ SELECT = Cost(main=2, source="§1.2 G: a branch and a move")
 INT_TO_FLOAT = Cost(main=1, aux=1, source="§1.2 D: a move to the other registers, then a conversion")
 FLOAT_TO_INT = Cost(main=1, aux=1, source="§1.2 D: a conversion, then a move", first="aux")
 FLOAT_TO_FLOAT = AUX
+PRINT = Cost(main=400, source="§1.2 G: formats text and hands it to the host")
 RANDOM = Cost(main=1, aux=1, source="§1.4 S: an instruction of the hardware generator; D: a move", first="aux")
 DIVIDE = Cost(main=277, source="§1.3 S: integer divide")
 REMAINDER = Cost(main=292, source="§1.3 S: integer remainder")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from abele.codelet.calls import Calls
+from abele.codelet.print_calls import Prints
 from abele.codelet.problem import Origin
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
@@ -79,7 +79,7 @@ def _read(definition: CodeletDef, scope: Scope, parameters: tuple[str, ...], rea
     return Helper(function.__name__, origin.file, parameters, scope.types, body, reader.result)
 
 
-class Statements(Calls):
+class Statements(Prints):
     """Reads the statements of one function."""
 
     reading: Reading
@@ -128,7 +128,7 @@ class Statements(Calls):
             return []
         if isinstance(node.value, ast.Call):
             if isinstance(node.value.func, ast.Name) and node.value.func.id == "print":
-                return [self._debug_only(node)]
+                return [self.print(node.value)]
             value = self.call(node.value)
             if isinstance(value, HelperCall):
                 return [Evaluate(value=value, line=node.lineno)]

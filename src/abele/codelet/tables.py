@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet.compiled import compile_codelet
 from abele.codelet.fields import FieldDef
+from abele.codelet.printing import PrintSink
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError
 
@@ -22,10 +24,12 @@ class Tables:
     Attributes:
         num: Number of vertices.
         columns: In the order that :class:`~abele.codelet.compiled.CompiledCodelet` expects.
+        sink: Takes what codelets that print say.
     """
 
-    def __init__(self, num: int, columns: Sequence[Column]) -> None:
+    def __init__(self, num: int, columns: Sequence[Column], sink: PrintSink | None = None) -> None:
         self.num = num
+        self.sink = sink
         self.columns = [np.ascontiguousarray(c) for c in columns]
         self.pointers = (ctypes.c_void_p * max(1, len(self.columns)))(*(c.ctypes.data for c in self.columns))
 
@@ -67,7 +71,9 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
         columns.append(np.array([r.ctypes.data for r in rows], dtype=np.int64))
         if field.rank:
             columns.append(np.array([r.size for r in rows], dtype=np.int64))
-    return Tables(len(vertices), columns)
+    prints = compile_codelet(definition).prints
+    sink = PrintSink(prints) if prints else None
+    return Tables(len(vertices), columns if sink is None else [*columns, sink.column], sink)
 
 
 def _field(definition: CodeletDef, vertex: Mapping[str, Any], field: FieldDef) -> Any:

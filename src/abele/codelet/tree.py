@@ -190,8 +190,23 @@ class Evaluate(Stmt):
 
 
 @dataclass(eq=False, kw_only=True)
+class Print(Stmt):
+    """Says something to the host.
+
+    Attributes:
+        text: What stands before, between and after the values.
+        specs: How each value is written, as in a format string.
+        values: The values.
+    """
+
+    text: tuple[str, ...]
+    specs: tuple[str, ...] = ()
+    values: tuple[Expr, ...] = ()
+
+
+@dataclass(eq=False, kw_only=True)
 class DebugOnly(Stmt):
-    """A ``print`` or ``assert``, which only debug mode executes; ``source`` is the original text."""
+    """An ``assert``, which only debug mode executes; ``source`` is the original text."""
 
     source: str
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.codelet import FieldDef
+from abele.codelet.printing import PrintSink
+from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
@@ -46,6 +48,7 @@ class GroupTables:
         scatter: Copies out of it after they ran.
         state: Values of the state fields, which persist from one execution to the next, and their contents at load.
         memory: What each edge field points to.
+        sink: Takes what the vertices print, if they do.
     """
 
     columns: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -53,6 +56,7 @@ class GroupTables:
     scatter: list[Runs] = field(default_factory=list)
     state: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = field(default_factory=list)
     memory: list[FieldMemory] = field(default_factory=list)
+    sink: PrintSink | None = None
 
     @property
     def addresses(self) -> tuple[int, ...]:
@@ -65,7 +69,7 @@ class GroupTables:
         return sum(int(m.bytes.sum()) for m in self.memory)
 
 
-def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool) -> GroupTables:
+def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool, prints: tuple[Print, ...] = ()) -> GroupTables:
     """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch.
 
     The vertices of all replicas stand one after the other, those of replica 0 first.
@@ -76,6 +80,9 @@ def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool) -> Grou
             _add_state(tables, field_def, group.state[field_def.name], arena.replicas)
         else:
             _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch)
+    if prints:
+        tables.sink = PrintSink(prints)
+        tables.columns.append(tables.sink.column)
     return tables
 
 
@@ -109,9 +116,7 @@ def repeated_rows(begin: Int64, times: int) -> Int64:
     return np.append(np.tile(begin[:-1], times) + shift, begin[-1] * times)
 
 
-def region_pointers(
-    edge: Edge, width: int, arena: Arena, scratch: ScratchPool, replica: int = 0
-) -> tuple[Int64, Runs]:
+def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, replica: int = 0) -> tuple[Int64, Runs]:
     """Host address of every region of an edge, and the gathers that those in several pieces need.
 
     Args:

@@ -26,6 +26,7 @@ from abele.runtime.seeds import Seeds
 from abele.runtime.supersteps import Supersteps
 from abele.runtime.tallies import Tallies
 from abele.runtime.timers import Clock
+from abele.runtime.vertex_prints import VertexPrints
 
 
 @dataclass(eq=False)
@@ -145,7 +146,8 @@ def build_image(
         WorkingMemory(),
         EffectsOf(),
     )
-    placed = Supersteps(arena, compile_codelet, executable.system.ipu, options.num_threads)
+    prints = VertexPrints(callbacks, host.print_text)
+    placed = Supersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     storage = Storage(programs, effects, arena, options.keep) if options.native else None

@@ -55,7 +55,10 @@ class InterpretedSupersteps:
             )
         groups = self._placed(compute_set)
         gather, scatter = transfers(compute_set, groups)
-        number = self.callbacks.add(lambda: self.run(groups))
+        prints = self.supersteps.prints
+        number = self.callbacks.add(
+            (lambda: self.run(groups)) if prints is None else (lambda: prints.around(groups, self.run))
+        )
         if gather:
             emitter.phase(gather)
         if watch is not None:

@@ -112,4 +112,4 @@ def columns_of(placed: PlacedGroup, replica: int) -> tuple[int, ...]:
         elif definition.rank == 1:
             lengths = next(columns)
             found.append(address_of(lengths) + first * lengths.itemsize)
-    return tuple(found)
+    return tuple(found) if placed.tables.sink is None else (*found, address_of(placed.tables.sink.column))

@@ -16,7 +16,7 @@ from abele.runtime.arena import Arena, address_of
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
-from abele.runtime.groups import fields_overlap, group_tables
+from abele.runtime.groups import GroupTables, fields_overlap, group_tables
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup, Watch
@@ -25,6 +25,7 @@ from abele.runtime.seeds import Seeds
 from abele.runtime.shares import cost_cuts, even_cuts
 from abele.runtime.sizes import worthwhile_sizes
 from abele.runtime.stochastic import StochasticRuns
+from abele.runtime.vertex_prints import VertexPrints
 
 _WORTH_SHARING_BYTES = 1 << 14
 """Less work than this is not worth knowing the cost of."""
@@ -60,12 +61,14 @@ class Supersteps:
         scratch: Memory for gathered regions.
         ipu: The chip, whose costs tell how vertices are best shared out over threads; None to go by their number.
         threads: Host threads.
+        prints: Shows what vertices print; None to leave that where it is.
     """
 
     arena: Arena
     compile: Compile
     ipu: Ipu | None = None
     threads: int = 1
+    prints: VertexPrints | None = None
     placed: list[PlacedGroup] = field(default_factory=list)
     scratch: ScratchPool = field(default_factory=ScratchPool)
     _ready: dict[ComputeSet, Ready] = field(default_factory=dict)
@@ -88,6 +91,8 @@ class Supersteps:
             self._random.emit(ready, emitter, seeds)
         elif ready.run:
             emitter.phase(ready.run)
+        if self.prints is not None:
+            self.prints.emit(ready.groups, emitter)
         if watch is not None:
             watch.after(emitter)
         if ready.scatter:
@@ -107,12 +112,12 @@ class Supersteps:
         """Tables of all groups of a compute set."""
         self.scratch.reset()
         groups = [(n, g) for n, g in enumerate(compute_set.groups) if g.num]
-        placed = [
-            PlacedGroup(compute_set, g, n, group_tables(g, self.arena, self.scratch), self.arena.replicas)
-            for n, g in groups
-        ]
+        placed = [PlacedGroup(compute_set, g, n, self._tables(g), self.arena.replicas) for n, g in groups]
         self.placed.extend(placed)
         return placed
+
+    def _tables(self, group: VertexGroup) -> GroupTables:
+        return group_tables(group, self.arena, self.scratch, self.compile(group.codelet).prints)
 
     def _leaf(self, placed: PlacedGroup) -> Leaf:
         group, tables = placed.group, placed.tables

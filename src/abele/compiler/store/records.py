@@ -28,6 +28,7 @@ _CODELET = (
     tree.Assign,
     tree.Store,
     tree.Evaluate,
+    tree.Print,
     tree.DebugOnly,
     tree.If,
     tree.While,
