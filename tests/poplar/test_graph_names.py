@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from abele import poplar
+from abele.compiler.cost import vertex_costs
 from abele.graph import Graph
 from abele.graph.codelets import CodeletFileType
 from abele.poplar import FLOAT, INT, UNSIGNED_INT, Interval
@@ -318,7 +319,7 @@ def test_perf_estimator__of_a_codelet__is_asked_for_every_vertex() -> None:
         return 10 * v.getFieldInfo("x").size() + width + int(v.getFieldInfo("factor").getInitialValue())
 
     g.registerPerfEstimator("Scale", estimator)
-    assert first.compute_set.groups[0].cycles.tolist() == [34, 54]
+    assert vertex_costs(first.compute_set.groups[0], g.system.ipu).amount.tolist() == [34, 54]
     with pytest.raises(poplar.unknown_field, match="vertex Scale has no field 'xs'"):
         g.createVertexIntrospector(second).getFieldInfo("xs")
 
@@ -398,9 +399,9 @@ def test_output_graphs__of_a_program__are_graphviz_text() -> None:
         "  var1 -> var4 [style=dashed];",
         "}",
     ]
-    assert '  v0_1 [shape=ellipse, label="Scale\\ntile 0"];' in fine.getvalue()
-    assert '  var2 -> v0_1 [label="x"];' in fine.getvalue()
-    assert '  v0_0 -> var1 [label="y"];' in fine.getvalue()
+    assert 's0g0v1 [label="Scale\\ntile 0", shape=box];' in fine.getvalue()
+    assert '  v2 -> s0g0v1 [label="x"];' in fine.getvalue()
+    assert '  s0g0v0 -> v1 [label="y"];' in fine.getvalue()
 
 
 # --- ends towards the host ------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from abele.graph.compute_set import ComputeSet
 from abele.graph.program import Copy, Execute, Program, walk
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
-from abele.graph.vertices import Edge, VertexGroup
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -41,25 +40,6 @@ def compute_graph(graph: Graph, programs: Iterable[Program] = ()) -> str:
     return _document([_box(v) for v in used] + list(dict.fromkeys(lines)))
 
 
-def vertex_graph(graph: Graph, programs: Iterable[Program] = ()) -> str:
-    """Variables and every vertex as Graphviz text; see :func:`compute_graph`."""
-    steps = [step for program in programs for step in walk(program)]
-    sets = dict.fromkeys(s.compute_set for s in steps if isinstance(s, Execute)) or dict.fromkeys(graph.compute_sets)
-    lines: list[str] = []
-    used: dict[Variable, None] = {}
-    for compute_set in sets:
-        first = 0
-        for group in compute_set.groups:
-            names = [f"v{compute_set.id}_{first + i}" for i in range(group.num)]
-            for name, tile in zip(names, group.tile.tolist(), strict=True):
-                lines.append(f'  {name} [shape=ellipse, label="{_quoted(group.codelet.name)}\\ntile {tile}"];')
-            for vertex, variable, field, writes in _wires(graph, group):
-                used[variable] = None
-                lines.append(_arrow(names[vertex], variable, writes, field))
-            first += group.num
-    return _document([_box(v) for v in used] + list(dict.fromkeys(lines)))
-
-
 def _accesses(graph: Graph, compute_set: ComputeSet) -> Iterator[tuple[Variable, str]]:
     for group in compute_set.groups:
         for field in group.codelet.fields:
@@ -69,23 +49,8 @@ def _accesses(graph: Graph, compute_set: ComputeSet) -> Iterator[tuple[Variable,
                     yield variable, field.direction
 
 
-def _wires(graph: Graph, group: VertexGroup) -> Iterator[tuple[int, Variable, str, str]]:
-    """Vertex, variable, field and direction of everything that the vertices are wired to."""
-    bases = np.array([v.base for v in graph.variables], dtype=np.int64)
-    for field in group.codelet.fields:
-        edge: Edge | None = group.edges.get(field.name)
-        if edge is None:
-            continue
-        regions = edge.regions.take(edge.index)
-        owner = np.searchsorted(bases, regions.begin, side="right") - 1
-        pairs = np.unique(np.stack([edge.vertex_of_row[regions.row], owner], axis=1), axis=0)
-        for vertex, number in pairs.tolist():
-            yield vertex, graph.variables[number], field.name, field.direction
-
-
-def _arrow(node: str, variable: Variable, direction: str, label: str = "") -> str:
-    of = f' [label="{_quoted(label)}"]' if label else ""
-    reads, writes = f"  {_node(variable)} -> {node}{of};", f"  {node} -> {_node(variable)}{of};"
+def _arrow(node: str, variable: Variable, direction: str) -> str:
+    reads, writes = f"  {_node(variable)} -> {node};", f"  {node} -> {_node(variable)};"
     return {"in": reads, "out": writes}.get(direction, f"{reads}\n{writes}")
 
 

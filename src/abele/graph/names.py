@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from abele.graph.debug_context import name_of
 from abele.graph.gather import reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.host_names import HostNames
 from abele.graph.intervals import Interval
+from abele.graph.program import Sequence as Steps
 from abele.graph.tensor import Tensor
 from abele.graph.vertex_names import VertexNames
 from abele.machine import Target
@@ -192,7 +194,8 @@ class CppNames(VertexNames, HostNames):
 
     def outputVertexGraph(self: Graph, os: IO[str], progs: Iterable[Program] = ()) -> None:  # type: ignore[misc]
         """Write variables and every vertex of programs as Graphviz text."""
-        os.write(dot.vertex_graph(self, progs))
+        steps = Steps(*progs)
+        os.write(self.to_dot(steps if len(steps) else None, sys.maxsize))
 
     def serialize(self: Graph, *arguments: Any) -> None:  # type: ignore[misc]
         """Refused: what is kept on disk is the executable.
