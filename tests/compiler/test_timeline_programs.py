@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from abele.compiler import Executable, compile_program
 from abele.compiler.durations import host_cycles
-from abele.graph import Copy, Execute, Graph, Program, Repeat
+from abele.graph import Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue
 from abele.graph import Sequence as InOrder
-from abele.numerics import f32
+from abele.numerics import f32, i32
 from compiler.support import Multi, small_system
 
 TILES, IPUS = 4, 2
@@ -176,6 +176,63 @@ def test_makespan__more_work_in_every_step__is_longer(items: tuple[Item, ...], p
 
     before, after = (compiled(i, partition)[0].report.cycles().total for i in (items, tuple(map(heavier, items))))
     assert after >= before
+
+
+def replayed(found: Executable, order: Sequence[int]) -> int:
+    """Makespan of steps that run in this order, from the cycles and groups that the report gives their parts."""
+    rows: dict[int, list[tuple[int, list[str]]]] = {}
+    steps = found.report.steps
+    for superstep, cycles, groups in zip(
+        steps["superstep"].tolist(), steps["cycles"].tolist(), steps["groups"].tolist(), strict=True
+    ):
+        rows.setdefault(superstep, []).append((cycles, groups.split(", ")))
+    free: dict[str, int] = {}
+    for index in order:
+        for cycles, groups in rows[found.steps[index].superstep]:
+            end = max(free.get(g, 0) for g in groups) + cycles
+            free.update(dict.fromkeys(groups, end))
+    return max(free.values())
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 300), st.booleans(), partitions, st.lists(st.integers(1, 5000), min_size=6, max_size=6))
+def test_makespan__while_loop_and_branch_that_a_run_counted__is_that_of_every_trip_by_itself(
+    trips: int, taken: bool, partition: list[int], cycles: list[int]
+) -> None:
+    graph = Graph(small_system(TILES, IPUS))
+    for number in set(partition) - {0}:
+        graph.sync_group([t for t, p in enumerate(partition) if p == number], f"group {number}")
+    flag, built = graph.variable(i32, (), "flag").map(3), Built(graph)
+    before, condition, first, second, then, other = (
+        built.step(Work((tile, 7), c) if tile < 2 else Work((tile,), c)) for tile, c in enumerate(cycles)
+    )
+    loop = RepeatWhileTrue(condition, flag, InOrder(first, second))
+    found = compile_program(graph, InOrder(before, loop, If(flag, then, other)))
+    assert [s.kind for s in found.steps].index("decide") == 2
+    found.record_executions([1, trips + 1, trips + 1, trips, trips, 1, int(taken), int(not taken)])
+    order = [0, *[1, 2, 3, 4] * trips, 1, 2, 5, 6 if taken else 7]
+    assert found.report.cycles().total == replayed(found, order)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=5))
+def test_makespan__uneven_loops_and_branches__is_exact_with_one_group_and_bounded_with_several(
+    entries: list[tuple[int, bool]],
+) -> None:
+    trips, taken, count = sum(t for t, _ in entries), sum(w for _, w in entries), len(entries)
+    for ipus in (1, IPUS):
+        graph = Graph(small_system(ALL // ipus, ipus))
+        flag, built = graph.variable(i32, (), "flag").map(3), Built(graph)
+        work = [built.step(Work((tile,), 100 * tile + 50)) for tile in range(6)]
+        loop = RepeatWhileTrue(work[1], flag, InOrder(work[0], work[5]))
+        body = InOrder(work[2], loop, If(flag, work[3], work[4]))
+        found = compile_program(graph, Repeat(count, body))
+        looks = trips + count
+        found.record_executions([count, looks, looks, trips, trips, count, taken, count - taken])
+        report = found.report
+        total = int((report.steps["cycles"] * report.steps["executions"]).sum())
+        assert report.groups["busy_cycles"].max() <= report.cycles().total <= total
+        assert report.cycles().total == total or ipus > 1
 
 
 def io_program(group: bool, elements: int, work: int, trips: int) -> tuple[Executable, Mapping[str, int]]:
