@@ -158,6 +158,7 @@ def _ops_table(
     for step in lowered.steps:
         codelets[op_of[step.index]].update(supersteps[step.superstep].codelets)
     debug = [_debug(node) for node in ops]
+    of_node = {id(step.node): supersteps[step.superstep] for step in lowered.steps}
     return OPS.table(
         name=[_name(node) for node in ops],
         kind=[_kind(node) for node in ops],
@@ -165,7 +166,7 @@ def _ops_table(
         file=[d.file for d in debug],
         line=[d.line for d in debug],
         executions=runs,
-        flops=runs * np.array([node.flops if isinstance(node, LibraryCall) else 0 for node in ops], dtype=np.int64),
+        flops=runs * np.array([_flops(node, of_node) for node in ops], dtype=np.int64),
         code_bytes=[sum(code_bytes_of(c) for c in used) for used in codelets],
         **sum_by_op(steps, len(ops)),
     )
@@ -181,6 +182,14 @@ def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: i
             seen.add(site)
             runs[site[0]] += executions[step.index]
     return runs
+
+
+def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
+    """Operations of a library call, or those that estimators tell of a compute set."""
+    if isinstance(node, LibraryCall):
+        return node.flops
+    compute = superstep_of[id(node)].compute
+    return compute.flops if compute is not None else 0
 
 
 def _debug(node: Program) -> Any:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import CodeletError
+from abele.errors import CodeletError, MissingPerfEstimateError
 from abele.graph.intervals import Int64
+from abele.graph.introspect import VertexIntrospector
 from abele.graph.vertices import Edge, StateData, VertexGroup
 from abele.machine import Ipu
 
 if TYPE_CHECKING:
-    from abele.codelet import FieldDef
+    from abele.codelet import CodeletDef, FieldDef
+    from abele.graph.perf_estimators import PerfEstimator
 
 
 Column = npt.NDArray[Any]
@@ -28,10 +30,12 @@ class VertexCosts:
     Attributes:
         amount: Issue slots of each (tile cycles for multi-worker kinds), int64[N].
         is_estimate: Whether the true figure depends on data and is only known after a run.
+        flops: Floating-point operations of all vertices, where an estimator tells.
     """
 
     amount: Int64
     is_estimate: bool
+    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +82,56 @@ class GroupView:
 def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
     """Cost of every vertex of ``group``.
 
-    Order of authority: cycles given when the vertices were made, the codelet's formula, the slots counted from its
-    code. Where the count depends on data, a vertex is assumed to take one slot for every element that it is wired to,
-    until a run counts it.
+    Order of authority: cycles given when the vertices were made, the graph's estimator, the codelet's formula, the
+    slots counted from its code. Where the count depends on data, a vertex is taken as one slot for every element that
+    it is wired to, until a run counts it.
 
     Raises:
-        CodeletError: A formula gives something else than one whole number a vertex.
+        CodeletError: A formula or estimator gives something else than one number a vertex.
+        MissingPerfEstimateError: The code cannot be counted, and nobody says what it costs.
     """
     definition = group.codelet
     if group.cycles is not None:
         return VertexCosts(group.cycles, False)
+    if group.estimator is not None:
+        return _by_estimator(group, group.estimator, ipu)
     if definition.formula is not None:
-        return VertexCosts(_by_formula(group, ipu), False)
+        cycles = definition.formula(GroupView(group), ipu)
+        return VertexCosts(_whole(cycles, group, f"cycles() of codelet {definition.name}"), False)
+    slots = _slots_of(definition)
+    return VertexCosts(_counted(group, slots), False) if slots else VertexCosts(assumed_slots(group), True)
+
+
+def needs_counting(group: VertexGroup) -> bool:
+    """Whether the cost of vertices comes from their code, because nobody says what it is."""
+    return group.cycles is None and group.estimator is None and group.codelet.formula is None
+
+
+def _slots_of(definition: CodeletDef) -> int | None:
+    """Address of the function that counts the slots of vertices; None where they depend on data."""
     from abele.codelet import compile_codelet
 
     compiled = compile_codelet(definition)
-    if compiled.data_dependent or not compiled.slots:
-        return VertexCosts(assumed_slots(group), True)
-    return VertexCosts(_counted(group, int(compiled.slots)), False)
+    try:
+        if compiled.data_dependent:
+            return None
+        slots = compiled.slots
+    except CodeletError as error:
+        if definition.language == "python":
+            raise
+        raise _not_counted(definition, error.message) from error
+    if not slots:
+        raise _not_counted(definition, "its code has no count of issue slots")
+    return int(slots)
+
+
+def _not_counted(definition: CodeletDef, why: str) -> MissingPerfEstimateError:
+    return MissingPerfEstimateError(
+        f"no perf estimate: what a vertex {definition.name} costs cannot be counted, and nobody says it",
+        at=definition.location,
+        because=why,
+        remedy="graph.register_perf_estimator(codelet, function), or cycles=… where the vertices are made",
+    )
 
 
 def assumed_slots(group: VertexGroup) -> Int64:
@@ -107,22 +143,45 @@ def assumed_slots(group: VertexGroup) -> Int64:
     return total
 
 
-def _by_formula(group: VertexGroup, ipu: Ipu) -> Int64:
-    formula = group.codelet.formula
-    assert formula is not None
-    result = np.asarray(formula(GroupView(group), ipu))
+def _by_estimator(group: VertexGroup, estimator: PerfEstimator, ipu: Ipu) -> VertexCosts:
+    """What an estimator of the user's says, of all vertices at once or of one after the other."""
+    who = f"the perf estimator of codelet {group.codelet.name}"
+    if not estimator.per_vertex:
+        cycles, flops = _cycles_and_flops(estimator.function(GroupView(group), ipu))
+        return VertexCosts(_whole(cycles, group, who), False, int(_whole(flops, group, who).sum()))
+    asked = (estimator.function(VertexIntrospector(group, i), estimator.target) for i in range(group.num))
+    pairs = [_cycles_and_flops(each) for each in asked]
+    amount, operations = (_whole([pair[k] for pair in pairs], group, who) for k in (0, 1))
+    return VertexCosts(amount, False, int(operations.sum()))
+
+
+def _cycles_and_flops(found: Any) -> tuple[Any, Any]:
+    """Cycles, and operations where they are told: as a pair, or as an object with both."""
+    if isinstance(found, tuple) and len(found) == 2:
+        return found
+    return getattr(found, "cycles", found), getattr(found, "flops", 0)
+
+
+def _whole(found: Any, group: VertexGroup, who: str) -> Int64:
+    """One whole number a vertex, int64[N], fractions rounded up."""
+    result = np.asarray(found)
     try:
-        cycles = np.broadcast_to(result, (group.num,))
+        numbers = np.broadcast_to(result, (group.num,))
     except ValueError:
-        cycles = None
-    if cycles is None or cycles.dtype.kind not in "iuf" or not bool(np.isfinite(cycles).all()):
+        numbers = None
+    if numbers is None or numbers.dtype.kind not in "iuf" or not bool((np.isfinite(numbers) & (numbers >= 0)).all()):
         raise CodeletError(
-            f"cycles() of codelet {group.codelet.name} gave {result.dtype} of shape {list(result.shape)} "
-            f"for {group.num} vertices",
-            at=f"{group.codelet.file}:{group.codelet.line}",
-            remedy="return one number a vertex; v.x of an edge is an array of lengths",
+            f"{who} gave {_described(result)} for {group.num} vertices",
+            at=group.codelet.location,
+            remedy="return one number a vertex, not below 0; v.x of an edge is an array of lengths",
         )
-    return np.asarray(np.ceil(cycles), dtype=np.int64)
+    return np.asarray(np.ceil(numbers), dtype=np.int64)
+
+
+def _described(result: Column) -> str:
+    is_number = result.dtype.kind in "iuf"
+    lowest = f", the lowest {result.min()}" if is_number and result.size and not result.min() >= 0 else ""
+    return f"{result.dtype} of shape {list(result.shape)}{lowest}"
 
 
 def _edge_sizes(edge: Edge) -> Int64 | Rows:

@@ -72,4 +72,4 @@ def compute_cycles(
     busy = np.zeros(num_tiles, dtype=bool)
     for group in groups:
         busy[group.tile] = True
-    return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)), busy)
+    return ComputeCycles(total, launch, tuple(dict.fromkeys(estimated)), busy, sum(c.flops for c in costs))

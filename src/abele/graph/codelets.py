@@ -42,15 +42,10 @@ def normalised(name: str) -> str:
 
 
 class Codelets:
-    """Codelets by name, whitespace aside.
-
-    Attributes:
-        estimators: What a user says that vertices of a codelet cost, by name.
-    """
+    """Codelets by name, whitespace aside."""
 
     def __init__(self) -> None:
         self._known: dict[str, CodeletDef] = {}
-        self.estimators: dict[str, Estimator] = {}
 
     def add(self, codelets: Any, flags: str = "") -> None:
         """Make codelets known.

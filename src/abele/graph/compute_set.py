@@ -12,7 +12,7 @@ import numpy.typing as npt
 from abele.errors import AbeleError, GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
 from abele.graph.connect import shared, wire
 from abele.graph.debug import DebugInfo
-from abele.graph.introspect import estimate
+from abele.graph.introspect import VertexIntrospector
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData, VertexGroup
@@ -48,6 +48,15 @@ class VertexRef:
     def id(self) -> int:
         """Number of the vertex among those that were added to its compute set one by one."""
         return self.compute_set.number_of(self)
+
+    def info(self) -> VertexIntrospector:
+        """What a cost estimator sees of it: sizes of its fields, values of its state.
+
+        Raises:
+            TileMappingError: It has no tile yet.
+            GraphConnectionError: A field is not connected yet.
+        """
+        return VertexIntrospector(*self.compute_set.place_of(self))
 
     def set_size(self, name: str, size: int) -> None:
         """Give a field a number of elements or rows, to be connected or set one by one.
@@ -227,9 +236,7 @@ class ComputeSet:
         """All vertices, in groups; single vertices are gathered by codelet."""
         groups = (*self._groups, *self._gathered())
         for group in groups:
-            estimator = self.graph.codelets.estimators.get(group.codelet.name)
-            if estimator is not None and group.cycles is None:
-                group.cycles = estimate(group, estimator, self.graph.getTarget())
+            group.estimator = self.graph.perf_estimators.of(group.codelet)
         return groups
 
     def number_of(self, vertex: VertexRef) -> int:

@@ -53,6 +53,9 @@ class VertexIntrospector:
         self._group = group
         self._vertex = vertex
 
+    def __getitem__(self, name: str) -> FieldInfo:
+        return self.getFieldInfo(name)
+
     def getFieldInfo(self, name: str) -> FieldInfo:
         """What is known of a field.
 
@@ -76,12 +79,3 @@ class VertexIntrospector:
             return FieldInfo(edge.row_sizes[i : i + 1], None, False)
         low, high = (int(n) for n in edge.row_begin[i : i + 2])
         return FieldInfo(edge.regions.sizes[edge.index[low:high]], None, True)
-
-
-def estimate(group: VertexGroup, estimator: Any, target: Target) -> npt.NDArray[np.int64]:
-    """What a user's estimator says that each vertex costs, int64[N].
-
-    Vertices are asked one by one, as Poplar's estimators expect; ``cycles`` of a codelet is the vectorised way.
-    """
-    found = (estimator(VertexIntrospector(group, i), target) for i in range(group.num))
-    return np.array([getattr(cost, "cycles", cost) for cost in found], dtype=np.int64)

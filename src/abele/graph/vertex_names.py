@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from abele.errors import CodeletLoadError, FieldOverflowError, UnknownFieldError
 from abele.graph.codelets import SOURCES, CodeletFileType, Codelets, Estimator, normalised
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.introspect import VertexIntrospector
+from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
 from abele.graph.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ class VertexNames:
 
     Attributes:
         codelets: The codelets that vertices can be added of by name.
+        perf_estimators: What vertices of some codelets cost, as the user says.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.codelets = Codelets()
+        self.perf_estimators = PerfEstimators()
 
     def codelet(self, codelet: Any) -> CodeletDef:
         """The definition behind a decorated class, or the codelet that the graph knows by a name.
@@ -63,14 +66,32 @@ class VertexNames:
         """Whether the graph knows a codelet by this name."""
         return name in self.codelets
 
-    def registerPerfEstimator(self, name: str, estimator: Estimator) -> None:
+    def register_perf_estimator(  # type: ignore[misc]
+        self: Graph, codelet: Any, function: Callable[..., Any], *, per_vertex: bool = False
+    ) -> None:
+        """Say what vertices of a codelet cost in this graph; cycles given with a vertex come before it.
+
+        Args:
+            codelet: A decorated class, or the name of a codelet.
+            function: ``function(view, ipu)`` gives one number a vertex, as ``cycles`` of a codelet does: issue slots
+                for a ``Vertex``, cycles of the tile for the other kinds. Or a pair: these, and floating-point
+                operations.
+            per_vertex: ``function(introspector, target)`` is asked vertex by vertex instead, as in Poplar.
+
+        Raises:
+            GraphConnectionError: The class is no codelet.
+        """
+        key = normalised(codelet) if isinstance(codelet, str) else definition_of(codelet)
+        self.perf_estimators[key] = PerfEstimator(function, per_vertex, self.getTarget())
+
+    def registerPerfEstimator(self: Graph, name: str, estimator: Estimator) -> None:  # type: ignore[misc]
         """Say what vertices of a codelet cost: ``estimator(introspector, target)`` gives the cycles of one.
 
         Cycles are issue slots of a worker for a ``Vertex``, cycles of the tile for the other kinds.
         """
-        self.codelets.estimators[normalised(name)] = estimator
+        self.register_perf_estimator(name, estimator, per_vertex=True)
 
-    def registerCycleEstimator(self, name: str, estimator: Estimator) -> None:
+    def registerCycleEstimator(self: Graph, name: str, estimator: Estimator) -> None:  # type: ignore[misc]
         """The older name of :meth:`registerPerfEstimator`."""
         self.registerPerfEstimator(name, estimator)
 

@@ -15,6 +15,7 @@ from abele.graph.regions import Regions
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
+    from abele.graph.perf_estimators import PerfEstimator
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,7 @@ class VertexGroup:
         cycles: Issue slots (tile cycles for multi-worker kinds) of each vertex that override counting, or None.
         debug: Where the user made them.
         origins: Where the user made each, if they were made one by one.
+        estimator: What the user says that vertices of this codelet cost in the graph, or None.
     """
 
     codelet: CodeletDef
@@ -78,6 +80,7 @@ class VertexGroup:
     cycles: Int64 | None
     debug: DebugInfo
     origins: tuple[DebugInfo, ...] | None = None
+    estimator: PerfEstimator | None = None
 
     @property
     def num(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abele.codelet import CodeletDef, CompiledCodelet
-from abele.compiler.cost import vertex_costs
+from abele.compiler.cost import needs_counting, vertex_costs
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.intervals import Int64
 from abele.machine import Ipu
@@ -124,7 +124,7 @@ class Supersteps:
         code, counter = self.compile(group.codelet), 0
         if fields_overlap(tables):
             address = code.run_aliasing
-        elif code.data_dependent and group.cycles is None and group.codelet.formula is None:
+        elif needs_counting(group) and code.data_dependent:
             placed.slots = np.zeros(placed.num, dtype=np.int64)
             self._counted.setdefault(placed.compute_set, []).append(placed)
             address, counter = code.run_counted, address_of(placed.slots)

@@ -1,0 +1,38 @@
+"""What a user says that vertices of a codelet cost, in place of the codelet's own formula or of counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from abele.graph.codelets import normalised
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
+    from abele.machine import Target
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PerfEstimator:
+    """An estimator of one graph.
+
+    Attributes:
+        function: ``function(view, ipu)`` gives one number a vertex, int[N], as ``cycles`` of a codelet does; if it is
+            asked per vertex, ``function(introspector, target)`` gives the number of one. Either may give a pair:
+            cycles, and floating-point operations.
+        per_vertex: Whether it is asked vertex by vertex, as Poplar's are.
+        target: What it is asked with then.
+    """
+
+    function: Callable[..., Any]
+    per_vertex: bool
+    target: Target
+
+
+class PerfEstimators(dict["str | CodeletDef", PerfEstimator]):
+    """Estimators by codelet: by definition, or by name, whitespace aside."""
+
+    def of(self, codelet: CodeletDef) -> PerfEstimator | None:
+        """The estimator of a codelet, if it has one."""
+        return self.get(codelet) or self.get(normalised(codelet.name))
