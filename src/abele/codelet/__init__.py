@@ -39,7 +39,9 @@ from abele.codelet.layouts import (
     Layout,
 )
 from abele.codelet.reductions import LANES
+from abele.codelet.rounding import Rounding
 from abele.codelet.sizes import Size, Sizes
+from abele.codelet.template import Template, template
 from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex, codelet
 
 hash_u32 = random_u32
@@ -65,9 +67,11 @@ __all__ = [
     "Layout",
     "MultiVertex",
     "Output",
+    "Rounding",
     "Size",
     "Sizes",
     "SupervisorVertex",
+    "Template",
     "Vector",
     "VectorList",
     "Vertex",
@@ -90,6 +94,7 @@ __all__ = [
     "sin",
     "sqrt",
     "tanh",
+    "template",
 ]
 
 

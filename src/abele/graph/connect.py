@@ -13,6 +13,7 @@ from abele.graph.debug import DebugInfo
 from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
+from abele.numerics import to_device
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -204,8 +205,8 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
         )
     if field.rank == 1 and isinstance(value, (list, tuple)) and any(np.ndim(v) for v in value):
         row_begin = np.cumsum([0] + [len(v) for v in value], dtype=np.int64)
-        return StateData(np.concatenate([np.asarray(v, dtype=field.type.np) for v in value]), row_begin)
-    array = np.asarray(value).astype(field.type.np)
+        return StateData(_stored(codelet, field, np.concatenate([np.asarray(v) for v in value]), debug), row_begin)
+    array = _stored(codelet, field, np.asarray(value), debug)
     want: tuple[int, ...] = (num,) if field.rank == 0 else (num, array.shape[-1] if array.ndim else 0)
     if array.ndim > len(want) or (field.rank == 1 and array.ndim == 0):
         raise _mismatch(codelet, field, f"state of shape {list(array.shape)}", num, debug)
@@ -216,6 +217,23 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
     if field.rank == 0:
         return StateData(array)
     return StateData(array.reshape(-1), np.arange(num + 1, dtype=np.int64) * want[-1])
+
+
+def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugInfo) -> Any:
+    """Values of state as elements of its type, which must hold them."""
+    if field.type.kind in ("int", "uint") and given.size and given.dtype.kind != "b":
+        limits = np.iinfo(field.type.np)
+        low, high = given.min(), given.max()
+        if low < limits.min or high > limits.max:
+            wrong = low if low < limits.min else high
+            raise FieldOverflowError(
+                f"field {codelet.name}.{field.name} is {field.type}, from {limits.min:,} to {limits.max:,}; "
+                f"it was given {wrong:,}",
+                at=debug.location,
+                because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
+                remedy="declare the field with a wider type, or give each vertex less",
+            )
+    return to_device(given, field.type)
 
 
 _TAKES = {
