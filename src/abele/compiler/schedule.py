@@ -66,12 +66,16 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Row:
-    """What a row needs: for each set that meets, its resources, links, cycles, and cycles before the links are used."""
+    """What a row needs: for each set that meets, its resources; links; cycles, and cycles before the links are used.
+
+    ``lone`` is the resource if the row needs but one, else −1.
+    """
 
     cycles: float
     meets: tuple[npt.NDArray[np.intp], ...]
     links: npt.NDArray[np.intp]
     latency: float
+    lone: int
 
 
 def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, traced: int = MAX_TRACED) -> Schedule:
@@ -117,7 +121,8 @@ def _classes(parts: Sequence[Part]) -> dict[Resource, int]:
 def _row(part: Part, classes: dict[Resource, int]) -> _Row:
     meets = tuple(np.unique([classes[g] for g in meet]) for meet in part.meets)
     links = np.unique(np.array([classes[p] for p in part.links], dtype=np.intp))
-    return _Row(float(part.cycles), meets, links, float(part.cycles - part.link_cycles))
+    lone = int(meets[0][0]) if len(meets) == 1 == len(meets[0]) and not len(links) else -1
+    return _Row(float(part.cycles), meets, links, float(part.cycles - part.link_cycles), lone)
 
 
 @dataclass
@@ -199,6 +204,10 @@ class _Run:
 
 def _advance(row: _Row, state: State, scale: float) -> list[float]:
     """Let a row happen; returns when it starts in the first of the states, for each set that meets."""
+    if row.lone >= 0:
+        begin = float(state[row.lone, 0])
+        state[row.lone] += row.cycles * scale
+        return [begin]
     starts = []
     for resources in row.meets:
         start = state[resources].max(axis=0)
