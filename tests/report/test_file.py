@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_load__newer_version__says_to_update(saved: Path) -> None:
 
 
 def test_load__zip_bomb__is_refused_before_unpacking(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "MAX_BYTES", 1000)
+    monkeypatch.setattr(file, "KIND", replace(file.KIND, max_bytes=1000))
     with pytest.raises(FileFormatError, match="more than the 1,000 B that a report may hold"):
         Report.load(saved)
 

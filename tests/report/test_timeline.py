@@ -116,5 +116,5 @@ def test_load__spans_that_point_nowhere__are_refused(overlapped: Report, tmp_pat
 
 
 def test_format_version__of_new_files__is_two(overlapped: Report) -> None:
-    assert file.VERSION == 2
+    assert file.KIND.version == 2
     assert overlapped.to_json()["version"] == 2

@@ -37,12 +37,11 @@ if TYPE_CHECKING:
 
 def to_json(report: Report) -> dict[str, Any]:
     """``report`` as mappings, lists, strings and numbers."""
-    from abele.report.file import FORMAT, VERSION
+    from abele.report.file import KIND
 
     step = report.step_cycles
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        **KIND.head,
         "target": report.target,
         "graph": report.graph,
         "meta": report.meta,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from abele.compiler.compile import compile_program
 from abele.compiler.executable import Executable
-from abele.compiler.store import archive
+from abele.compiler.store.archive import KIND, Reader, Writer
 from abele.compiler.store.graphs import GraphIn, GraphOut
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
-
-FORMAT = "abele-executable"
-VERSION = 1
+from abele.report import archive as container
 
 
 def save_executable(executable: Executable, path: str | Path) -> None:
@@ -21,17 +21,21 @@ def save_executable(executable: Executable, path: str | Path) -> None:
     Raises:
         FileFormatError: The file cannot be written, or a codelet is C++.
     """
-    archive.write(Path(path), lambda writer: _document(executable, writer))
+
+    def fill(archive: zipfile.ZipFile) -> None:
+        document = _document(executable, Writer(archive))
+        container.write_member(archive, KIND.member, json.dumps(document))
+
+    container.write(Path(path), fill)
 
 
-def _document(executable: Executable, writer: archive.Writer) -> dict[str, Any]:
+def _document(executable: Executable, writer: Writer) -> dict[str, Any]:
     graph = GraphOut(executable.graph, writer)
     programs = ProgramsOut(graph)
     roots = programs.numbers(executable.programs)
     table = graph.table(programs.compute_sets)
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        **KIND.head,
         "graph": table,
         "nodes": programs.rows,
         "functions": programs.function_rows,
@@ -55,14 +59,13 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     Raises:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no executable.
     """
-    path = Path(path)
 
-    def build(reader: archive.Reader, document: dict[str, Any]) -> Executable:
-        made = GraphIn(document["graph"], document["views"], reader, trusted=trusted)
+    def build(archive: zipfile.ZipFile, document: dict[str, Any]) -> Executable:
+        made = GraphIn(document["graph"], document["views"], Reader(archive), trusted=trusted)
         programs = ProgramsIn(made, document["nodes"], document["functions"])
         named = {str(name): programs.node(number) for name, number in document["programs"].items()}
         executable = compile_program(made.graph, named, allow_out_of_memory=True)
         executable.meta.update(document["meta"])
         return executable
 
-    return archive.read(path, FORMAT, VERSION, build)  # type: ignore[no-any-return]
+    return container.read(Path(path), KIND, build)
