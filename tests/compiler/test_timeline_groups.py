@@ -297,3 +297,6 @@ def test_sync_groups__of_a_graph__are_disjoint_and_named() -> None:
     assert groups.by_ipu == ((0, 1),)
     assert groups.apart == ((0,), (1,))
     assert groups.num_tiles([0, 1]) == 8
+    assert groups.text([0, 1]) == "IPU 1, first"
+    many = SyncGroups.of(Graph(small_system(4, 16)))
+    assert many.text(many.all) == "IPU 0, …, IPU 15 (16 groups)"

@@ -73,34 +73,32 @@ def group_tables(
     starts = np.full(len(rows), -1, dtype=np.int64)
     for each in found:
         starts = np.maximum(starts, each.starts)
-    times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)]
+    times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)].tolist()
     columns: dict[str, list[object]] = {name: [] for name in GROUPS.columns}
     row_of: list[dict[int, int]] = []
     for number, each in enumerate(found):
-        mine = np.array([s.program == number for s, _ in rows], dtype=bool)
+        own = [(p, n) for (s, p), n in zip(rows, times, strict=True) if s.program == number]
         compute = compute_by_tile(number, lowered, supersteps, executions, len(groups.of_tile))
         row_of.append({})
-        own = [p if m else None for p, m in zip(parts, mine, strict=True)]
-        for group, line in _lines(each, own, times, groups, compute):
+        for group, line in _lines(each, own, groups, compute):
             row_of[number][group] = len(columns["name"])
             for name, value in ({"program": number} | line).items():
                 columns[name].append(value)
     spans = _spans(found, parts, row_of)
-    names = [", ".join(groups.names[g] for g in p.groups) for p in parts]
-    return GroupTables(GROUPS.table(**columns), spans, starts, names)
+    text = {meeting: groups.text(meeting) for meeting in {p.groups for p in parts}}
+    return GroupTables(GROUPS.table(**columns), spans, starts, [text[p.groups] for p in parts])
 
 
 def _lines(
-    found: Schedule, parts: Sequence[Part | None], times: Int64, groups: SyncGroups, compute: Int64
+    found: Schedule, parts: Sequence[tuple[Part, int]], groups: SyncGroups, compute: Int64
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """The rows of the groups table for one program: those of groups that take part in it, with their numbers."""
     cycles = np.zeros((len(groups), len(_PARTS)), dtype=np.int64)
     used = np.zeros(len(groups), dtype=bool)
-    for part, count in zip(parts, times.tolist(), strict=True):
-        if part is not None:
-            mine = list(part.groups)
-            cycles[mine] += count * np.array([getattr(part, name) for name in _PARTS])
-            used[mine] = True
+    for part, count in parts:
+        mine = list(part.groups)
+        cycles[mine] += count * np.array([getattr(part, name) for name in _PARTS])
+        used[mine] = True
     single = int(used.sum()) == 1
     end = int(cycles.sum()) if single else found.end
     tiles = np.bincount(groups.of_tile, minlength=len(groups))

@@ -127,7 +127,9 @@ STEPS = Schema(
         "num_vertices": _count("vertices executed"),
         "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
         "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2),
-        "groups": _text("sync groups that it keeps busy, joined by ', '", since=2),
+        "groups": _text(
+            "sync groups that it keeps busy, joined by ', '; of more than 8, the first and the last", since=2
+        ),
         "block": _text("names of the Blocks around it, joined by /", since=2),
         "basis": _text("one of BASES: what its cycles and executions rest on", since=2),
     },
