@@ -2,7 +2,7 @@
 
 python benchmarks/codelets.py [--threads 2] [--tiles 64 368 1472] [--only saxpy …] [--json]
 
-Every contender runs the same number of time steps on data of the same size, and its result is compared with the others'.
+Every contender runs the same number of time steps on data of the same size; its result is compared with the others'.
 Turns last tens of milliseconds, so that waking the threads does not matter; each figure is the shortest of several.
 Compiling is not timed. Needs the ``bench`` extra.
 """
