@@ -15,7 +15,7 @@ from abele.poplibs.popops.element_cost import Form, element_cycles, vector_type
 from abele.poplibs.popops.fused import Fused
 from abele.poplibs.popops.source import Access, Layout, Port, element_codelet
 from abele.poplibs.poputil.broadcast import broadcast_dims
-from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse
+from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse, rectangles_of
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
@@ -59,7 +59,7 @@ class _Vertices:
 
     Attributes:
         tile: Tile of each vertex, int32[N].
-        of_cell: Vertex of each cell, int64[cells], non-decreasing.
+        of_cell: Vertex of each cell, int64[cells].
     """
 
     tile: npt.NDArray[np.int32]
@@ -91,7 +91,7 @@ class _Placement:
         mapping = graph.mapping_of(self.order.apply(outputs[0]))
         if not mapping.is_complete:
             raise TileMappingError(f"output {outputs[0]!r} is not mapped to tiles completely")
-        self.cells = cells_of(self.grid, mapping)
+        self.cells = (rectangles_of if self.walks_rows else cells_of)(self.grid, mapping)
         self.vertices = self._gather()
 
     @property
@@ -213,15 +213,11 @@ class _Placement:
 
     def _full_regions(self, tensor: Tensor) -> Regions:
         ordered = self.order.apply(tensor).flatten()
-        cells, vertices = self.cells, self.vertices
-        by_vertex = np.argsort(vertices.of_cell, kind="stable")
-        return flat_regions(
-            ordered,
-            cells.position[by_vertex],
-            cells.size[by_vertex],
-            vertices.of_cell[by_vertex],
-            len(vertices.tile),
-        )
+        cell, begin, length = self.cells.runs()
+        vertex = self.vertices.of_cell[cell]
+        by_vertex = np.argsort(vertex, kind="stable")
+        num = len(self.vertices.tile)
+        return flat_regions(ordered, begin[by_vertex], length[by_vertex], vertex[by_vertex], num)
 
     def _operand_regions(self, operand: int, access: Access) -> object:
         tensor = self.inputs[operand]

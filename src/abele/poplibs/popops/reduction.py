@@ -25,7 +25,7 @@ from abele.poplibs.popops.reduce_plan import (
     plan_steps,
     slice_cells,
 )
-from abele.poplibs.poputil.grid import Grid, cells_of, collapse
+from abele.poplibs.poputil.grid import Grid, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
@@ -113,7 +113,7 @@ class Reduction:
             raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
         ipu = self.graph.system.ipu
         kept = tuple(self._keeps(group) for group in self.grid.groups)
-        cells = cells_of(self.grid, mapping)
+        cells = rectangles_of(self.grid, mapping)
         return slice_cells(cells, kept, self.direction, ipu.num_workers, ipu.vector_width(self.tensor.dtype))
 
     @cached_property

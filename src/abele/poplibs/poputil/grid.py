@@ -78,9 +78,9 @@ class Cells:
         tile: Tile of each, int32[n].
         block: Block of each, int64[n].
         row: First row, int64[n].
-        column: First column, int64[n]; 0 where there is more than one row.
+        column: First column, int64[n].
         num_rows: Rows, int64[n].
-        num_columns: Columns, int64[n]; all of them where there is more than one row.
+        num_columns: Columns, int64[n].
     """
 
     grid: Grid
@@ -106,9 +106,20 @@ class Cells:
         """First element of each cell in the flattened grid, int64[n]."""
         return (self.block * self.grid.rows + self.row) * self.grid.columns + self.column
 
+    def runs(self) -> tuple[Int64, Int64, Int64]:
+        """Stretches of the flattened grid that the cells are made of, cell by cell.
+
+        Returns:
+            Cell, first element and elements of each stretch, int64[k] each; a stretch is as many rows as lie together.
+        """
+        is_whole = self.num_columns == self.grid.columns
+        cell, number = count_up(np.where(is_whole, 1, self.num_rows))
+        length = np.where(is_whole, self.size, self.num_columns)
+        return cell, self.position[cell] + number * self.grid.columns, length[cell]
+
 
 def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
-    """Cut what each tile holds into cells.
+    """Cut what each tile holds into cells that lie together: whole rows, or one row or a part of it.
 
     Args:
         grid: The collapsed tensor.
@@ -132,6 +143,27 @@ def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
     return Cells(grid, tile, row // grid.rows, row % grid.rows, begin % columns, num_rows, np.minimum(length, columns))
 
 
+def rectangles_of(grid: Grid, mapping: TileMapping) -> Cells:
+    """As :func:`cells_of`, with parts of successive rows joined where they have the same columns and tile.
+
+    So rows that are split over tiles give each tile one rectangle rather than one cell a row.
+    """
+    cells = cells_of(grid, mapping)
+    order = np.lexsort((cells.row, cells.column, cells.block, cells.tile))
+    tile, block, row, column, num_rows, num_columns = (
+        a[order] for a in (cells.tile, cells.block, cells.row, cells.column, cells.num_rows, cells.num_columns)
+    )
+    goes_on = row[1:] == (row + num_rows)[:-1]
+    for a in (tile, block, column, num_columns):
+        goes_on &= a[1:] == a[:-1]
+    first = np.flatnonzero(np.append(True, ~goes_on)) if cells.num else order
+    last = np.append(first[1:], cells.num) - 1
+    by_position = np.argsort(order[first])
+    first, last = first[by_position], last[by_position]
+    rows = (row + num_rows)[last] - row[first]
+    return Cells(grid, tile[first], block[first], row[first], column[first], rows, num_columns[first])
+
+
 def _cut_at_multiples(begin: Int64, length: Int64, tile: Int32, multiple: int) -> tuple[Int64, Int64, Int32]:
     first = begin // multiple
     entry, number = count_up((begin + length - 1) // multiple - first + 1)
@@ -145,7 +177,7 @@ def split_for_workers(cells: Cells, workers: int, grain: int) -> Cells:
     """Cells cut so that the workers of each tile have one each, as far as rows or grains of columns go.
 
     Args:
-        cells: Cells of any number a tile.
+        cells: Cells of any number a tile, those of several rows as wide as the grid.
         workers: Workers of a tile.
         grain: Columns of a cut row are multiples of this.
     """
