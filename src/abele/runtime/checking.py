@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from abele.graph import Graph, Program, Tensor
 from abele.runtime.arena import Arena
+from abele.runtime.bounded import BoundedVertices
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.checks import Checks
 from abele.runtime.direct import NativeVertices
@@ -44,6 +45,8 @@ class Checking:
             return InterpretedSupersteps(placed, callbacks, self.shuffled)
         if not interpreted:
             return placed
+        if not debug:
+            return InterpretedSupersteps(placed, callbacks, BoundedVertices(placed.compile, native))
         return InterpretedSupersteps(placed, callbacks, lambda groups: run_in_order(groups, native))
 
     def lowering(self, around: Surroundings, programs: Sequence[Program], graph: Graph, placed: Supersteps) -> Lowering:

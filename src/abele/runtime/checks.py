@@ -60,7 +60,7 @@ class Checks:
 
     @property
     def interpreted(self) -> bool:
-        """Whether vertices run as plain Python, which checks every access."""
+        """Whether Python runs vertices, with every access checked."""
         return self.bounds or self.inputs
 
     @property

@@ -1,0 +1,120 @@
+"""The check for bounds: native code that holds every access against the size of its field."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.codelet import CodeletDef, CompiledCodelet
+from abele.codelet.checked import WORDS, Violation
+from abele.errors import CodeletError
+from abele.graph.intervals import Int64
+from abele.runtime.arena import address_of, aligned_block
+from abele.runtime.copies import Runs, copy_leaf
+from abele.runtime.direct import NativeVertices
+from abele.runtime.interpreted import can_interpret, run_vertex
+from abele.runtime.placed import PlacedGroup
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_COPY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+@dataclass(eq=False)
+class BoundedVertices:
+    """Runs the vertices of a compute set. A vertex that reaches outside a field is put back as it was and run again as
+    plain Python, which says where. C++ vertices run as they are.
+
+    Attributes:
+        compile: Gives the native code of a codelet.
+        native: Runs C++ vertices.
+    """
+
+    compile: Callable[[CodeletDef], CompiledCodelet]
+    native: NativeVertices
+    _saved: dict[PlacedGroup, _Saved] = field(default_factory=dict)
+
+    def __call__(self, groups: Sequence[PlacedGroup]) -> None:
+        """Run all vertices of some groups.
+
+        Raises:
+            CodeletAccessError: An access outside a field.
+        """
+        for placed in groups:
+            if can_interpret(placed.group):
+                self._run(placed)
+            else:
+                self.native.run(placed, 0, placed.num)
+
+    def _run(self, placed: PlacedGroup) -> None:
+        if placed not in self._saved:
+            self._saved[placed] = _Saved.of(placed)
+        saved = self._saved[placed]
+        saved.save()
+        tables = np.array(placed.tables.addresses, dtype=np.int64)
+        report = np.zeros(WORDS, np.int64)
+        run = _RUN(self.compile(placed.group.codelet).run_checked)
+        run(0, placed.num, address_of(tables), address_of(report))
+        violation = Violation.of(report)
+        if violation is not None:
+            saved.restore(violation.vertex)
+            run_vertex(placed, violation.vertex)
+            raise _unexplained(placed, violation)
+
+
+@dataclass(eq=False)
+class _Saved:
+    """What vertices may change, as it was before they ran.
+
+    Attributes:
+        vertex: Vertex of each row of a written field, int64[rows].
+        runs: Copies of these rows to a block of memory.
+        state: State fields, and room for their values.
+    """
+
+    vertex: Int64
+    runs: Runs
+    block: npt.NDArray[np.uint8]
+    state: list[tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]]
+
+    @staticmethod
+    def of(placed: PlacedGroup) -> _Saved:
+        written = [m for m in placed.tables.memory if m.written]
+        empty = [np.empty(0, np.int64)]
+        address = np.concatenate([m.address for m in written] or empty)
+        size = np.concatenate([m.bytes for m in written] or empty)
+        block = aligned_block(max(1, int(size.sum())))
+        runs = Runs(address, address_of(block) + np.cumsum(size) - size, size)
+        state = [(values, values.copy()) for values, _ in placed.tables.state]
+        return _Saved(np.concatenate([m.vertex for m in written] or empty), runs, block, state)
+
+    def save(self) -> None:
+        _copy(self.runs)
+        for values, room in self.state:
+            room[...] = values
+
+    def restore(self, vertex: int) -> None:
+        runs = self.runs.where(self.vertex == vertex)
+        _copy(Runs(runs.destination, runs.source, runs.bytes))
+        for values, room in self.state:
+            values[...] = room
+
+
+def _copy(runs: Runs) -> None:
+    leaf = copy_leaf("save", runs)
+    arguments = np.array(leaf.args, dtype=np.int64)
+    _COPY(leaf.address)(0, leaf.units, address_of(arguments))
+
+
+def _unexplained(placed: PlacedGroup, violation: Violation) -> CodeletError:
+    """For accesses that plain Python does not repeat, which takes a codelet that shares memory with another."""
+    definition = placed.group.codelet
+    name = definition.fields[violation.field].name
+    return CodeletError(
+        f"vertex {violation.vertex} of {definition.name} reaches for {name}[{violation.index}], "
+        f"which has {violation.size} elements",
+        at=definition.location,
+    )
