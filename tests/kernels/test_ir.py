@@ -22,7 +22,7 @@ from abele.kernels.ir import (
     select,
     store,
 )
-from abele.numerics import bool_, f16, f32, i32, u32
+from abele.numerics import bool_, f8_143, f16, f32, i32, u32
 
 
 def kernel(*nests, shapes=((4, 5), (4,)), types=(f32, f32), inputs=1, outputs=1) -> HostKernel:
@@ -137,3 +137,8 @@ def test_evaluate__wrong_arrays__says_which():
         evaluate(rows(load(0, "i", "j")), [])
     with pytest.raises(TensorError, match=r"operand %0 has shape \[5, 4\], the kernel wants \[4, 5\]"):
         evaluate(rows(load(0, "i", "j")), [np.zeros((5, 4))])
+
+
+def test_compute_type__of_an_8_bit_float__is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="libraries do not compute with f8_143"):
+        ir.compute_type(f8_143)

@@ -29,7 +29,15 @@ _COMPUTE_TYPES |= {"u8": u32, "u16": u32, "u32": u32, "u64": u64, "bool": bool_}
 
 
 def compute_type(type_: ElementType) -> ElementType:
-    """The type in which arithmetic on elements of ``type_`` is done: f32, i32, u32, i64, u64 or bool."""
+    """The type in which arithmetic on elements of ``type_`` is done: f32, i32, u32, i64, u64 or bool.
+
+    Raises:
+        TypeMismatchError: Libraries do not compute with it: 8-bit floats.
+    """
+    if type_.name not in _COMPUTE_TYPES:
+        raise TypeMismatchError(
+            f"libraries do not compute with {type_}", remedy="convert it in a codelet of your own, to f16 or f32"
+        )
     return _COMPUTE_TYPES[type_.name]
 
 
