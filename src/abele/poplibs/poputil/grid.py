@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,11 @@ class Cells:
         """First element of each cell in the flattened grid, int64[n]."""
         return (self.block * self.grid.rows + self.row) * self.grid.columns + self.column
 
+    def taken(self, chosen: Int64) -> Cells:
+        """The cells of these numbers, in this order."""
+        columns = (self.block, self.row, self.column, self.num_rows, self.num_columns)
+        return Cells(self.grid, self.tile[chosen], *(a[chosen] for a in columns))
+
     def runs(self) -> tuple[Int64, Int64, Int64]:
         """Stretches of the flattened grid that the cells are made of, cell by cell.
 
@@ -149,19 +154,15 @@ def rectangles_of(grid: Grid, mapping: TileMapping) -> Cells:
     So rows that are split over tiles give each tile one rectangle rather than one cell a row.
     """
     cells = cells_of(grid, mapping)
-    order = np.lexsort((cells.row, cells.column, cells.block, cells.tile))
-    tile, block, row, column, num_rows, num_columns = (
-        a[order] for a in (cells.tile, cells.block, cells.row, cells.column, cells.num_rows, cells.num_columns)
-    )
-    goes_on = row[1:] == (row + num_rows)[:-1]
-    for a in (tile, block, column, num_columns):
-        goes_on &= a[1:] == a[:-1]
-    first = np.flatnonzero(np.append(True, ~goes_on)) if cells.num else order
+    cells = cells.taken(np.lexsort((cells.row, cells.column, cells.block, cells.tile)))
+    end = cells.row + cells.num_rows
+    goes_on = cells.row[1:] == end[:-1]
+    for same in (cells.tile, cells.block, cells.column, cells.num_columns):
+        goes_on &= same[1:] == same[:-1]
+    first = np.flatnonzero(np.append(True, ~goes_on))[: cells.num]
     last = np.append(first[1:], cells.num) - 1
-    by_position = np.argsort(order[first])
-    first, last = first[by_position], last[by_position]
-    rows = (row + num_rows)[last] - row[first]
-    return Cells(grid, tile[first], block[first], row[first], column[first], rows, num_columns[first])
+    joined = replace(cells.taken(first), num_rows=end[last] - cells.row[first])
+    return joined.taken(np.argsort(joined.position))
 
 
 def _cut_at_multiples(begin: Int64, length: Int64, tile: Int32, multiple: int) -> tuple[Int64, Int64, Int32]:
