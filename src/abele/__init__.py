@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         VectorList,
         Vertex,
         codelet,
+        template,
     )
     from abele.compiler import Executable, compile_program
     from abele.graph import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         stack,
     )
     from abele.machine import System, systems
-    from abele.numerics import bf16, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
+    from abele.numerics import bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
     from abele.poplibs import poplin, popnn, popops, poprand, poputil
     from abele.report import Report
     from abele.runtime import Engine
@@ -55,12 +56,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _SOURCES = {
-    "codelet": "codelet Vertex MultiVertex SupervisorVertex Input Output InOut Vector VectorList",
+    "codelet": "codelet Vertex MultiVertex SupervisorVertex Input Output InOut Vector VectorList template",
     "compiler": "Executable compile_program",
     "graph": "Graph Tensor ComputeSet Program Sequence Execute Copy Repeat RepeatWhileTrue RepeatWhileFalse If Call "
     "WriteUndef PrintTensor LibraryCall Interval Regions boxes concat stack shared",
     "machine": "System systems",
-    "numerics": "f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool_",
+    "numerics": "f32 f16 bf16 f8_143 f8_152 i8 i16 i32 i64 u8 u16 u32 u64 bool_",
     "report": "Report",
     "runtime": "Engine",
 }
@@ -106,6 +107,8 @@ __all__ = [
     "compile_program",
     "concat",
     "errors",
+    "f8_143",
+    "f8_152",
     "f16",
     "f32",
     "i8",
@@ -121,6 +124,7 @@ __all__ = [
     "shared",
     "stack",
     "systems",
+    "template",
     "u8",
     "u16",
     "u32",

@@ -230,7 +230,7 @@ def _kept(content: str, make: Callable[[], int]) -> int:
 
 def content_key(definition: CodeletDef) -> str:
     """Everything that the native code of a codelet depends on, apart from LLVM and the host, as text."""
-    fields = [(f.name, f.direction, f.type.name, f.rank) for f in definition.fields]
+    fields = [(f.name, f.direction, f.type.name, f.rank, f.layouts) for f in definition.fields]
     if isinstance(definition.source, StoredCode):
         return f"{_fingerprint()} stored {definition.kind} {fields} {definition.source.key}"
     attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}

@@ -1,0 +1,59 @@
+"""The page on codelets: its code runs, and its tables say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import abele as ab
+from abele.codelet import CompiledCodelet, layouts, slots
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "codelets.md").read_text(encoding="utf-8")
+PRELUDE = """
+from abele.codelet import *
+from abele.codelet import codelet, template
+from abele.numerics import *
+"""
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the blocks of the page define, run in order; those that stand for part of a class are left out."""
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL) if not b.startswith(" ")]
+    file = tmp_path_factory.mktemp("page") / "page.py"
+    file.write_text(PRELUDE + "\n\n".join(blocks), encoding="utf-8")
+    module = ModuleType("page")
+    graph = ab.Graph("bow")
+    tiles = range(6)
+    x, y = (graph.variable(ab.f32, (6, 10), n, initial=np.ones((6, 10))).map_rows(tiles) for n in "xy")
+    vars(module).update(graph=graph, step=graph.compute_set("step"), tiles=tiles, x=x, y=y, estimator=lambda v, t: 70)
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
+    return vars(module)
+
+
+def test_page__codelets__run_and_cost_what_was_said(names: dict[str, Any]) -> None:
+    engine = ab.Engine(names["graph"], ab.Execute(names["step"]))
+    engine.run()
+    np.testing.assert_array_equal(engine["y"], 3)
+    assert engine.report.cycles().compute >= 6 * 500
+    assert names["Scale"][ab.f16, 3].codelet.name == "Scale<half,3>"
+    assert names["Add"].codelet.constraints[0].kind == "elem"
+
+
+def test_page__table_of_layouts__has_their_bytes() -> None:
+    for name, size in re.findall(r"`([A-Z_0-9]{4,})`(?:, `[A-Z_0-9]+`)* \| (\d)", PAGE):
+        known = {**layouts.VECTOR_LAYOUTS, **layouts.LIST_LAYOUTS}[name if name != "SCALED_PTR" else "SCALED_PTR32"]
+        assert known.bytes == int(size)
+    assert f"{layouts.SHORT_SPAN.max_size:,} elements" in PAGE
+    assert f"{slots.PRINT.main} slots" in PAGE
+
+
+def test_page__table_of_native_code__names_what_there_is() -> None:
+    table = PAGE[PAGE.index("## Native code, called directly") :]
+    for name in re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE):
+        assert hasattr(CompiledCodelet, name)
