@@ -198,6 +198,8 @@ def test_print__that_runs__costs_slots_and_one_that_does_not__none() -> None:
         ("print(*self.x)", "starred arguments of print"),
         ("print(1, file=2)", "print with file"),
         ("print(f'{1:{2}}')", "a format that is computed"),
+        ("print(f'{self.x[0]:d}')", "a f32 written by format 'd'"),
+        ("print(f'{self.x[0]:100000f}')", "is no format of numbers"),
     ],
 )
 def test_print__of_what_native_code_cannot_show__is_refused(tmp_path: Any, statement: str, message: str) -> None:
@@ -219,3 +221,13 @@ class Bad(Vertex):
     with pytest.raises(CodeletError, match=message) as caught:
         _ = compile_codelet(names["Bad"].codelet).run
     assert "bad.py:10" in (caught.value.at or "")
+
+
+def test_print__in_a_codelet_from_a_file__comes_too(tmp_path: Any) -> None:
+    graph, program, expected = talking(3)
+    path = tmp_path / "talk.abele"
+    ab.compile_program(graph, program).save(path)
+    engine = ab.Engine(ab.Executable.load(path))
+    engine.print_stream = io.StringIO()
+    engine.run()
+    assert engine.print_stream.getvalue() == expected

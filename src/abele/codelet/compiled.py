@@ -115,7 +115,7 @@ class CompiledCodelet:
     def prints(self) -> tuple[Print, ...]:
         """Its prints. A codelet that has some takes one more column, a ``PrintSink``'s. Whether it has any is kept on
         disk: a known codelet that prints nothing is not even read for it."""
-        if self.definition.language != "python":
+        if self.definition.language == "cpp":
             return ()
         some = _kept(f"prints\n{self._key}", lambda: len(prints_of(self.tree)))
         return prints_of(self.tree) if some else ()

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from abele.codelet.calls import Calls
+from abele.codelet.printing import check_format
 from abele.codelet.rules import is_weak
 from abele.codelet.scope import FieldRef
 from abele.codelet.tree import Const, Expr, Print
@@ -72,7 +73,12 @@ class Prints(Calls):
             message.say(str(part.value))
             return
         assert isinstance(part, ast.FormattedValue)
-        message.show(self._printable(part.value), self._spec(part.format_spec))
+        value, spec = self._printable(part.value), self._spec(part.format_spec)
+        try:
+            check_format(spec, value.type)
+        except ValueError as error:
+            raise self.origin.problem(part, f"a {value.type} written by format {spec!r}: {error}") from error
+        message.show(value, spec)
 
     def _spec(self, spec: ast.expr | None) -> str:
         if spec is None:

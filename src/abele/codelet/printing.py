@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,8 @@ from abele.codelet.tree import Helper, HelperCall, Print, all_expressions, walk
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant
 from abele.numerics import ElementType, bool_
 
+_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d{0,3}[,_]?(\.\d{1,3})?[a-zA-Z%]?")
+"""Formats of numbers, of widths that are reasonable also where they come from a file."""
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _SIGNATURE = ll.FunctionType(VOID, [I64, I64, POINTER])
 _WRITE: ContextVar[Callable[[str], None] | None] = ContextVar("write", default=None)
@@ -34,9 +37,20 @@ def text_of(statement: Print, values: Sequence[Any]) -> str:
     return "".join(parts)
 
 
+def check_format(spec: str, type_: ElementType) -> None:
+    """Raise unless numbers of a type can be written by a format.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    _shown(type_.np.type(1), spec)
+
+
 def _shown(value: Any, spec: str) -> str:
     if not spec:
         return str(value)
+    if not _SPEC.fullmatch(spec):
+        raise ValueError(f"{spec!r} is no format of numbers")
     plain = value.dtype.kind in "biu"
     return format(value.item() if plain else float(value), spec)
 
