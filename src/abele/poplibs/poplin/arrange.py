@@ -90,24 +90,25 @@ def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int
 def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
     """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
 
-    Squares shrink, or they and then the runs grow, until there is about one box for each of the ``wanted`` tiles.
+    Squares become strips that stay long in the target, whose readers then find long pieces, or they and then the runs
+    grow, until there is about one box for each of the ``wanted`` tiles.
     """
     extents = source.extents
     blocks = {d: _blocks(d, source, target) for d in extents}
     turned = tuple(dict.fromkeys((source.innermost, target.innermost)))
-    side = _WIDEST
+    sides = dict.fromkeys(extents, 1) | dict.fromkeys(turned, _WIDEST)
     while True:
-        cuts = {d: _cut(n, blocks[d], side if d in turned else 1) for d, n in extents.items()}
+        cuts = {d: _cut(n, blocks[d], sides[d]) for d, n in extents.items()}
         boxes = prod(map(len, cuts.values()))
-        if boxes * 4 > wanted or side == _NARROWEST:
+        if boxes * 2 > wanted or sides[source.innermost] == _NARROWEST:
             break
-        side //= 2
+        sides[source.innermost] //= 2
     runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
     for dim in (*turned, *runs[: _STRIDED_DIMS - len(turned)]):
         longer = prod(map(len, cuts.values())) // wanted
         if longer < 2:
             break
-        cuts[dim] = _cut(extents[dim], blocks[dim], longer * (side if dim in turned else 1))
+        cuts[dim] = _cut(extents[dim], blocks[dim], longer * sides[dim])
     return cuts
 
 
