@@ -195,10 +195,31 @@ def test_exception__in_a_replica__names_it():
         assert "vertex 0 of 1 × Divide on tile 0 of replica 1" in caught.value.because
 
 
-def test_overflow__held_at_the_largest_number__is_refused():
-    graph, _ = _division()
-    with pytest.raises(ControlProgramError, match="cannot be held at the largest"):
-        Engine(graph, SetFloatingPointBehaviour(nan_on_overflow=False))
+@pytest.mark.parametrize("random", [False, True])
+def test_overflow__while_it_is_switched_off__is_held_at_the_largest_number(native, random):
+    graph = Graph("bow-2000")
+    x = graph.variable("f16", (4, 3), "x", initial=1000.0).map_rows(range(4))
+    compute_set = graph.compute_set("raise")
+    compute_set.vertices(Raise16, tile=range(4), x=x)
+    hold = SetFloatingPointBehaviour(nan_on_overflow=False, stochastic_rounding=random)
+    back = SetFloatingPointBehaviour(nan_on_overflow=True, stochastic_rounding=False)
+    programs = {"held": Sequence(hold, Execute(compute_set), back), "plain": Execute(compute_set)}
+    with Engine(graph, programs, **native) as engine:
+        engine.run("held")
+        np.testing.assert_array_equal(engine["x"], np.finfo(np.float16).max)
+        engine["x"] = np.full((4, 3), 1000, np.float16)
+        engine.run("plain")
+        assert np.isinf(engine["x"]).all()
+
+
+def test_overflow__held_in_debug_mode__is_refused():
+    graph = Graph("bow-2000")
+    x = graph.variable("f16", (4, 3), "x", initial=1000.0).map_rows(range(4))
+    compute_set = graph.compute_set("raise")
+    compute_set.vertices(Raise16, tile=range(4), x=x)
+    program = Sequence(SetFloatingPointBehaviour(nan_on_overflow=False), Execute(compute_set))
+    with pytest.raises(ControlProgramError, match="cannot be held at the largest number by interpreted vertices"):
+        Engine(graph, program, debug=True)
 
 
 def test_behaviour__has_the_machines_fields():

@@ -60,7 +60,7 @@ class CompiledCodelet:
         make = partial(self._value_text, sizes=sizes)
         return self._native(f"run {sizes}", make).address("run")
 
-    @cached_property
+    @property
     def run_stochastic(self) -> int | None:
         """Address of ``void run(i64 begin, i64 end, void** tables, i64 seed)``: as :attr:`run_aliasing`, but results in
         narrow floats are rounded up or down with the odds that keep their mean; see ``rounding``. None where there is

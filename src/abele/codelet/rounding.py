@@ -35,6 +35,10 @@ class Rounding:
     is_random: bool = False
     saturates: bool = False
 
+    def __str__(self) -> str:
+        parts = ["rounded at random"] * self.is_random + ["held at the largest number"] * self.saturates
+        return " and ".join(parts) or "rounded to nearest"
+
 
 NEAREST = Rounding()
 

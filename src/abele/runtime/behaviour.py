@@ -10,8 +10,9 @@ from abele.graph import LibraryCall, Program, SetFloatingPointBehaviour, Tensor
 from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.emitter import Emitter
 
-INVALID, DIVIDE_BY_ZERO, OVERFLOW, STOCHASTIC = 1, 2, 4, 8
+INVALID, DIVIDE_BY_ZERO, OVERFLOW, STOCHASTIC, SATURATING = 1, 2, 4, 8, 16
 CHECKS = INVALID | DIVIDE_BY_ZERO | OVERFLOW
+ROUNDING = STOCHASTIC | SATURATING
 BITS = {
     "invalid": INVALID,
     "divide_by_zero": DIVIDE_BY_ZERO,
@@ -58,8 +59,8 @@ class Behaviour:
     def concerns(self, steps: Sequence[Program]) -> int:
         """Bits that ask for the vertices of library calls, rather than host kernels, when they are on."""
         bits = self.possible & CHECKS
-        if self.possible & STOCHASTIC and any(map(_stores_narrow, steps)):
-            bits |= STOCHASTIC
+        if self.possible & ROUNDING and any(map(_stores_narrow, steps)):
+            bits |= self.possible & ROUNDING
         return bits
 
     def branch(self, emitter: Emitter, bits: int, target: int) -> None:
@@ -69,8 +70,10 @@ class Behaviour:
 
 def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
     """Bits that a step sets one way or the other, and those that it switches on."""
-    touched = sum(BITS[name] for name in step.fields if name in BITS)
-    return touched, sum(BITS[name] for name, on in step.fields.items() if on and name in BITS)
+    switched = {BITS[name]: on for name, on in step.fields.items() if name in BITS}
+    if "nan_on_overflow" in step.fields:
+        switched[SATURATING] = not step.fields["nan_on_overflow"]
+    return sum(switched), sum(bit for bit, on in switched.items() if on)
 
 
 def _stores_narrow(step: Program) -> bool:

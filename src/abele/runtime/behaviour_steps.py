@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from abele.codelet import Rounding
 from abele.errors import ControlProgramError
 from abele.graph import ComputeSet, Execute, GetHwSeeds, Program, SetFloatingPointBehaviour, SetHwSeeds, Tensor
-from abele.runtime.behaviour import CHECKS, STOCHASTIC, bits_of
+from abele.runtime.behaviour import CHECKS, ROUNDING, SATURATING, STOCHASTIC, bits_of
 from abele.runtime.bytecode import Op
 from abele.runtime.effects import elements_of
 from abele.runtime.float_checks import FloatChecks
 from abele.runtime.placed import Watch
-from abele.runtime.seeds import Seeds
 
 if TYPE_CHECKING:
     from abele.runtime.lower import Lowering
@@ -33,13 +33,18 @@ def _rounded(lowering: Lowering, compute_set: ComputeSet, watch: Watch | None = 
     """The compute set with results rounded as the behaviour says."""
     around, emitter = lowering.around, lowering.emitter
 
-    def run(seeds: Seeds | None = None) -> None:
-        around.supersteps.emit(compute_set, emitter, watch, seeds)
+    possible = around.behaviour.possible & ROUNDING if stores_narrow(compute_set) else 0
 
-    if around.behaviour.possible & STOCHASTIC and stores_narrow(compute_set):
-        either(lowering, STOCHASTIC, lambda: run(around.seeds), run)
-    else:
-        run()
+    def run(bits: int, on: int = 0) -> None:
+        """The compute set in as many forms as bits are left to decide, given those that are on."""
+        bit = bits & -bits
+        if bit:
+            either(lowering, bit, lambda: run(bits & ~bit, on | bit), lambda: run(bits & ~bit, on))
+            return
+        rounding = Rounding(bool(on & STOCHASTIC), bool(on & SATURATING))
+        around.supersteps.emit(compute_set, emitter, watch, rounding, around.seeds)
+
+    run(possible)
 
 
 def stores_narrow(compute_set: ComputeSet) -> bool:
@@ -67,12 +72,6 @@ def either(lowering: Lowering, bits: int, on: Callable[[], None], off: Callable[
 
 def lower_behaviour(lowering: Lowering, step: SetFloatingPointBehaviour) -> None:
     """New bits in the word that says what is on."""
-    if step.fields.get("nan_on_overflow") is False:
-        raise ControlProgramError(
-            "f16 numbers that overflow cannot be held at the largest one on the host",
-            at=step.debug.location,
-            remedy="leave nan_on_overflow out",
-        )
     touched, on = bits_of(step)
     emitter = lowering.emitter
     emitter.fence()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.codelet import FieldDef, interpret
+from abele.codelet.rounding import NEAREST, Rounding
 from abele.errors import AbeleError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
 from abele.runtime.callbacks import Callbacks
@@ -40,18 +41,23 @@ class InterpretedSupersteps:
     _groups: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
     def emit(
-        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+        self,
+        compute_set: ComputeSet,
+        emitter: Emitter,
+        watch: Watch | None = None,
+        rounding: Rounding = NEAREST,
+        seeds: Seeds | None = None,
     ) -> None:
         """Append what executes the compute set, with something that looks at it before and after the vertices.
 
         Raises:
-            ControlProgramError: Results are to be rounded at random.
+            ControlProgramError: Results are to be rounded at random, or held at the largest number.
         """
-        if seeds is not None:
+        if rounding != NEAREST:
             raise ControlProgramError(
-                f"compute set {compute_set.name!r} cannot be rounded at random by interpreted vertices",
+                f"compute set {compute_set.name!r} cannot be {rounding} by interpreted vertices",
                 at=compute_set.debug.location,
-                remedy="run without debug=True and vertex checks, or leave stochastic rounding off",
+                remedy="run without debug=True and vertex checks, or leave the floating-point behaviour alone",
             )
         groups = self._placed(compute_set)
         gather, scatter = transfers(compute_set, groups)

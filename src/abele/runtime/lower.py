@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from abele.codelet.rounding import NEAREST, Rounding
 from abele.errors import ControlProgramError
 from abele.graph import (
     AssumeEqualAcrossReplicas,
@@ -45,7 +46,12 @@ class Supersteps(Protocol):
     """Emits compute sets: as native leaves, or as calls back to interpreted vertices."""
 
     def emit(
-        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+        self,
+        compute_set: ComputeSet,
+        emitter: Emitter,
+        watch: Watch | None = None,
+        rounding: Rounding = NEAREST,
+        seeds: Seeds | None = None,
     ) -> None:
         """Append what executes the compute set.
 
@@ -53,7 +59,8 @@ class Supersteps(Protocol):
             compute_set: The vertices.
             emitter: Where the code goes.
             watch: What looks at the superstep before and after the vertices run.
-            seeds: What f16 results are rounded by at random; without them, to nearest.
+            rounding: How results are rounded to narrow floats.
+            seeds: What they are rounded by, where that is at random.
         """
 
 

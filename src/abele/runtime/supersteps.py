@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abele.codelet import CodeletDef, CompiledCodelet
+from abele.codelet.rounding import NEAREST, Rounding
 from abele.compiler.cost import needs_counting, vertex_costs
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.intervals import Int64
@@ -20,11 +21,11 @@ from abele.runtime.groups import GroupTables, fields_overlap, group_tables
 from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup, Watch
+from abele.runtime.rounded import RoundedRuns
 from abele.runtime.scratch import ScratchPool
 from abele.runtime.seeds import Seeds
 from abele.runtime.shares import cost_cuts, even_cuts
 from abele.runtime.sizes import worthwhile_sizes
-from abele.runtime.stochastic import StochasticRuns
 from abele.runtime.vertex_prints import VertexPrints
 
 _WORTH_SHARING_BYTES = 1 << 14
@@ -75,10 +76,15 @@ class Supersteps:
     _counted: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._random = StochasticRuns(self.compile)
+        self._rounded = RoundedRuns(self.compile)
 
     def emit(
-        self, compute_set: ComputeSet, emitter: Emitter, watch: Watch | None = None, seeds: Seeds | None = None
+        self,
+        compute_set: ComputeSet,
+        emitter: Emitter,
+        watch: Watch | None = None,
+        rounding: Rounding = NEAREST,
+        seeds: Seeds | None = None,
     ) -> None:
         """Append what executes the compute set; see :class:`abele.runtime.lower.Supersteps`."""
         ready = self.ready(compute_set)
@@ -87,8 +93,9 @@ class Supersteps:
         if watch is not None:
             watch.before(emitter, ready.groups, native=True)
             emitter.expect_barrier()
-        if seeds is not None:
-            self._random.emit(ready, emitter, seeds)
+        if rounding != NEAREST:
+            assert seeds is not None
+            self._rounded.emit(ready, emitter, rounding, seeds)
         elif ready.run:
             emitter.phase(ready.run)
         if self.prints is not None:
@@ -97,7 +104,7 @@ class Supersteps:
             watch.after(emitter)
         if ready.scatter:
             emitter.phase(ready.scatter)
-        for placed in self._counted.get(compute_set, ()) if seeds is None else ():
+        for placed in self._counted.get(compute_set, ()) if rounding == NEAREST else ():
             emitter.tally(address_of(placed.executions))
 
     def ready(self, compute_set: ComputeSet) -> Ready:
