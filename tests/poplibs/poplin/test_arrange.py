@@ -33,3 +33,13 @@ def test_arrange__rows_and_blocks_that_do_not_divide__makes_few_vertices() -> No
     arrange(graph, Sequence(), source, target, "x")
     (group,) = graph.compute_sets[-1].groups
     assert group.num == 81 + 15  # one for each block of samples, and for each row that ends inside one
+
+
+def test_arrange__few_weights__leaves_long_pieces() -> None:
+    graph = Graph(system(1472))
+    stored = graph.variable(f32, (2, 4, 9, 16, 16), name="x").map_linear()
+    source = operand(stored.transpose(1, 4, 0, 3, 2).reshape((64, 32, 9)), ("co", "ci", "k0"))
+    order = [("co", 16), ("ci", 16), ("k0", 1), ("co", 1), ("ci", 1)]
+    target = allocate(graph, f32, source.extents, order, "arranged")
+    arrange(graph, Sequence(), source, target, "x")
+    assert graph.mapping_of(target.storage.flatten()).length.min() == 4 * 16

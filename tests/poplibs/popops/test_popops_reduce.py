@@ -91,8 +91,37 @@ def test_reduce__bias_gradient__spreads_its_results() -> None:
     out = popops.reduce(bench.graph, x, [0, 2, 3], "ADD", bench.prog)
     assert np.bincount(out.mapping.tile, weights=out.mapping.length).max() == 2
     first = _compute_sets(bench)[0].groups[0]
-    work = np.bincount(first.tile, weights=first.edges["x"].row_sizes, minlength=1472)
+    rows = first.edges["x"].row_sizes // first.state["width"].values
+    work = np.bincount(first.tile, weights=rows * first.state["columns"].values, minlength=1472)
     assert work.max() - work.min() <= 16
+
+
+def test_reduce__columns_shared_by_workers__are_read_in_place() -> None:
+    bench = Bench(64)
+    x = bench.tensor(RNG.standard_normal((16, 64, 9, 9)), "f32", "activations")
+    out = popops.reduce(bench.graph, x, [0, 2, 3], "ADD", bench.prog)
+    first = _compute_sets(bench)[0].groups[0]
+    regions = first.edges["x"].regions
+    assert len(regions.begin) == regions.num < first.num
+    assert_close(bench.run(out)[0], bench.values(x).sum(axis=(0, 2, 3)), f32)
+
+
+def test_reduce_with_output__a_row_of_the_operand__holds_the_sums() -> None:
+    bench = Bench(1)
+    x = bench.tensor(RNG.standard_normal((40, 16)), "f32")
+    wanted = bench.values(x).sum(axis=0)
+    popops.reduce_with_output(bench.graph, x[1:], x[0], [0], "ADD", bench.prog, update=True)
+    assert_close(bench.run(x)[0][0], wanted, f32)
+
+
+def test_reduce__rows_split_over_tiles__six_vertices_a_tile() -> None:
+    bench = Bench(4)
+    x = bench.graph.variable(f32, (60, 81), name="x")
+    for tile, (row, column, end) in enumerate([(0, 0, 48), (0, 48, 81), (30, 0, 48), (30, 48, 81)]):
+        bench.graph.map(x[row : row + 30, column:end], tile)
+    popops.reduce(bench.graph, x, [1], "ADD", bench.prog)
+    first = _compute_sets(bench)[0].groups[0]
+    np.testing.assert_array_equal(np.bincount(first.tile), [6, 6, 6, 6])
 
 
 def test_reduce_with_output__update_and_scale__combine_with_what_is_there() -> None:

@@ -63,14 +63,21 @@ def _identity(op: ReduceOp, kind: ElementType) -> str:
 
 
 @lru_cache(maxsize=1024)
-def rectangle_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish) -> type:
-    """The vertex that reduces the rows or the columns of a rectangle ``x`` of ``columns`` columns."""
+def rectangle_codelet(
+    op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish, *, strided: bool = False
+) -> type:
+    """The vertex that reduces the rows or the columns of a rectangle ``x`` of ``columns`` columns.
+
+    If ``strided``, the rectangle lies within ``x``, which has ``width`` columns, from column ``first`` on.
+    """
     kind = accumulator(op, dtype)
-    add = [*_element(op, "self.x[r * self.columns + c]", dtype, kind), f"total = {op.step.format('total', 'e')}"]
+    width, first = ("self.width", "self.first + ") if strided else ("self.columns", "")
+    element = _element(op, f"self.x[r * {width} + {first}c]", dtype, kind)
+    add = [*element, f"total = {op.step.format('total', 'e')}"]
     outer, inner, count = ("c", "r", "self.columns") if direction == "rows" else ("r", "c", "rows")
     inner_count = "rows" if direction == "rows" else "self.columns"
     lines = [
-        "rows = len(self.x) // self.columns",
+        f"rows = len(self.x) // {width}",
         f"for {outer} in range({count}):",
         f"    total = {type_name(kind)}({_identity(op, kind)})",
         f"    for {inner} in range({inner_count}):",
@@ -78,10 +85,12 @@ def rectangle_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, fi
         f"    {finish.store('total', outer, op, kind)}",
     ]
     fields = [f"x: Input[Vector[{type_name(dtype)}]]", *finish.fields, "columns: i32"]
+    fields += ["first: i32", "width: i32"] if strided else []
     cycles = _rows_cycles if direction == "rows" else _columns_cycles
 
     def formula(v: Any, ipu: Ipu) -> Int64:
-        return cycles(v, ipu, dtype, finish)
+        across = np.maximum(np.asarray(v.width if strided else v.columns, np.int64), 1)
+        return cycles(v.x // across, np.asarray(v.columns, np.int64), ipu, dtype, finish)
 
     return build(f"Reduce_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish))
 
@@ -111,19 +120,15 @@ def _post_slots(dtype: ElementType, finish: Finish) -> int:
     return 5
 
 
-def _rows_cycles(v: Any, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
+def _rows_cycles(rows: Int64, columns: Int64, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
     """Issue slots of a strided reduce. Source: machine reference §4.7."""
-    columns = np.asarray(v.columns, np.int64)
-    rows = v.x // np.maximum(columns, 1)
     together = np.gcd(ipu.vector_width(dtype), columns)
     loops = -(-columns // np.maximum(together, 1))
     return np.asarray(16 + loops * (3 + _post_slots(dtype, finish) + 3 + np.maximum(rows - 1, 0)), np.int64)
 
 
-def _columns_cycles(v: Any, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
+def _columns_cycles(rows: Int64, columns: Int64, ipu: Ipu, dtype: ElementType, finish: Finish) -> Int64:
     """Issue slots of a reduce over contiguous elements, for one output or for many. Source: machine reference §4.7."""
-    columns = np.asarray(v.columns, np.int64)
-    rows = v.x // np.maximum(columns, 1)
     width = ipu.vector_width(dtype)
     single = 3 + 6 + columns // width + 5 + columns % width + 3 + (5 if finish.type.bits == 16 else 0)
     odd = 2 * (columns % width > 0)

@@ -72,12 +72,28 @@ class Slices:
     Attributes:
         start: Block, row and column of the first element, int64[n, 3].
         size: Blocks (1), rows and columns, int64[n, 3].
+        column: First column of the cell that each is cut from, int64[n].
+        width: Columns of that cell, int64[n].
         partials: What each gives.
     """
 
     start: Int64
     size: Int64
+    column: Int64
+    width: Int64
     partials: Partials
+
+    def strips(self) -> tuple[Int64, Int64, Int64]:
+        """The same rows of whole cells, which lie in one piece where a slice of some columns does not.
+
+        Returns:
+            Start and size of each strip, int64[k, 3]; strip that each slice lies in, int64[n].
+        """
+        is_first = self.start[:, 2] == self.column
+        first = np.flatnonzero(is_first)
+        size = self.size[first]
+        size[:, 2] = self.width[first]
+        return self.start[first], size, np.cumsum(is_first) - 1
 
 
 @dataclass(frozen=True)
@@ -138,7 +154,8 @@ def slice_cells(cells: Cells, kept: tuple[bool, ...], direction: Direction, work
     if is_kept:
         first = first + (start[:, 2] if reduce_rows else start[:, 1])
     length = (columns if reduce_rows else rows) if is_kept else np.ones_like(rows)
-    return Slices(start, size, Partials(first, length, cells.tile[cell]))
+    given = Partials(first, length, cells.tile[cell])
+    return Slices(start, size, cells.column[cell], cells.num_columns[cell], given)
 
 
 def _reduced(cells: Cells, reduce_rows: bool) -> Int64:

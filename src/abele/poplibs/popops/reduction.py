@@ -153,14 +153,28 @@ class Reduction:
         view = self.order.apply(self.tensor).reshape((grid.blocks, grid.rows, grid.columns))
         finish = self.finish if last else Finish(self.kind)
         compute_set = self.graph.compute_set(self.name)
+        strided = self._reads_in_place and not target.overlaps(self.tensor)
+        fields = self._results(slices.partials, target, last)
+        if strided:
+            start, size, strip = slices.strips()
+            fields |= {"x": (boxes(view, start, size), strip), "first": slices.start[:, 2] - slices.column}
+            fields["width"] = slices.width
+        else:
+            fields["x"] = boxes(view, slices.start, slices.size)
         compute_set.vertices(
-            rectangle_codelet(self.op, self.tensor.dtype, self.direction, finish),
+            rectangle_codelet(self.op, self.tensor.dtype, self.direction, finish, strided=strided),
             tile=slices.partials.tile,
-            x=boxes(view, slices.start, slices.size),
             columns=slices.size[:, 2],
-            **self._results(slices.partials, target, last),
+            **fields,
         )
         return Execute(compute_set)
+
+    @property
+    def _reads_in_place(self) -> bool:
+        """Whether vertices of some columns read them with a stride: columns are cut, strides keep vectors whole."""
+        slices, grain = self.slices, self.graph.system.ipu.vector_width(self.tensor.dtype)
+        is_cut = bool((slices.size[:, 2] < slices.width).any())
+        return self.direction == "rows" and is_cut and not bool((slices.width % grain).any())
 
     def _combine(self, step: Combination, number: int, source: Tensor, target: Tensor, last: bool) -> Execute:
         finish = self.finish if last else Finish(self.kind)
