@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,7 +156,7 @@ def compile_model(
     """
     start = time.perf_counter()
     options = batching.options
-    with compilation_progress(options.show_compilation_progress_bar) as progress:
+    with _collector_paused(), compilation_progress(options.show_compilation_progress_bar) as progress:
         progress("capture", 0.0)
         with plain(weights):
             captured = capture(model, args, kwargs, training=batching.training)
@@ -165,6 +168,18 @@ def compile_model(
         )
     executable.meta |= _described(model, captured, batching)
     return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Nothing that compiling makes is garbage before it ends, so looking for some again and again only takes time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _described(model: torch.nn.Module, captured: CapturedModel, batching: Batching) -> dict[str, Any]:
