@@ -61,8 +61,6 @@ def test_adder_vertex__slice_of_the_introduction_as_it_stands__does_not_fit_the_
 
 
 def test_adder_vertex__cpp_text_of_the_introduction__gives_numpys_numbers(tmp_path: Path) -> None:
-    if not (EXAMPLES.parent / "src/abele/codelet/cpp/__init__.py").is_file():
-        pytest.skip("C++ codelets are not there")
     if shutil.which("clang++") is None and importlib.util.find_spec("ziglang") is None:
         pytest.skip("needs clang or the cpp extra")
     example = load("adder_vertex_poplar")
