@@ -12,11 +12,14 @@ from abele.poplibs.poputil.mapping import (
     vector_grain,
 )
 from abele.poplibs.poputil.names import camel_aliases
+from abele.poplibs.poputil.options import Option, Options, read_options
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.regions import count_up, flat_regions, split_evenly
 from abele.poplibs.poputil.templates import template_vertex
 
 __all__ = [
+    "Option",
+    "Options",
     "StorageOrder",
     "broadcast_shape",
     "broadcast_to_match",
@@ -32,6 +35,7 @@ __all__ = [
     "linear_mapping",
     "map_tensor_linearly",
     "map_tensor_linearly_with_offset",
+    "read_options",
     "set_mapping",
     "split_evenly",
     "storage_order",
