@@ -67,10 +67,6 @@ def text(default: str = "") -> Option:
     return Option(default, str, "text")
 
 
-PROPORTION = number(0.6, 0.0, 1.0)
-"""``availableMemoryProportion``. Source of the default: machine.md §5.6."""
-
-
 def read_options(function: str, given: Options, table: Mapping[str, Option]) -> dict[str, Any]:
     """The value of every option in ``table``, by PopLibs' name.
 
@@ -123,3 +119,7 @@ def _in_range(value: _N, low: float, high: float | None) -> _N:
 
 def _range_text(kind: str, low: float, high: float | None) -> str:
     return f"{kind} from {low:g} on" if high is None else f"{kind} between {low:g} and {high:g}"
+
+
+PROPORTION = number(0.6, 0.0, 1.0)
+"""``availableMemoryProportion``. Source of the default: machine.md §5.6."""
