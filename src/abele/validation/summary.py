@@ -1,0 +1,43 @@
+"""Errors of the model by kind of operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from abele.validation.measure import Result
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors of one kind of operator, as shares of the published figures.
+
+    Attributes:
+        tool: Kind of operator.
+        rows: Figures compared.
+        cycles: Median, 90th percentile and worst error of cycles.
+        bytes: Median, 90th percentile and worst error of total memory.
+    """
+
+    tool: str
+    rows: int
+    cycles: tuple[float, float, float]
+    bytes: tuple[float, float, float]
+
+
+def errors_by_tool(results: Iterable[Result]) -> list[Errors]:
+    """Errors of every kind of operator among ``results``, in their order."""
+    kinds: dict[str, list[Result]] = {}
+    for result in results:
+        kinds.setdefault(result.tool, []).append(result)
+    return [
+        Errors(kind, len(rows), _spread([r.cycles_error for r in rows]), _spread([r.bytes_error for r in rows]))
+        for kind, rows in kinds.items()
+    ]
+
+
+def _spread(errors: list[float]) -> tuple[float, float, float]:
+    sizes = np.abs(errors)
+    return float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max())
