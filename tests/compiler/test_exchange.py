@@ -58,7 +58,7 @@ def test_exchange__broadcast__is_sent_once_and_received_by_each_tile(graph: Grap
     assert phase.received_bytes.tolist() == [0, *[40] * 7]
     assert phase.sent_bytes.tolist() == [40, *[0] * 7]
     assert phase.received_fragments.tolist() == [0, *[1] * 7]
-    assert phase.paired.tolist() == [False, False, *[True] * 6]
+    assert phase.paired_bytes.tolist() == [0, 0, *[40] * 6]
 
 
 def test_exchange__halo__brings_only_what_is_missing_and_copies_the_rest(graph: Graph) -> None:
@@ -201,7 +201,7 @@ def test_exchange_cycles__a_pair_that_wants_the_same_from_many__receives_two_wor
     single = plan(alone).before
     assert pair is not None
     assert single is not None
-    assert pair.paired.tolist() == [False, False, True, True, *[False] * 4]
+    assert pair.paired_bytes.tolist() == [0, 0, 6 * 256, 6 * 256, *[0] * 4]
     assert exchange_cycles(single, graph.system) - exchange_cycles(pair, graph.system) == 6 * 64 // 2
 
 

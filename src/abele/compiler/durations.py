@@ -17,13 +17,13 @@ _KIB = 1024
 def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> Int64:
     """Cycles that each tile is busy sending or receiving, int64[tiles].
 
-    Model: a tile sends and receives one word a cycle at the same time; a pair of tiles that wants the same data
-    receives two. Each piece that arrives needs control events of its receiver.
+    Model: a tile sends and receives one word a cycle at the same time; what both tiles of a
+    pair want arrives at them two words a cycle. Each piece that arrives needs control events of its receiver.
     Source: machine.md §2.1 to 2.3 (PopLibs ExchangeEstimator; fragments after OSM PLANNER_SUGGESTIONS.md).
     """
     exchange = ipu.exchange
-    rate = np.where(phase.paired, exchange.pair_bytes_per_cycle, exchange.bytes_per_cycle)
-    receiving = -(-phase.received_bytes // rate)
+    alone = phase.received_bytes - phase.paired_bytes
+    receiving = -(-alone // exchange.bytes_per_cycle) + -(-phase.paired_bytes // exchange.pair_bytes_per_cycle)
     sending = -(-phase.sent_bytes // exchange.bytes_per_cycle)
     control = phase.received_fragments * exchange.fragment_cycles
     return np.asarray(np.maximum(np.maximum(receiving, sending), control), dtype=np.int64)

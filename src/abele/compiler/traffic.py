@@ -17,7 +17,8 @@ Column = npt.NDArray[Any]
 Int8 = npt.NDArray[np.int8]
 
 WORD_BYTES = 4
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_PAIR_BYTES = 8
+"""What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
 
 
 class Transfers(NamedTuple):
@@ -90,7 +91,7 @@ class Phase:
         sent_bytes: Bytes that leave; an element that several tiles want leaves once, int64[tiles].
         received_fragments: Pieces that arrive, int64[tiles].
         sent_fragments: Pieces that leave, int64[tiles].
-        paired: Whether the tile and its neighbour on the exchange bus receive exactly the same, bool[tiles].
+        paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too, int64[tiles].
         link_bytes: Bytes from each IPU to each other, int64[ipus, ipus].
     """
 
@@ -98,7 +99,7 @@ class Phase:
     sent_bytes: Int64
     received_fragments: Int64
     sent_fragments: Int64
-    paired: Bool
+    paired_bytes: Int64
     link_bytes: Int64
 
     @property
@@ -139,13 +140,12 @@ def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[
     words = (size + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
     sent = _sent(fragments)
     sent_size = (sent.length * sent.width + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
-    received_bytes = sum_by_tile(fragments.tile, words, num_tiles)
     phase = Phase(
-        received_bytes,
+        sum_by_tile(fragments.tile, words, num_tiles),
         sum_by_tile(sent.tile, sent_size, num_tiles),
         np.bincount(fragments.tile, minlength=num_tiles),
         np.bincount(sent.tile, minlength=num_tiles),
-        _paired(fragments, received_bytes),
+        _paired_bytes(fragments, num_tiles),
         _link_bytes(fragments, words, num_tiles, tiles_per_ipu),
     )
     return phase, Moves.joined([repeated, _unaligned(fragments, size)])
@@ -230,21 +230,31 @@ def _unaligned(f: _Fragments, size: Int64) -> Moves:
     return Moves(f.tile[odd][bad], size[odd][bad], granule[bad])
 
 
-def _paired(f: _Fragments, received_bytes: Int64) -> Bool:
-    """Tiles whose neighbour receives exactly the same pieces."""
-    paired = np.zeros(len(received_bytes), dtype=bool)
-    if len(f.begin) == 0:
-        return paired
-    mixed = (f.begin.astype(np.uint64) * _MIX) ^ f.length.astype(np.uint64)
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX
-    first = np.flatnonzero(np.append(True, f.tile[1:] != f.tile[:-1]))
-    signature = np.zeros(len(received_bytes) // 2 * 2, dtype=np.uint64)
-    inside = f.tile[first] < len(signature)
-    signature[f.tile[first][inside]] = np.add.reduceat(mixed, first)[inside]
-    even, odd = signature[0::2], signature[1::2]
-    same = (even == odd) & (received_bytes[: len(signature)][0::2] > 0)
-    paired[: len(signature)] = np.repeat(same, 2)
-    return paired
+def _paired_bytes(f: _Fragments, num_tiles: int) -> Int64:
+    """Bytes that each tile receives and its neighbour, the other one of tiles 2k and 2k + 1, receives too."""
+    shared = np.zeros(num_tiles, dtype=np.int64)
+    even = f.tile % 2 == 0
+    mine, theirs = np.flatnonzero(even), np.flatnonzero(~even)
+    if len(mine) == 0 or len(theirs) == 0:
+        return shared
+    span = int((f.begin + f.length).max()) + 1
+    key = (f.tile // 2).astype(np.int64) * span + f.begin
+    common = _overlap(key[mine], f.length[mine], key[theirs], f.length[theirs]) * f.width[mine]
+    both = sum_by_tile(f.tile[mine], common // _PAIR_BYTES * _PAIR_BYTES, num_tiles)
+    shared[1::2] = both[0::2][: num_tiles // 2]
+    return shared + both
+
+
+def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
+    """How much of each interval others cover, int64[n]; the others are in order and apart."""
+    before = np.concatenate([[0], np.cumsum(other_length)])
+
+    def covered(upto: Int64) -> Int64:
+        i = np.searchsorted(other_begin, upto, side="right") - 1
+        inside = np.minimum(upto - other_begin[np.maximum(i, 0)], other_length[np.maximum(i, 0)])
+        return np.where(i < 0, 0, before[np.maximum(i, 0)] + inside)
+
+    return np.asarray(covered(begin + length) - covered(begin))
 
 
 def _link_bytes(f: _Fragments, size: Int64, num_tiles: int, tiles_per_ipu: int) -> Int64:
