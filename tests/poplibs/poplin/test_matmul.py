@@ -122,7 +122,8 @@ def test_matmul__little_memory__runs_in_serial_parts(m: int, n: int, like: bool)
     check(graph, prog, a, b, out)
     schedule = next(iter(prog)).attributes["plan"]  # type: ignore[attr-defined]
     assert len(schedule.plans) > 1
-    assert f"{len(schedule.plans)} plans one after the other, over parts of {'co' if n > m else 'b'}" in str(schedule)
+    assert f"{len(schedule.plans)} plans one after the other, over parts of {schedule.dim}" in str(schedule)
+    assert sum(plan.problem.extents[schedule.dim] for plan in schedule.plans) == max(m, n)
     assert all(plan.temporary_bytes <= 0.5 * 12_000 for plan in schedule.plans)
 
 

@@ -139,7 +139,8 @@ class Call:
         if made is result:
             return
         if self.is_direct:
-            body.add(Copy(made, result))
+            order = storage_order(result)
+            body.add(Copy(order.apply(made), order.apply(result)))
         else:
             arrange(self.graph, body, operands[2], self._output(result), "output")
 

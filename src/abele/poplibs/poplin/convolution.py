@@ -12,7 +12,7 @@ from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
 from abele.poplibs.poplin.flatten import flat_rows
-from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.options import Types, resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
@@ -54,13 +54,20 @@ def convolution(
     """
     _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
     types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, partials_type)
+    return forward_call(graph, x, weights, params, types, available_memory_proportion, name).append(prog)
+
+
+def forward_call(
+    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, types: Types, proportion: float, name: str
+) -> Call:
+    """The call that makes a convolution of checked operands."""
     rank = len(params.field)
     problem = problems.forward(params, types.dtype, types.partials, types.output)
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, available_memory_proportion)
-    return (flat_rows(call) if params.is_pointwise else call).append(prog)
+    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, proportion)
+    return flat_rows(call) if params.is_pointwise else call
 
 
 def convolution_backward_data(

@@ -1,7 +1,8 @@
 """Creating operands in the layouts that matmuls and convolutions read.
 
-Correctness never depends on them: any view will do. An operand made here needs no rearrangement before use, and weights
-made here share their order and their tiles with the gradients that are made ``like`` them.
+Correctness never depends on them: any view will do. An operand made here is stored in the order that vertices read, and
+lies on the tiles whose vertices read it, each of which holds an equal share; the operation must be given the same types
+and share of memory, or its plan may be another one.
 """
 
 from __future__ import annotations
@@ -11,22 +12,52 @@ from collections.abc import Sequence
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type
+from abele.poplibs.poplin.binding import Binding
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.convolution import forward_call
+from abele.poplibs.poplin.flatten import flattened
 from abele.poplibs.poplin.layouts import new_weights
+from abele.poplibs.poplin.matmul import is_swapped
+from abele.poplibs.poplin.matmul_layout import MatmulLayout, best_layout
+from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.params import ConvParams
-from abele.poplibs.poputil.layout import channels_per_group, create_activations
+from abele.poplibs.poplin.placement import place_input, place_weights
+from abele.poplibs.poputil.layout import channels_per_group, unmapped_activations
+from abele.poplibs.poputil.order import storage_order
+
+Type = ElementType | str | None
 
 
-def create_input(graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "activations") -> Tensor:
-    """The input of a convolution, [batch, in_channels, *field], channels grouped innermost, spread over the tiles."""
-    group = channels_per_group(params.in_channels // params.groups)
-    return create_activations(graph, dtype, params.input_shape, name, group=group)
+def create_input(
+    graph: Graph,
+    params: ConvParams,
+    dtype: ElementType | str,
+    name: str = "activations",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+) -> Tensor:
+    """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
+    made = _new_input(graph, params, as_element_type(dtype), name)
+    call = _conv_call(graph, params, dtype, partials_type, available_memory_proportion)
+    _place(graph, made, call, "x")
+    return made
 
 
-def create_weights(graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "weights") -> Tensor:
+def create_weights(
+    graph: Graph,
+    params: ConvParams,
+    dtype: ElementType | str,
+    name: str = "weights",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
+) -> Tensor:
     """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
-    extents = {"g": params.groups, "co": params.out_channels // params.groups, "ci": params.weights_shape[1]}
-    extents |= {f"k{d}": n for d, n in enumerate(params.kernel)}
-    return new_weights(graph, as_element_type(dtype), extents, name).reshape(params.weights_shape)
+    made = _new_conv_weights(graph, params, as_element_type(dtype), name)
+    call = _conv_call(graph, params, dtype, partials_type, available_memory_proportion)
+    _place(graph, made, call, "w")
+    return made
 
 
 def create_biases(graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "biases") -> Tensor:
@@ -35,34 +66,94 @@ def create_biases(graph: Graph, params: ConvParams, dtype: ElementType | str, na
 
 
 def create_matmul_input_lhs(
-    graph: Graph, dtype: ElementType | str, a_shape: Sequence[int], b_shape: Sequence[int], name: str = "lhs"
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "lhs",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
 ) -> Tensor:
     """The left operand of a matmul, [m, k], or [g, m, k] for a grouped one: columns grouped innermost.
 
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
-    _check_shapes(a_shape, b_shape)
-    *groups, rows, inner = a_shape
-    group = channels_per_group(inner)
-    variable = graph.variable(dtype, (*groups, inner // group, rows, group), name=name)
-    graph.map_linear(variable, min_elements=group, grain=group)
-    return variable.moveaxis(-2, -3).reshape(tuple(a_shape))
+    layout = _best_layout(graph, a_shape, b_shape, dtype, partials_type, available_memory_proportion)
+    return _placed(graph, layout.lhs(graph, as_element_type(dtype), a_shape, name), layout.call, is_left=True)
 
 
 def create_matmul_input_rhs(
-    graph: Graph, dtype: ElementType | str, a_shape: Sequence[int], b_shape: Sequence[int], name: str = "rhs"
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "rhs",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float = MEMORY_PROPORTION,
 ) -> Tensor:
     """The right operand of a matmul, [k, n], or [g, k, n] for a grouped one, in the order that vertices read.
 
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
+    layout = _best_layout(graph, a_shape, b_shape, dtype, partials_type, available_memory_proportion)
+    return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
+
+
+def _new_input(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
+    group = channels_per_group(params.in_channels // params.groups)
+    return unmapped_activations(graph, dtype, params.input_shape, name, group=group)
+
+
+def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
+    extents = {"g": params.groups, "co": params.out_channels // params.groups, "ci": params.weights_shape[1]}
+    extents |= {f"k{d}": n for d, n in enumerate(params.kernel)}
+    return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
+
+
+def _conv_call(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, partials_type: Type, proportion: float
+) -> Call:
+    """The convolution of operands that are stored as those that are made here, in a graph of its own."""
+    element, elsewhere = as_element_type(dtype), Graph(graph.system)
+    types = resolve_types("convolution", {"x": element}, None, partials_type)
+    x, w = (make(elsewhere, params, element, "operand") for make in (_new_input, _new_conv_weights))
+    return forward_call(elsewhere, x, w, params, types, proportion, "convolution")
+
+
+def _best_layout(
+    graph: Graph,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    dtype: ElementType | str,
+    partials_type: Type,
+    proportion: float,
+) -> MatmulLayout:
+    """The layout of a product's operands that is expected to take the fewest cycles."""
     _check_shapes(a_shape, b_shape)
-    *groups, inner, columns = b_shape
-    extents = ({"g": groups[0]} if groups else {}) | {"co": columns, "ci": inner}
-    made = new_weights(graph, as_element_type(dtype), extents, name)
-    return made.moveaxis(-1, -2)
+    types = resolve_types("matmul", {"a": as_element_type(dtype)}, None, partials_type)
+    return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, proportion)
+
+
+def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:
+    """``made``, mapped as the left or right operand of the product ``call``."""
+    _place(graph, made, call, "x" if is_left != is_swapped(call) else "w")
+    return made
+
+
+def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
+    """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
+    theirs = call.x if role == "x" else call.w
+    if call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights:
+        order = storage_order(made)
+        graph.map_linear(order.apply(made), min_elements=order.extents[-1], grain=order.extents[-1])
+        return
+    view = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
+    place = place_input if role == "x" else place_weights
+    place(graph, Binding(view, theirs.roles, theirs.groups), call)
 
 
 def _check_shapes(a_shape: Sequence[int], b_shape: Sequence[int]) -> None:

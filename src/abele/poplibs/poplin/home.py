@@ -47,7 +47,7 @@ def home(plan: Plan, out: Operand) -> Home:
     grain = max(1, PIECE_BYTES // plan.problem.partials.bytes)
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
     first = np.searchsorted(block, np.arange(blocks.num))
-    tile = (block * plan.depth + np.arange(len(block)) - first[block]).astype(np.int32)
+    tile = Grid(plan).tiles[block * plan.depth + np.arange(len(block)) - first[block]]
     return Home(cut_regions(blocks, block, low, length), tile, block, low, length)
 
 

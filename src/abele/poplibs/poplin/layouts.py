@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType
@@ -113,21 +114,25 @@ def new_output(graph: Graph, problem: Contraction, chosen: Layouts, roles: Seque
     return allocate(graph, problem.output, extents, storage, "out").tensor.reshape(shape)
 
 
-def new_weights(graph: Graph, dtype: ElementType, extents: Mapping[str, int], name: str) -> Tensor:
-    """Weights in the order that vertices read, spread evenly over the tiles, as a view of dimensions ``extents``.
+def new_weights(
+    graph: Graph,
+    dtype: ElementType,
+    extents: Mapping[str, int],
+    name: str,
+    blocks: Mapping[str, int] = MappingProxyType({}),
+) -> Tensor:
+    """Unmapped weights in the order that vertices read, as a view of dimensions ``extents``.
 
     Args:
         graph: Where to create them.
         dtype: Element type.
         extents: Extent of every dimension by role, in the order of the view.
         name: Name of the variable.
+        blocks: Sizes of the blocks of ``ci`` and ``co``, where they are not what suits most readers.
     """
-    blocks = {dim: channels_per_group(extents[dim]) for dim in ("ci", "co")}
+    chosen = {dim: blocks.get(dim, channels_per_group(extents[dim])) for dim in ("ci", "co")}
     order = ["g", "co1", "ci1", *(d for d in extents if d[0] == "k"), "co0", "ci0"]
-    made = allocate(graph, dtype, extents, blocked(_known(order, extents), blocks, extents), name)
-    row = made.entries[-1].extent
-    graph.map_linear(made.storage, min_elements=row, grain=row)
-    return made.tensor
+    return allocate(graph, dtype, extents, blocked(_known(order, extents), chosen, extents), name).tensor
 
 
 def _known(order: list[str], extents: Mapping[str, int]) -> list[str]:

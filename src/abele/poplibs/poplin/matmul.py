@@ -51,7 +51,7 @@ def matmul(
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
     types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
     problem = problems.matmul(1, a.shape[0], a.shape[1], b.shape[1], types.dtype, types.partials, types.output)
-    return _product(graph, prog, "poplin.matmul", name, problem, a, b, available_memory_proportion, like)
+    return product_call(graph, "poplin.matmul", name, problem, a, b, available_memory_proportion, like).append(prog)
 
 
 def matmul_grouped(
@@ -71,29 +71,42 @@ def matmul_grouped(
     types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
-    return _product(graph, prog, "poplin.matmul_grouped", name, problem, a, b, available_memory_proportion, like)
+    function = "poplin.matmul_grouped"
+    return product_call(graph, function, name, problem, a, b, available_memory_proportion, like).append(prog)
 
 
-def _product(
+def product_call(
     graph: Graph,
-    prog: Program,
     function: str,
     name: str,
     problem: Contraction,
     a: Tensor,
     b: Tensor,
     proportion: float,
-    like: Tensor | None,
-) -> Tensor:
-    """The product, rows as the batch; or columns, where that writes ``like`` along its memory."""
-    swap = like is not None and Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
-    if swap:
-        problem = replace(problem, batch=problem.out_channels, out_channels=problem.batch)
-    row, column = ("co", "b") if swap else ("b", "co")
-    left = Binding(a, _roles(a, row, "ci"), problem.groups)
-    right = Binding(b, _roles(b, "ci", column), problem.groups)
-    x, w = (right, left) if swap else (left, right)
-    return Call(graph, function, name, problem, x, w, _roles(a, row, column), proportion, like).append(prog)
+    like: Tensor | None = None,
+    *,
+    swapped: bool | None = None,
+) -> Call:
+    """The call that makes the product: rows as the batch, or columns.
+
+    Columns are the batch where that is said, where that writes ``like`` along its memory, or where that is faster.
+    """
+    if swapped is None and like is not None:
+        swapped = Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
+    calls = []
+    for swap in (False, True) if swapped is None else (swapped,):
+        asked = replace(problem, batch=problem.out_channels, out_channels=problem.batch) if swap else problem
+        row, column = ("co", "b") if swap else ("b", "co")
+        left = Binding(a, _roles(a, row, "ci"), problem.groups)
+        right = Binding(b, _roles(b, "ci", column), problem.groups)
+        x, w = (right, left) if swap else (left, right)
+        calls.append(Call(graph, function, name, asked, x, w, _roles(a, row, column), proportion, like))
+    return min(calls, key=lambda call: call.cycles)
+
+
+def is_swapped(call: Call) -> bool:
+    """Whether the columns of a product take the part of the rows."""
+    return call.out_roles[-1] == "b"
 
 
 def _roles(tensor: Tensor, *roles: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.numerics import f16, f32
@@ -101,6 +102,8 @@ def find_plan(
 def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> Int64:
     """Parts of every dimension for every split worth a look, int64[n, dims]: at most ``tiles`` parts in all."""
     lists = [_part_counts(-(-problem.extents[d] // g), tiles) for d, g in zip(problem.split_dims, grains, strict=True)]
+    out = problem.split_dims.index("co")
+    lists[out] = _with_even(lists[out], -(-problem.out_channels // grains[out]), tiles)
     while prod(len(counts) for counts in lists) > _MOST_CANDIDATES:
         longest = max(range(len(lists)), key=lambda i: len(lists[i]))
         lists[longest] = np.unique(np.append(lists[longest][::2], lists[longest][-1]))
@@ -116,6 +119,11 @@ def _part_counts(units: int, most: int) -> Int64:
     """The numbers of parts below which the largest part of ``units`` does not shrink further, ascending."""
     sizes = np.unique(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
     return np.unique(-(-units // sizes))
+
+
+def _with_even(counts: Int64, units: int, most: int) -> Int64:
+    """``counts`` and, beside odd ones, the next even ones: pairs of tiles that share an input receive it faster."""
+    return np.unique(np.append(counts, np.minimum(counts + counts % 2, min(units, most))))
 
 
 def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
@@ -208,12 +216,14 @@ def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target
     summing = _summing(problem, slices, target)
     convert = (slices.depth == 1) & (problem.partials != problem.output)
     casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
+    rate = np.float64(target.exchange_bytes_per_cycle)
+    in_rate = np.where(slices.in_sharers % 2 == 0, target.pair_bytes_per_cycle, rate)
     return [
         ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
-        ("exchange of the input", _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, target)),
+        ("exchange of the input", _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, in_rate, target)),
         (
             "exchange of the weights",
-            _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, target),
+            _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target),
         ),
         ("partial products", compute),
         ("exchange of partials", summing.exchange),
@@ -252,12 +262,12 @@ def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
     return _Summing(supersteps, exchange, compute)
 
 
-def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, target: Target) -> Int64:
+def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike, target: Target) -> Int64:
     """Cycles to receive a slice of which every sharer is taken to hold an equal part, piece by piece.
 
-    Source: machine.md §5.10 for the part, §2.3 for what separate pieces take.
+    Source: machine.md §5.10 for the part, §2.1 for the rate of pairs of tiles, §2.3 for what separate pieces take.
     """
-    received = np.ceil((bytes_ - bytes_ // sharers) / target.exchange_bytes_per_cycle).astype(np.int64)
+    received = np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
     return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
 
 

@@ -28,10 +28,14 @@ class Grid:
         """Number of vertices."""
         return self.plan.tiles
 
-    @property
+    @cached_property
     def tiles(self) -> npt.NDArray[np.int32]:
-        """Tile of every vertex."""
-        return np.arange(self.num, dtype=np.int32)
+        """Tile of every vertex: neighbours differ in their out-channels, so that pairs of tiles want the same input."""
+        dims = self.plan.problem.split_dims
+        order = sorted(range(len(dims)), key=lambda i: dims[i] == "co")
+        parts = [self.plan.parts[i] for i in order]
+        ranks = np.arange(self.num, dtype=np.int32).reshape(parts)
+        return np.ascontiguousarray(np.moveaxis(ranks, -1, order[-1])).reshape(-1)
 
     def _index(self, dims: tuple[str, ...]) -> dict[str, Int64]:
         """Part along each of ``dims`` for every combination of their parts."""

@@ -18,6 +18,7 @@ class Target:
         tiles: Tiles to plan for.
         tile_bytes: Memory of one tile.
         exchange_bytes_per_cycle: What a tile receives in a cycle.
+        pair_bytes_per_cycle: The same where the other tile of its pair receives the same.
         fragment_cycles: What receiving one separate piece takes at least.
         superstep_cycles: Sync and launch of one superstep.
         units: Conv units that work together, by the names of input and partials type.
@@ -28,6 +29,7 @@ class Target:
     tiles: int
     tile_bytes: int
     exchange_bytes_per_cycle: float
+    pair_bytes_per_cycle: float
     fragment_cycles: int
     superstep_cycles: int
     units: tuple[tuple[str, str, int], ...]
@@ -47,6 +49,7 @@ def target_of(system: System) -> Target:
         ipu.num_tiles,
         ipu.tile.usable_bytes,
         ipu.exchange.bytes_per_cycle,
+        ipu.exchange.pair_bytes_per_cycle,
         ipu.exchange.fragment_cycles,
         ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
         tuple((mode.input, mode.partials, mode.num_units) for mode in ipu.amp.modes),

@@ -40,6 +40,19 @@ def create_activations(
     Raises:
         TensorError: ``shape`` has fewer than two dimensions, or ``group`` does not divide the channels.
     """
+    made = unmapped_activations(graph, dtype, shape, name, group=group)
+    order = storage_order(made)
+    inner = order.extents[-1]
+    grain = inner if inner in CHANNEL_GROUPS else vector_grain(graph, made.dtype)
+    mapping = linear_mapping(graph, made.size, made.dtype, min_elements=grain, grain=grain)
+    set_mapping(graph, order.apply(made), mapping)
+    return made
+
+
+def unmapped_activations(
+    graph: Graph, dtype: ElementType | str, shape: Iterable[int], name: str = "activations", *, group: int | None = None
+) -> Tensor:
+    """As :func:`create_activations`, on no tile yet."""
     dims = [int(n) for n in shape]
     if len(dims) < 2:
         raise TensorError(f"activations {name!r} need a batch and a channel dimension, got shape {dims}")
@@ -47,10 +60,7 @@ def create_activations(
     inner = channels_per_group(channels) if group is None else group
     if inner < 1 or channels % inner:
         raise TensorError(f"activations {name!r}: {channels} channels do not divide into groups of {inner}")
-    dtype = as_element_type(dtype)
-    variable = graph.variable(dtype, (channels // inner, batch, *field, inner), name=name)
-    grain = inner if inner in CHANNEL_GROUPS else vector_grain(graph, dtype)
-    set_mapping(graph, variable, linear_mapping(graph, variable.size, dtype, min_elements=grain, grain=grain))
+    variable = graph.variable(as_element_type(dtype), (channels // inner, batch, *field, inner), name=name)
     last = variable.ndim - 1
     return variable.transpose((1, 0, last, *range(2, last))).reshape((batch, channels, *field))
 

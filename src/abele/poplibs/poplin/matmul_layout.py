@@ -1,0 +1,101 @@
+"""How the operands of a matmul are stored, and which of the ways is expected to be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from abele.graph import Graph, Tensor
+from abele.machine import System
+from abele.numerics import ElementType
+from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.contract import Call
+from abele.poplibs.poplin.layouts import new_weights
+from abele.poplibs.poplin.matmul import product_call
+from abele.poplibs.poplin.options import Types
+from abele.poplibs.poputil.layout import channels_per_group
+
+_COLUMN_BLOCKS = (16, 8)
+"""Out-channels in a block: what one pass of 16 or of 8 conv units makes. Source: machine.md §5.4."""
+
+
+@dataclass(frozen=True)
+class MatmulLayout:
+    """One way to store the operands of a product.
+
+    Attributes:
+        swapped: Whether the columns of the product take the part of the rows: the vertices hold a block of the left
+            operand as weights, and the right operand streams past.
+        block: Rows (swapped) or columns of the product that are stored in a block of weights.
+        call: The product of operands that are stored so, in a graph of its own.
+    """
+
+    swapped: bool
+    block: int
+    call: Call
+
+    def lhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+        """An unmapped left operand, [m, k] or [g, m, k]."""
+        if self.swapped:
+            return _as_weights(graph, dtype, shape, self.block, name)
+        return _as_rows(graph, dtype, shape, name)
+
+    def rhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+        """An unmapped right operand, [k, n] or [g, k, n]."""
+        turned = (*shape[:-2], shape[-1], shape[-2])
+        if self.swapped:
+            return _as_rows(graph, dtype, turned, name).moveaxis(-1, -2)
+        return _as_weights(graph, dtype, turned, self.block, name).moveaxis(-1, -2)
+
+
+@lru_cache(maxsize=1024)
+def best_layout(
+    system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, proportion: float
+) -> MatmulLayout:
+    """The layout whose plan is expected to take the fewest cycles."""
+    found = []
+    for swapped in (False, True):
+        extent = a_shape[-2] if swapped else b_shape[-1]
+        for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
+            found.append(_layout(system, a_shape, b_shape, types, proportion, swapped=swapped, block=block))
+    return min(found, key=lambda layout: layout.call.cycles)
+
+
+def _layout(
+    system: System,
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    types: Types,
+    proportion: float,
+    *,
+    swapped: bool,
+    block: int,
+) -> MatmulLayout:
+    graph = Graph(system)
+    groups = a_shape[0] if len(a_shape) == 3 else 1
+    rows, inner, columns = a_shape[-2], a_shape[-1], b_shape[-1]
+    problem = problems.matmul(groups, rows, inner, columns, types.dtype, types.partials, types.output)
+    if swapped:
+        a = _as_weights(graph, types.dtype, a_shape, block, "a")
+        b = _as_rows(graph, types.dtype, (*b_shape[:-2], columns, inner), "b").moveaxis(-1, -2)
+    else:
+        a = _as_rows(graph, types.dtype, a_shape, "a")
+        b = _as_weights(graph, types.dtype, (*b_shape[:-2], columns, inner), block, "b").moveaxis(-1, -2)
+    call = product_call(graph, "poplin.matmul", "matmul", problem, a, b, proportion, swapped=swapped)
+    return MatmulLayout(swapped, block, call)
+
+
+def _as_rows(graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+    """[rows, inner], stored with blocks of the inner dimension outermost."""
+    *groups, rows, inner = shape
+    block = channels_per_group(inner)
+    variable = graph.variable(dtype, (*groups, inner // block, rows, block), name=name)
+    return variable.moveaxis(-2, -3).reshape(tuple(shape))
+
+
+def _as_weights(graph: Graph, dtype: ElementType, shape: Sequence[int], block: int, name: str) -> Tensor:
+    """[columns, inner], stored in the blocks that a load of weights takes."""
+    *groups, columns, inner = shape
+    extents = ({"g": groups[0]} if groups else {}) | {"co": columns, "ci": inner}
+    return new_weights(graph, dtype, extents, name, blocks={"co": block})
