@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
+from abele.errors import OutOfMemoryError
 from abele.graph import Copy, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
@@ -19,7 +21,7 @@ from abele.poplibs.poplin.operand import Operand, allocate
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.schedule import Schedule, make_schedule
-from abele.poplibs.poplin.target import target_of
+from abele.poplibs.poplin.target import Target, target_of
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -46,6 +48,16 @@ class Meaning:
     restore: Callable[[Tensor], Tensor]
 
 
+class Expansion(Protocol):
+    """A way to write out the input before it is used."""
+
+    def estimate(self, machine: Target) -> int:
+        """Cycles that it is expected to take."""
+
+    def emit(self, graph: Graph, body: Program) -> Operand:
+        """Append its steps; the input as it is used."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A contraction that is to become a library call.
@@ -61,6 +73,7 @@ class Call:
         available_memory_proportion: Share of a tile's memory for slices and partials.
         like: A tensor whose storage order and tile mapping the output takes, or None.
         meaning: What the user sees, where that differs from the contraction that is planned.
+        expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
     """
 
     graph: Graph
@@ -73,6 +86,7 @@ class Call:
     available_memory_proportion: float = MEMORY_PROPORTION
     like: Tensor | None = None
     meaning: Meaning | None = None
+    expansion: Expansion | None = None
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -106,7 +120,8 @@ class Call:
         machine = target_of(self.graph.system)
         turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
         sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
-        return self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+        before = 0 if self.expansion is None else self.expansion.estimate(machine)
+        return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
 
     def append(self, prog: Program) -> Tensor:
         """Append the library call to ``prog`` and return its output."""
@@ -175,7 +190,7 @@ class Call:
 
     def _input(self, body: Program) -> Operand:
         """The input in the order that vertices read, written anew where it comes in another."""
-        source = self.x.operand()
+        source = self.x.operand() if self.expansion is None else self.expansion.emit(self.graph, body)
         if not self.layouts.arrange_input:
             return source
         order = input_order(self.problem, self.layouts, source.extents)
@@ -190,6 +205,25 @@ class Call:
         order = weights_order(self.problem, self.layouts, source.extents)
         target = allocate(self.graph, self.problem.dtype, source.extents, order, "weights")
         return arrange(self.graph, body, source, target, "weights")
+
+
+def cheapest(calls: Iterable[Call]) -> Call:
+    """The call that is expected to take the fewest cycles, of those that fit the tiles.
+
+    Raises:
+        OutOfMemoryError: None fits; the error is that of the first.
+    """
+    fitting: list[tuple[int, Call]] = []
+    failure: OutOfMemoryError | None = None
+    for call in calls:
+        try:
+            fitting.append((call.cycles, call))
+        except OutOfMemoryError as error:
+            failure = failure or error
+    if not fitting:
+        assert failure is not None
+        raise failure
+    return min(fitting, key=lambda found: found[0])[1]
 
 
 def same_storage(graph: Graph, like: Tensor, dtype: ElementType) -> Tensor:

@@ -10,7 +10,8 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
+from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_rows
 from abele.poplibs.poplin.options import Types, resolve_types
 from abele.poplibs.poplin.params import ConvParams
@@ -67,7 +68,12 @@ def forward_call(
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
     call = Call(graph, "poplin.convolution", name, problem, left, right, roles, proportion)
-    return flat_rows(call) if params.is_pointwise else call
+    return _best_way(call, params)
+
+
+def _best_way(call: Call, params: ConvParams) -> Call:
+    """``call``, or another way to do the same that is expected to take fewer cycles."""
+    return flat_rows(call) if params.is_pointwise else cheapest([call, *expansions(call)])
 
 
 def convolution_backward_data(
@@ -111,7 +117,7 @@ def convolution_backward_data(
     call = Call(
         graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
     )
-    return (flat_rows(call) if params.is_pointwise else call).append(prog)
+    return _best_way(call, params).append(prog)
 
 
 def calculate_weight_deltas(

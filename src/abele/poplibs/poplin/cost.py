@@ -178,3 +178,17 @@ def permute(outer: Int64, middle: Int64, inner: Int64, dtype: ElementType) -> In
     blocks = middle * ceil_div(outer, side) * ceil_div(inner, side)
     slots = 24 + 10 * ceil_div(middle, WORKERS) + 2 * side * ceil_div(blocks, WORKERS)
     return np.asarray(11 + WORKERS * slots, dtype=np.int64)
+
+
+def expand(elements: Int64, dtype: ElementType, *, turned: bool) -> Int64:
+    """Tile cycles of writing out ``elements`` of windows, shared by the workers.
+
+    Where neighbours stay neighbours, 8 bytes are loaded and stored in one slot; where they do not, blocks are turned
+    around as in :func:`permute`, which takes as many loads as stores and nothing beside them.
+    Source: derived from the data path (machine.md §1.1: ``ldst64pace``), confidence D; supervisor 11 cycles, worker
+    prologue as for other vertices (§1.5).
+    """
+    side = 8 // dtype.bytes
+    vectors = ceil_div(elements, side)
+    slots = 24 + 10 + (2 if turned else 1) * ceil_div(vectors, WORKERS)
+    return np.asarray(11 + WORKERS * slots, dtype=np.int64)

@@ -147,7 +147,7 @@ def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:
 def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
     """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
     theirs = call.x if role == "x" else call.w
-    if call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights:
+    if call.expansion is not None or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
         order = storage_order(made)
         graph.map_linear(order.apply(made), min_elements=order.extents[-1], grain=order.extents[-1])
         return

@@ -10,7 +10,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
 from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.problem import Contraction
 
@@ -101,7 +101,7 @@ def product_call(
         right = Binding(b, _roles(b, "ci", column), problem.groups)
         x, w = (right, left) if swap else (left, right)
         calls.append(Call(graph, function, name, asked, x, w, _roles(a, row, column), proportion, like))
-    return min(calls, key=lambda call: call.cycles)
+    return cheapest(calls)
 
 
 def is_swapped(call: Call) -> bool:

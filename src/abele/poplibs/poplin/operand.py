@@ -84,10 +84,14 @@ class Operand:
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is one strided view, and only channels and samples are stored in blocks."""
-        if self.tensor.strided() is None:
+        """Whether it is one strided view, and only channels and samples are stored in blocks, blocks outermost."""
+        if self.tensor.strided() is None or any(self.levels(dim) != self._stored(dim) for dim in self.dims):
             return False
         return all(len(self.levels(dim)) <= (2 if dim in BLOCKED_DIMS else 1) for dim in self.dims)
+
+    def _stored(self, dim: str) -> tuple[Entry, ...]:
+        """The storage dimensions that ``dim`` is split over, as they follow in memory."""
+        return tuple(e for e in self.entries if e.dim == dim)
 
     def slice(self, dim: str, begin: int, size: int) -> Operand:
         """The operand of some indices along ``dim``; all of it where it lacks that dimension."""

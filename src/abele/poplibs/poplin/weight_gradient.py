@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from abele.graph import Graph, Tensor
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
-from abele.poplibs.poplin.contract import Call
+from abele.poplibs.poplin.contract import Call, cheapest
+from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_sum
 from abele.poplibs.poplin.options import Types
 from abele.poplibs.poplin.params import ConvParams
@@ -42,7 +43,9 @@ class WeightGradient:
         calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
         if self.params.is_pointwise:
             calls += [flat_sum(call) for call in calls]
-        return min(calls, key=lambda call: call.cycles)
+        else:
+            calls += [wide for call in calls for wide in expansions(call)]
+        return cheapest(calls)
 
     def _sliding(self, *, swapped: bool) -> Call:
         """The activations slide over the gradients; or, ``swapped``, the gradients over the activations."""
