@@ -58,6 +58,16 @@ class Expansion(Protocol):
         """Append its steps; the input as it is used."""
 
 
+class Spread(Protocol):
+    """A way to spread out the result."""
+
+    def allocate(self, graph: Graph, dense: Tensor) -> Tensor:
+        """The tensor that ``dense`` is spread out in."""
+
+    def emit(self, graph: Graph, body: Program, dense: Tensor, full: Tensor) -> None:
+        """Append the steps that spread ``dense`` out in ``full``."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A contraction that is to become a library call.
@@ -74,6 +84,7 @@ class Call:
         like: A tensor whose storage order and tile mapping the output takes, or None.
         meaning: What the user sees, where that differs from the contraction that is planned.
         expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
+        spread: How the result is spread out afterwards, or None.
     """
 
     graph: Graph
@@ -87,6 +98,7 @@ class Call:
     like: Tensor | None = None
     meaning: Meaning | None = None
     expansion: Expansion | None = None
+    spread: Spread | None = None
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -128,7 +140,10 @@ class Call:
         with self.graph.scope(self.name):
             made, homes, result = self._outputs()
         meaning = self.meaning or Meaning(self.problem, self.x, self.w, self.out_roles, lambda out: out)
-        returned = meaning.restore(result)
+        dense = returned = meaning.restore(result)
+        if self.spread is not None:
+            with self.graph.scope(self.name):
+                returned = self.spread.allocate(self.graph, dense)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
         with self.graph.library_call(
             prog,
@@ -140,6 +155,8 @@ class Call:
             debug_name=self.name,
         ) as body:
             self._build(body, made, homes, result)
+            if self.spread is not None:
+                self.spread.emit(self.graph, body, dense, returned)
         call = prog.steps[-1]
         assert isinstance(call, LibraryCall)
         call.attributes["plan"] = self.schedule

@@ -11,6 +11,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
+from abele.poplibs.poplin.dilate import dilated_after
 from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_rows
 from abele.poplibs.poplin.options import Types, resolve_types
@@ -68,12 +69,15 @@ def forward_call(
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
     call = Call(graph, "poplin.convolution", name, problem, left, right, roles, proportion)
-    return _best_way(call, params)
+    return _best_way(call)
 
 
-def _best_way(call: Call, params: ConvParams) -> Call:
+def _best_way(call: Call) -> Call:
     """``call``, or another way to do the same that is expected to take fewer cycles."""
-    return flat_rows(call) if params.is_pointwise else cheapest([call, *expansions(call)])
+    dense = dilated_after(call)
+    if dense is not None:
+        call = dense
+    return flat_rows(call) if call.problem.rank and call.problem.is_pointwise else cheapest([call, *expansions(call)])
 
 
 def convolution_backward_data(
@@ -117,7 +121,7 @@ def convolution_backward_data(
     call = Call(
         graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
     )
-    return _best_way(call, params).append(prog)
+    return _best_way(call).append(prog)
 
 
 def calculate_weight_deltas(

@@ -29,6 +29,8 @@ from abele.poplibs.poplin.target import Target
 
 _MOST_GROWTH = 64
 """Inputs are not written out more often than this, on average."""
+_VECTOR = 4
+"""Neighbours in memory that boxes do not part."""
 
 
 def expansions(call: Call) -> Iterator[Call]:
@@ -163,13 +165,12 @@ class Expansion:
     def _boxes(self, source: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
         """Start and size of about ``wanted`` boxes of the result, by name; within one block of the source each."""
         extents = dict(self._fine)
-        grains = dict.fromkeys(extents, 1)
+        grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR}
         cuts = {name: np.array([0, n], dtype=np.int64) for name, n in extents.items()}
         for name in ("b", "ci"):
             block = source.block(name)
             if block is not None:
                 cuts[name] = cuts_of(extents[name], -(-extents[name] // block), block)
-                grains[name] = min(block, 4)
         order = sorted((n for n in extents if n not in ("g", "ci", "b")), key=lambda n: -extents[n])
         for name in ("g", "b", *order):
             boxes = prod(len(c) - 1 for c in cuts.values())

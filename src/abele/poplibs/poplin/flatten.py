@@ -24,7 +24,8 @@ def flat_rows(call: Call) -> Call:
     def restore(out: Tensor) -> Tensor:
         return out.reshape((out.shape[0], batch, *field)).moveaxis(0, 1)
 
-    meaning = Meaning(call.problem, call.x, call.w, call.out_roles, restore)
+    seen = call.meaning or Meaning(call.problem, call.x, call.w, call.out_roles, restore)
+    meaning = replace(seen, restore=restore)
     return replace(call, problem=problem, x=x, w=w, out_roles=(call.out_roles[1], "b"), meaning=meaning)
 
 
