@@ -60,21 +60,25 @@ def test_reduce__any_dimensions__is_numpy(
     assert_close(bench.kernels(out)[0], wanted, f32)
 
 
-def test_reduce__two_million_elements_to_one__takes_three_steps() -> None:
+def test_reduce__two_million_elements_to_one__spreads_every_step() -> None:
     bench = Bench(1472)
     x = bench.tensor(np.zeros((1472, 1000)), "f32")
     popops.reduce(bench.graph, x, [0, 1], "ADD", bench.prog)
-    sets = _compute_sets(bench)
-    assert len(sets) == 4
     busiest = []
-    for compute_set in sets:
+    for compute_set in _compute_sets(bench):
         (group,) = compute_set.groups
-        field = "x" if "x" in group.edges else "partials"
-        work = np.bincount(np.repeat(group.tile, 1), minlength=1472)
-        rows = group.edges[field]
+        rows = group.edges["x"]
         busiest.append(int(np.bincount(group.tile[rows.vertex_of_row], weights=rows.row_sizes).max()))
-        assert work.max() <= 6
+        assert np.bincount(group.tile).max() <= 6
     assert busiest == [1000, 6, 39, 38]
+
+
+@pytest.mark.parametrize("rows", [2, 5, 40, 700, 1472])
+def test_reduce__deeper_operands__take_more_steps_but_not_many(rows: int) -> None:
+    bench = Bench(1472)
+    x = bench.graph.variable(f32, (rows, 8), name="x").map_rows(range(rows))
+    popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
+    assert len(_compute_sets(bench)) == {2: 2, 5: 2, 40: 3, 700: 4, 1472: 4}[rows]
 
 
 def test_reduce__rows_that_lie_on_one_tile__need_no_exchange_at_all() -> None:
@@ -85,25 +89,28 @@ def test_reduce__rows_that_lie_on_one_tile__need_no_exchange_at_all() -> None:
     np.testing.assert_array_equal(out.mapping.tile, np.arange(64))
 
 
-def test_reduce__bias_gradient__spreads_its_results() -> None:
+def test_reduce__bias_gradient__is_reduced_in_three_steps() -> None:
     bench = Bench(1472)
     x = bench.tensor(np.zeros((64, 64, 9, 9)), "f32", "activations")
     out = popops.reduce(bench.graph, x, [0, 2, 3], "ADD", bench.prog)
-    assert np.bincount(out.mapping.tile, weights=out.mapping.length).max() == 2
+    assert np.bincount(out.mapping.tile, weights=out.mapping.length).max() == 8
+    assert len(_compute_sets(bench)) == 4
     first = _compute_sets(bench)[0].groups[0]
-    rows = first.edges["x"].row_sizes // first.state["width"].values
-    work = np.bincount(first.tile, weights=rows * first.state["columns"].values, minlength=1472)
-    assert work.max() - work.min() <= 16
+    work = np.bincount(first.tile, weights=first.edges["x"].row_sizes, minlength=1472)
+    assert work.max() - work.min() <= 64
 
 
 def test_reduce__columns_shared_by_workers__are_read_in_place() -> None:
     bench = Bench(64)
-    x = bench.tensor(RNG.standard_normal((16, 64, 9, 9)), "f32", "activations")
-    out = popops.reduce(bench.graph, x, [0, 2, 3], "ADD", bench.prog)
+    x = bench.graph.variable(f32, (64, 256), name="x")
+    for tile in range(16):
+        bench.graph.map(x[tile * 4 : tile * 4 + 4], tile)
+    bench.data[x] = RNG.standard_normal((64, 256)).astype(np.float32)
+    out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
     first = _compute_sets(bench)[0].groups[0]
-    regions = first.edges["x"].regions
-    assert len(regions.begin) == regions.num < first.num
-    assert_close(bench.run(out)[0], bench.values(x).sum(axis=(0, 2, 3)), f32)
+    assert first.num == 6 * 16
+    assert len(first.edges["x"].regions.begin) == first.edges["x"].regions.num
+    assert_close(bench.run(out)[0], bench.values(x).sum(axis=0), f32)
 
 
 def test_reduce_with_output__a_row_of_the_operand__holds_the_sums() -> None:

@@ -7,7 +7,7 @@ from abele.kernels import ir
 from abele.numerics import ElementType, bool_, f32
 from abele.poplibs.popops.kernel import dim_names, nest_over, point
 from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, widened
+from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, finite_or_top, joined, widened
 from abele.poplibs.popops.reduction import Scale
 
 
@@ -24,13 +24,32 @@ def reduce_kernel(
     names = dim_names(tensor.ndim)
     target = tuple(ir.affine(names[d]) for d in kept)
     value = widened(op, ir.Load(0, point(tensor.ndim)), tensor.dtype)
-    if out.dtype == kind and scale is None and not finish.updates:
-        nests: tuple[ir.Nest, ...] = (nest_over(tensor.shape, ir.Store(inputs, target, value, op.combine)),)
+    if op.combine == "log_add":
+        operands += [(out.shape, kind)] * 3
+        last = _finishing_nest(op, out, kind, finish, scale, inputs)
+        nests: tuple[ir.Nest, ...] = (*_log_add_nests(tensor.shape, target, value, out.shape, inputs + 1), last)
+    elif out.dtype == kind and scale is None and not finish.updates:
+        nests = (nest_over(tensor.shape, ir.Store(inputs, target, value, op.combine)),)
     else:
         operands.append((out.shape, kind))
         first = nest_over(tensor.shape, ir.Store(inputs + 1, target, value, op.combine))
         nests = (first, _finishing_nest(op, out, kind, finish, scale, inputs))
     return ir.HostKernel(tuple(s for s, _ in operands), tuple(t for _, t in operands), inputs, 1, nests)
+
+
+def _log_add_nests(
+    shape: tuple[int, ...], target: tuple[ir.Affine, ...], value: ir.Expr, kept: tuple[int, ...], total: int
+) -> tuple[ir.Nest, ...]:
+    """Nests that leave the logarithm of a sum of powers in operand ``total``, by way of the two after it."""
+    top, powers = total + 1, total + 2
+    at = point(len(kept))
+    peak = ir.Load(top, at)
+    power = ir.apply("exp", value - ir.Load(top, target))
+    return (
+        nest_over(shape, ir.Store(top, target, value, "max")),
+        nest_over(shape, ir.Store(powers, target, power, "add")),
+        nest_over(kept, ir.Store(total, at, finite_or_top(peak, peak + ir.apply("log", ir.Load(powers, at))))),
+    )
 
 
 def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish, scale: Scale, inputs: int) -> ir.Nest:
@@ -41,7 +60,7 @@ def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish
         result = result * (ir.Load(1, ()) if isinstance(scale, Tensor) else scale)
     if finish.updates:
         old = ir.Load(inputs - 1, at)
-        result = ir.apply(op.combine, old if ir.compute_type(out.dtype) == kind else ir.Cast(kind, old), result)
+        result = joined(op, old if ir.compute_type(out.dtype) == kind else ir.Cast(kind, old), result)
     if out.dtype == bool_:
         result = result.ne(0)
     elif ir.compute_type(out.dtype) != kind:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,21 +12,17 @@ import numpy as np
 
 from abele.errors import TileMappingError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes, whole
+from abele.graph.compute_set import ComputeSet
+from abele.graph.mapping import TileMapping
 from abele.graph.program import Sequence
 from abele.numerics import ElementType
-from abele.poplibs.popops.reduce_codelets import Finish, combine_codelet, rectangle_codelet
-from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator
-from abele.poplibs.popops.reduce_plan import (
-    Combination,
-    Direction,
-    Partials,
-    Slices,
-    Steps,
-    last_combination,
-    plan_steps,
-    slice_cells,
-)
-from abele.poplibs.poputil.grid import Grid, collapse, rectangles_of
+from abele.poplibs.popops import reduce_cost
+from abele.poplibs.popops.reduce_codelets import Direction, Finish, rectangle_codelet, regions_codelet
+from abele.poplibs.popops.reduce_first import Rectangles, cut_columns, first_step, lies_in_runs
+from abele.poplibs.popops.reduce_ops import ReduceOp, partials_type
+from abele.poplibs.popops.reduce_partials import Combination, Partials
+from abele.poplibs.popops.reduce_plan import Planner
+from abele.poplibs.poputil.grid import Cells, Grid, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
@@ -46,6 +43,7 @@ class Reduction:
         finish: What happens to the result before it is stored.
         scale: The scale that ``finish`` speaks of.
         name: Prefix of names.
+        between: Element type of partial results; by default as :func:`partials_type` says.
     """
 
     graph: Graph
@@ -55,6 +53,7 @@ class Reduction:
     finish: Finish
     scale: Scale
     name: str
+    between: ElementType | None = None
 
     @cached_property
     def order(self) -> StorageOrder:
@@ -98,7 +97,7 @@ class Reduction:
     @property
     def kind(self) -> ElementType:
         """Element type of intermediate results."""
-        return accumulator(self.op, self.tensor.dtype)
+        return self.between or partials_type(self.op, self.tensor.dtype)
 
     @property
     def direction(self) -> Direction:
@@ -106,89 +105,154 @@ class Reduction:
         return "rows" if len(self.grid.groups) > 1 and self._keeps(self.grid.groups[-1]) else "columns"
 
     @cached_property
-    def slices(self) -> Slices:
-        """What the vertices of the first step read."""
+    def _cells(self) -> tuple[Cells, bool]:
+        """What each tile holds, and whether of each block it is one stretch."""
         mapping = self.graph.mapping_of(self.order.apply(self.tensor))
         if not mapping.is_complete:
             raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
-        ipu = self.graph.system.ipu
-        kept = tuple(self._keeps(group) for group in self.grid.groups)
         cells = rectangles_of(self.grid, mapping)
-        return slice_cells(cells, kept, self.direction, ipu.num_workers, ipu.vector_width(self.tensor.dtype))
+        in_runs = self.direction == "rows" and lies_in_runs(cells)
+        return (cut_columns(cells) if in_runs else cells), in_runs
 
     @cached_property
-    def steps(self) -> Steps:
-        """The steps but for the last, which depends on where the results are wanted."""
-        return plan_steps(self.slices.partials, self.num_outputs)
+    def first(self) -> Rectangles:
+        """What the vertices of the first step read."""
+        ipu, dtype = self.graph.system.ipu, self.tensor.dtype
+        kept = tuple(self._keeps(group) for group in self.grid.groups)
+        wide = reduce_cost.accumulators(self.op, ipu, dtype)
+        vector = vector_grain(self.graph, dtype) if self.direction == "rows" else 1
+        return first_step(self._cells[0], kept, self.direction, ipu.num_workers, vector, wide)
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What decides about the steps after the first."""
+        return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs)
+
+    @cached_property
+    def free(self) -> tuple[Combination, ...]:
+        """The steps after the first where results may lie anywhere."""
+        return self.planner.combinations(self.first.partials, None)
+
+    def combinations(self, wanted: TileMapping) -> tuple[Combination, ...]:
+        """The steps after the first when the results are wanted where ``wanted`` says."""
+        free = self._results(self.free)
+        if np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile):
+            return self.free
+        return self.planner.combinations(self.first.partials, wanted)
+
+    def _results(self, steps: tuple[Combination, ...]) -> TileMapping:
+        return (steps[-1].partials if steps else self.first.partials).result_mapping(self.num_outputs)
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.num_outputs == 0 or self.tensor.size == 0
 
     def create_output(self) -> Tensor:
-        """A tensor for the result: where the last step leaves it, or spread over the tiles."""
+        """A tensor for the result: where the last step leaves it."""
         order, dtype = self.kept_order, self.finish.type
         variable = self.graph.variable(dtype, order.extents, name=f"{self.name}/out")
-        grain = vector_grain(self.graph, dtype)
-        spread = linear_mapping(self.graph, self.num_outputs, dtype, min_elements=grain, grain=grain)
-        empty = self.tensor.size == 0 or self.num_outputs == 0
-        set_mapping(self.graph, variable, spread if empty else self.steps.results or spread)
+        if self._is_empty:
+            grain = vector_grain(self.graph, dtype)
+            spread = linear_mapping(self.graph, self.num_outputs, dtype, min_elements=grain, grain=grain)
+            set_mapping(self.graph, variable, spread)
+        else:
+            set_mapping(self.graph, variable, self._results(self.free))
         return order.undo(variable)
 
     def emit(self, body: Sequence, out: Tensor) -> None:
         """Append the steps that reduce into ``out``."""
-        if self.num_outputs == 0 or self.tensor.size == 0:
-            return
+        for step in self.vertices(out):
+            compute_set = self.graph.compute_set(self.name)
+            step(compute_set)
+            body.add(Execute(compute_set))
+
+    def vertices(self, out: Tensor) -> list[Callable[[ComputeSet], None]]:
+        """What adds the vertices of each step to a compute set, step by step, to reduce into ``out``."""
+        if self._is_empty:
+            return []
         ordered = self.kept_order.apply(out).flatten()
-        combinations = last_combination(self.steps, self.graph.mapping_of(ordered))
-        given = [self.slices.partials, *(c.partials for c in combinations)]
+        combinations = self.combinations(self.graph.mapping_of(ordered))
+        given = [self.first.partials, *(c.partials for c in combinations)]
         targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
-        body.add(self._first(targets[0], last=not combinations))
+        steps: list[Callable[[ComputeSet], None]] = []
+        last = len(combinations)
+        steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
         for number, step in enumerate(combinations, start=1):
-            last = number == len(combinations)
-            body.add(self._combine(step, number, targets[number - 1], targets[number], last))
+            source, target = targets[number - 1], targets[number]
+            steps.append(_Adding(self, step, source, target, number == last))
+        return steps
 
     def _store(self, partials: Partials, number: int) -> Tensor:
         stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
         return set_mapping(self.graph, stored, partials.mapping)
 
-    def _first(self, target: Tensor, last: bool) -> Execute:
-        grid, slices = self.grid, self.slices
-        view = self.order.apply(self.tensor).reshape((grid.blocks, grid.rows, grid.columns))
-        finish = self.finish if last else Finish(self.kind)
-        compute_set = self.graph.compute_set(self.name)
-        strided = self._reads_in_place and not target.overlaps(self.tensor)
-        fields = self._results(slices.partials, target, last)
-        if strided:
-            start, size, strip = slices.strips()
-            fields |= {"x": (boxes(view, start, size), strip), "first": slices.start[:, 2] - slices.column}
-            fields["width"] = slices.width
-        else:
-            fields["x"] = boxes(view, slices.start, slices.size)
-        compute_set.vertices(
-            rectangle_codelet(self.op, self.tensor.dtype, self.direction, finish, strided=strided),
-            tile=slices.partials.tile,
-            columns=slices.size[:, 2],
-            **fields,
-        )
-        return Execute(compute_set)
+    def _add_first(self, compute_set: ComputeSet, target: Tensor, last: bool) -> None:
+        first, finish = self.first, self.finish if last else Finish(self.kind)
+        view = self.order.apply(self.tensor)
+        fields = self._written(first.partials, target, last)
+        dtype = self.tensor.dtype
+        if not first.is_single:
+            fields["x"] = self._several(view)
+            compute_set.vertices(
+                regions_codelet(self.op, dtype, self.direction, finish), tile=first.partials.tile, **fields
+            )
+            return
+        fields |= self._one(view, target)
+        counts = {"rows": first.num_rows, "columns": first.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
+        codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
+        compute_set.vertices(codelet, tile=first.partials.tile, **counts, **fields)
 
-    @property
-    def _reads_in_place(self) -> bool:
-        """Whether vertices of some columns read them with a stride: columns are cut, strides keep vectors whole."""
-        slices, grain = self.slices, self.graph.system.ipu.vector_width(self.tensor.dtype)
-        is_cut = bool((slices.size[:, 2] < slices.width).any())
-        return self.direction == "rows" and is_cut and not bool((slices.width % grain).any())
+    def _boxes(self, view: Tensor) -> Regions:
+        first, grid = self.first, self.grid
+        start = np.stack([first.block, first.row, first.column], axis=1)
+        size = np.stack([np.ones_like(first.block), first.num_rows, first.num_columns], axis=1)
+        return boxes(view.reshape((grid.blocks, grid.rows, grid.columns)), start, size)
 
-    def _combine(self, step: Combination, number: int, source: Tensor, target: Tensor, last: bool) -> Execute:
+    def _several(self, view: Tensor) -> tuple[Regions, Any, Any]:
+        """Rectangles of every vertex, each a row."""
+        first = self.first
+        count = np.bincount(first.vertex, minlength=first.partials.num)
+        row_begin = np.append(0, np.cumsum(count)).astype(np.int64)
+        return self._boxes(view), np.arange(len(first.vertex), dtype=np.int64), row_begin
+
+    def _one(self, view: Tensor, target: Tensor) -> dict[str, Any]:
+        """The rectangle of every vertex, in place within whole rows where that needs no copy."""
+        first, grid = self.first, self.grid
+        whole_cells = bool((first.num_columns == first.width).all())
+        position = (first.block * grid.rows + first.row) * grid.columns + first.column
+        if target.overlaps(self.tensor):
+            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+        if self._cells[1]:
+            length = (first.num_rows - 1) * grid.columns + first.num_columns
+            return {"x": flat_regions(view.flatten(), position, length), "first": 0, "width": grid.columns}
+        grain = self.graph.system.ipu.vector_width(self.tensor.dtype)
+        if whole_cells or self.direction == "columns" or bool((first.width % grain).any()):
+            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+        start = np.stack([first.block, first.row, first.strip], axis=1)
+        size = np.stack([np.ones_like(first.block), first.num_rows, first.width], axis=1)
+        strips, index = np.unique(np.concatenate([start, size], axis=1), axis=0, return_inverse=True)
+        cube = view.reshape((grid.blocks, grid.rows, grid.columns))
+        regions = boxes(cube, strips[:, :3], strips[:, 3:])
+        return {"x": (regions, index.ravel()), "first": first.column - first.strip, "width": first.width}
+
+    def add_combination(
+        self, compute_set: ComputeSet, step: Combination, source: Tensor, target: Tensor, last: bool
+    ) -> None:
+        """Add the vertices that combine rows of ``source``."""
         finish = self.finish if last else Finish(self.kind)
-        rows = flat_regions(source, step.source, step.length)
-        compute_set = self.graph.compute_set(f"{self.name}/combine{number}")
+        length = step.partials.length
+        rows = np.bincount(step.vertex, minlength=step.partials.num)
+        counts = {"rows": rows, "columns": length, "first": 0, "width": length}
+        op = replace(self.op, squares=False)
         compute_set.vertices(
-            combine_codelet(self.op, self.kind, finish),
+            rectangle_codelet(op, self.kind, "rows", finish, short=_are_short(counts)),
             tile=step.partials.tile,
-            partials=(rows, np.arange(rows.num, dtype=np.int64), step.row_begin),
-            **self._results(step.partials, target, last),
+            x=flat_regions(source, step.source, length[step.vertex], step.vertex, step.partials.num),
+            **counts,
+            **self._written(step.partials, target, last),
         )
-        return Execute(compute_set)
 
-    def _results(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:
+    def _written(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:
         """What the vertices write, and the scale of the last step."""
         fields: dict[str, Any] = {
             "y": flat_regions(target, partials.begin if last else partials.offset, partials.length)
@@ -200,3 +264,22 @@ class Reduction:
     def _scale_edge(self, num: int) -> tuple[Regions, Any]:
         assert isinstance(self.scale, Tensor)
         return whole(self.scale), np.zeros(num, dtype=np.int64)
+
+
+def _are_short(counts: dict[str, Any]) -> bool:
+    """Whether all counts of vertices fit 16 bits."""
+    return all(int(np.max(n, initial=0)) < 2**16 for n in counts.values())
+
+
+@dataclass(frozen=True)
+class _Adding:
+    """A step after the first, to be added to a compute set."""
+
+    reduction: Reduction
+    step: Combination
+    source: Tensor
+    target: Tensor
+    last: bool
+
+    def __call__(self, compute_set: ComputeSet) -> None:
+        self.reduction.add_combination(compute_set, self.step, self.source, self.target, self.last)
