@@ -1,10 +1,23 @@
 """poprand: random tensors and dropout, reproducible by seed, modifier and element."""
 
-from abele.poplibs.poprand.distributions import bernoulli, normal, uniform
-from abele.poplibs.poprand.dropout import dropout
-from abele.poplibs.poprand.seed import advance_seed, create_seed
+from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
+from abele.poplibs.poprand.dropout import dropout, shaped_dropout
+from abele.poplibs.poprand.normals import normal, truncated_normal
+from abele.poplibs.poprand.seed import advance_seed, create_seed, get_seed, set_seed
 from abele.poplibs.poputil.names import camel_aliases
 
-__all__ = ["advance_seed", "bernoulli", "create_seed", "dropout", "normal", "uniform"]
+__all__ = [
+    "advance_seed",
+    "bernoulli",
+    "create_seed",
+    "dropout",
+    "get_seed",
+    "log_uniform",
+    "normal",
+    "set_seed",
+    "shaped_dropout",
+    "truncated_normal",
+    "uniform",
+]
 
 globals().update(camel_aliases(globals(), __all__))

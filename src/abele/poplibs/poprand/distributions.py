@@ -1,4 +1,4 @@
-"""Random tensors: uniform, normal and Bernoulli.
+"""Random tensors: uniform, log-uniform and Bernoulli.
 
 Numbers depend on the seed, the modifier and the row-major index of the element alone, not on tiles or threads.
 Source of the costs: machine reference §4.11; the uniform generator is costed at the rate of the normal one, whose unit
@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f32
-from abele.poplibs.popops.expr import Cast, Expr, Op, random_bits, select
-from abele.poplibs.poprand.draw import UNIT, check_seed, generate, generator_cycles, unit_interval
+from abele.numerics import ElementType, f32, i32
+from abele.poplibs.popops.expr import Cast, Const, Expr, Op, random_bits, select
+from abele.poplibs.poprand.draw import generate, generator_cycles, unit_interval
+from abele.poplibs.poprand.seed import seed_or_own
 from abele.poplibs.poputil.layout import clone
 
 VECTOR_CYCLES = 4.0
 """Cycles of a vector of two f32 or four f16 numbers. Source: machine reference §4.11 (4·n/u)."""
+INTEGER_CYCLES = 6.0
+"""Cycles of two integers. Source: machine reference §4.11 (uniform INT: 3n)."""
+EXACT_FLOAT_BITS = 24
+"""Integer ranges of more than 2²⁴ numbers are drawn in integer arithmetic: an f32 does not tell them apart."""
 
 
 def uniform(
     graph: Graph,
-    seed: Tensor,
+    seed: Tensor | None,
     modifier: int,
     reference: Tensor,
     prog: Sequence,
@@ -37,7 +44,7 @@ def uniform(
 
     Args:
         graph: Where vertices and the result are made.
-        seed: u32[2].
+        seed: u32[2]; None for the graph's own seed, which moves on with every use.
         modifier: Chooses among independent streams of one seed.
         reference: Shape and layout of the result.
         prog: Sequence that the step is appended to.
@@ -49,47 +56,61 @@ def uniform(
     Raises:
         TensorError: A seed of another shape.
         TypeMismatchError: A seed of another type.
-        InvalidOptionError: ``high`` below ``low``.
+        InvalidOptionError: ``high`` below ``low``, or bounds that the integer type does not hold.
     """
-    check_seed(seed, name)
+    source = seed_or_own(graph, seed, prog, name)
     if high < low:
         raise InvalidOptionError(f"{name}: the upper bound {high} is below the lower bound {low}")
     out = clone(graph, reference, f"{name}/out", out_type)
-    unit = unit_interval(random_bits(1, modifier))
     if out.dtype.is_float:
-        value = _as(unit * (high - low) + low, out)
+        value = as_output(unit_interval(random_bits(1, modifier)) * (high - low) + low, out)
+        cycles = generator_cycles(4, 22, VECTOR_CYCLES, out)
     else:
-        count = int(high) - int(low) + 1
-        value = Cast(Op("floor", unit * float(count)), out.dtype) + int(low)
-    generate(graph, value, [seed], out, prog, name, generator_cycles(4, 22, VECTOR_CYCLES, out))
+        value = _integers(random_bits(1, modifier), low, high, out, name)
+        cycles = generator_cycles(4, 22, INTEGER_CYCLES, out)
+    generate(graph, value, [source], out, prog, name, cycles)
     return out
 
 
-def normal(
+def log_uniform(
     graph: Graph,
-    seed: Tensor,
+    seed: Tensor | None,
     modifier: int,
     reference: Tensor,
     prog: Sequence,
     *,
-    mean: float = 0.0,
-    std: float = 1.0,
+    low: float = 1.0,
+    high: float = math.e,
+    base: float = math.e,
     out_type: ElementType | None = None,
-    name: str = "normal",
+    name: str = "log_uniform",
 ) -> Tensor:
-    """Normally distributed numbers, by Box and Muller's transform; arguments as for :func:`uniform`."""
-    check_seed(seed, name)
+    """Numbers whose logarithm to ``base`` is uniform between those of ``low`` and ``high``; integers round down.
+
+    Other arguments as for :func:`uniform`.
+
+    Raises:
+        InvalidOptionError: ``low`` not above 0, ``high`` below ``low``, or a base not above 1.
+    """
+    source = seed_or_own(graph, seed, prog, name)
+    if base <= 1:
+        raise InvalidOptionError(f"{name}: the base {base} is not above 1")
+    if low <= 0:
+        raise InvalidOptionError(f"{name}: the lower bound {low} is not above 0", because="it has no logarithm")
+    if high < low:
+        raise InvalidOptionError(f"{name}: the upper bound {high} is below the lower bound {low}")
     out = clone(graph, reference, f"{name}/out", out_type)
-    radius = unit_interval(random_bits(1, modifier, 0, 2)) + UNIT
-    angle = unit_interval(random_bits(1, modifier, 1, 2)) * (2.0 * math.pi)
-    value = Op("sqrt", Op("log", radius) * -2.0) * Op("cos", angle) * std + mean
-    generate(graph, _as(value, out), [seed], out, prog, name, generator_cycles(4, 22, VECTOR_CYCLES, out))
+    least, most = math.log(low), math.log(high)
+    drawn = Op("exp", unit_interval(random_bits(1, modifier)) * (most - least) + least)
+    bounded = Op("clamp", drawn, low, high)
+    value = as_output(bounded if out.dtype.is_float else Op("floor", bounded), out)
+    generate(graph, value, [source], out, prog, name, generator_cycles(4, 22, VECTOR_CYCLES, out))
     return out
 
 
 def bernoulli(
     graph: Graph,
-    seed: Tensor,
+    seed: Tensor | None,
     modifier: int,
     reference: Tensor,
     probability: float,
@@ -103,11 +124,12 @@ def bernoulli(
     Raises:
         InvalidOptionError: A probability outside [0, 1].
     """
-    check_seed(seed, name)
+    source = seed_or_own(graph, seed, prog, name)
     out = clone(graph, reference, f"{name}/out", out_type)
     one, zero = (1.0, 0.0) if out.dtype.is_float else (1, 0)
     value = Cast(select(one, zero, happens(random_bits(1, modifier), probability, name)), out.dtype)
-    generate(graph, value, [seed], out, prog, name, generator_cycles(4, 23, VECTOR_CYCLES, out))
+    prologue = 23 if out.dtype.bits == 32 else 21
+    generate(graph, value, [source], out, prog, name, generator_cycles(4, prologue, VECTOR_CYCLES, out))
     return out
 
 
@@ -123,5 +145,34 @@ def happens(bits: Expr, probability: float, name: str) -> Expr:
     return bits <= steps - 1 if steps else bits < 0
 
 
-def _as(value: Expr, out: Tensor) -> Expr:
+def as_output(value: Expr, out: Tensor) -> Expr:
+    """An f32 expression as the elements of ``out``."""
     return value if out.dtype == f32 else Cast(value, out.dtype)
+
+
+def _integers(bits: Expr, low: float, high: float, out: Tensor, name: str) -> Expr:
+    first, last = math.ceil(low), math.floor(high)
+    if out.dtype.name != "bool":
+        limits = np.iinfo(out.dtype.np)
+        if first < limits.min or last > limits.max:
+            raise InvalidOptionError(f"{name}: [{first}, {last}] does not fit {out.dtype}")
+    count = last - first + 1
+    if count < 1:
+        raise InvalidOptionError(f"{name}: no integer lies in [{low}, {high}]")
+    if out.dtype.bits > 32 and count > 2**32:
+        raise InvalidOptionError(f"{name}: [{first}, {last}] has more than 2**32 integers")
+    if count <= 2**EXACT_FLOAT_BITS:
+        position = Op("floor", unit_interval(bits) * float(count))
+        wide = out.dtype if out.dtype.bits > 16 else i32
+        return Cast(Cast(position, wide) + first, out.dtype)
+    scaled = bits if count == 2**32 else _high_word(bits, count)
+    return Cast(scaled, out.dtype) + first
+
+
+def _high_word(bits: Expr, count: int) -> Expr:
+    """bits · count / 2³² rounded down, in 32-bit arithmetic: the product of halves with their carries."""
+    low_count, high_count = count & 0xFFFF, count >> 16
+    low, high = bits & Const(0xFFFF), Op("shift_right", bits, 16)
+    middle = high * low_count + Op("shift_right", low * low_count, 16)
+    other = low * high_count + (middle & Const(0xFFFF))
+    return high * high_count + Op("shift_right", middle, 16) + Op("shift_right", other, 16)

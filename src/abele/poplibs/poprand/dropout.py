@@ -1,24 +1,29 @@
-"""Dropout."""
+"""Dropout, of elements and of whole slices."""
 
 from __future__ import annotations
 
+from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.poplibs.popops.expr import PlaceHolder, random_bits, select
+from abele.poplibs.popops.expr import Cast, PlaceHolder, random_bits, select
+from abele.poplibs.popops.map import map
 from abele.poplibs.poprand.distributions import happens
-from abele.poplibs.poprand.draw import check_seed, generate, generator_cycles
-from abele.poplibs.poputil.layout import create_output_like
+from abele.poplibs.poprand.draw import generate, generator_cycles
+from abele.poplibs.poprand.seed import seed_or_own
+from abele.poplibs.poputil.broadcast import broadcast_shape
+from abele.poplibs.poputil.layout import clone, create_output_like
 
 
 def dropout(
     graph: Graph,
-    seed: Tensor,
+    seed: Tensor | None,
     modifier: int,
     tensor: Tensor,
     keep_probability: float,
     prog: Sequence,
     *,
     scale: float | None = None,
+    reference: Tensor | None = None,
     name: str = "dropout",
 ) -> Tensor:
     """``tensor`` with each element kept with ``keep_probability`` and scaled, or else 0.
@@ -28,24 +33,78 @@ def dropout(
 
     Args:
         graph: Where vertices and the result are made.
-        seed: u32[2].
+        seed: u32[2]; None for the graph's own seed, which moves on with every use, so that nothing replays it.
         modifier: Chooses among independent streams of one seed.
         tensor: Floating point.
         keep_probability: Share of elements that are kept.
         prog: Sequence that the step is appended to.
         scale: Multiplies kept elements; 1 / ``keep_probability`` by default.
+        reference: Layout of the result; by default that of ``tensor``. The shape must be that of ``tensor``.
         name: Name of the step.
 
     Raises:
-        TensorError: A seed of another shape.
-        TypeMismatchError: A seed of another type.
+        TensorError: A seed or a reference of another shape.
+        TypeMismatchError: A seed of another type, or a tensor that is not floating point.
         InvalidOptionError: A probability outside [0, 1].
     """
-    check_seed(seed, name)
+    source = seed_or_own(graph, seed, prog, name)
+    _check(tensor, name)
     keeps = happens(random_bits(2, modifier), keep_probability, name)
-    factor = scale if scale is not None else 1.0 / keep_probability if keep_probability else 0.0
-    out = create_output_like(graph, [tensor], tensor.shape, tensor.dtype, f"{name}/out")
+    factor = _factor(scale, keep_probability)
+    if reference is None:
+        out = create_output_like(graph, [tensor], tensor.shape, tensor.dtype, f"{name}/out")
+    else:
+        _check_reference(tensor, reference, name)
+        out = clone(graph, reference, f"{name}/out", tensor.dtype)
     kept = select(PlaceHolder(1) * factor, 0.0, keeps)
     # Source: machine reference §4.11 (Dropout): 6 + 6·24 + 2·n/v.
-    generate(graph, kept, [tensor, seed], out, prog, name, generator_cycles(6, 24, 2.0, out))
+    generate(graph, kept, [tensor, source], out, prog, name, generator_cycles(6, 24, 2.0, out))
     return out
+
+
+def shaped_dropout(
+    graph: Graph,
+    seed: Tensor | None,
+    modifier: int,
+    tensor: Tensor,
+    reference: Tensor,
+    keep_probability: float,
+    prog: Sequence,
+    *,
+    scale: float | None = None,
+    name: str = "shaped_dropout",
+) -> Tensor:
+    """Dropout of whole slices: one choice for each element of ``reference``, which broadcasts to ``tensor``.
+
+    Other arguments and errors as for :func:`dropout`.
+    """
+    source = seed_or_own(graph, seed, prog, name)
+    _check(tensor, name)
+    if broadcast_shape(name, [tensor.shape, reference.shape]) != tensor.shape:
+        _check_reference(tensor, reference, name)
+    keeps = happens(random_bits(1, modifier), keep_probability, name)
+    mask = clone(graph, reference, f"{name}/mask", tensor.dtype)
+    kept = Cast(select(_factor(scale, keep_probability), 0.0, keeps), tensor.dtype)
+    # Source: machine reference §4.11 (Bernoulli), then a broadcast product.
+    cycles = generator_cycles(4, 23 if tensor.dtype.bits == 32 else 21, 4.0, mask)
+    generate(graph, kept, [source], mask, prog, f"{name}_mask", cycles)
+    return map(graph, lambda x, m: x * m, [tensor, mask], prog, name)
+
+
+def _factor(scale: float | None, keep_probability: float) -> float:
+    if scale is not None:
+        return float(scale)
+    return 1.0 / keep_probability if keep_probability else 0.0
+
+
+def _check(tensor: Tensor, name: str) -> None:
+    if not tensor.dtype.is_float:
+        raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, it must be floating point")
+
+
+def _check_reference(tensor: Tensor, reference: Tensor, name: str) -> None:
+    if reference.shape != tensor.shape:
+        raise TensorError(
+            f"{name}: the reference {reference!r} of shape {list(reference.shape)} does not go with {tensor!r} of "
+            f"shape {list(tensor.shape)}"
+        )
