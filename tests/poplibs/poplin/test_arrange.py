@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.graph import Graph, Sequence
+from abele.graph import Execute, Graph, Sequence
 from abele.numerics import f32
 from abele.poplibs.poplin.arrange import arrange
 from abele.poplibs.poplin.operand import allocate, operand
@@ -18,8 +18,9 @@ def test_arrange__rows_and_blocks_that_do_not_divide__keeps_the_values(rows: int
     stored = graph.variable(f32, (rows * 16, channels, width), name="x").map_linear()
     source = operand(stored.transpose(0, 2, 1).reshape((samples, channels)), ("b", "co"))
     target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
-    prog = Sequence()
-    arrange(graph, prog, source, target, "x")
+    compute_set = graph.compute_set("arrange")
+    arrange(graph, compute_set, source, target)
+    prog = Sequence(Execute(compute_set))
     values = np.random.default_rng(0).normal(size=stored.shape).astype(np.float32)
     (result,) = run_body(graph, prog, {stored: values}, target.tensor)
     assert np.array_equal(result, values.transpose(0, 2, 1).reshape(samples, channels))
@@ -30,7 +31,7 @@ def test_arrange__rows_and_blocks_that_do_not_divide__makes_few_vertices() -> No
     stored = graph.variable(f32, (16, 64, 81), name="x").map_linear()
     source = operand(stored.transpose(0, 2, 1).reshape((16 * 81, 64)), ("b", "co"))
     target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
-    arrange(graph, Sequence(), source, target, "x")
+    arrange(graph, graph.compute_set("arrange"), source, target)
     (group,) = graph.compute_sets[-1].groups
     assert group.num == 81 + 15  # one for each block of samples, and for each row that ends inside one
 
@@ -41,5 +42,5 @@ def test_arrange__few_weights__leaves_long_pieces() -> None:
     source = operand(stored.transpose(1, 4, 0, 3, 2).reshape((64, 32, 9)), ("co", "ci", "k0"))
     order = [("co", 16), ("ci", 16), ("k0", 1), ("co", 1), ("ci", 1)]
     target = allocate(graph, f32, source.extents, order, "arranged")
-    arrange(graph, Sequence(), source, target, "x")
+    arrange(graph, graph.compute_set("arrange"), source, target)
     assert graph.mapping_of(target.storage.flatten()).length.min() == 4 * 16

@@ -12,9 +12,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph import Execute, Graph, Regions
+from abele.graph import ComputeSet, Graph, Regions
 from abele.graph.intervals import distinct
-from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import cost, vertices
 from abele.poplibs.poplin.axis import Int64
@@ -27,15 +26,14 @@ _NARROWEST = 4
 _STRIDED_DIMS = 4
 
 
-def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name: str) -> Operand:
-    """Append the compute set that copies ``source`` into ``target``, which has another storage order.
+def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Operand) -> Operand:
+    """Add the vertices that copy ``source`` into ``target``, which has another storage order.
 
     Args:
         graph: The graph.
-        body: Where the compute set is appended.
+        compute_set: Where the vertices are added.
         source: What to copy.
         target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
-        name: What the tensor is to the caller, for the compute set's name.
 
     Returns:
         The target.
@@ -48,7 +46,6 @@ def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name:
         tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
         graph.map_regions(written, tile)
     rows, columns = _matrix(source, target, size)
-    compute_set = graph.compute_set(f"arrange_{name}")
     compute_set.vertices(
         vertices.permute(source.tensor.dtype),
         tile=tile,
@@ -58,7 +55,6 @@ def arrange(graph: Graph, body: Program, source: Operand, target: Operand, name:
         rows=rows,
         columns=columns,
     )
-    body.add(Execute(compute_set))
     return target
 
 

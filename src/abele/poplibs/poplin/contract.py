@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from abele.errors import OutOfMemoryError
-from abele.graph import Copy, Graph, LibraryCall, Tensor
+from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.arrange import arrange, arrange_estimate
@@ -54,8 +54,15 @@ class Expansion(Protocol):
     def estimate(self, machine: Target) -> int:
         """Cycles that it is expected to take."""
 
-    def emit(self, graph: Graph, body: Program) -> Operand:
-        """Append its steps; the input as it is used."""
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add its vertices; the input as it is used."""
+
+
+class Widening(Protocol):
+    """A way to write the weights anew before they are used."""
+
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add its vertices; the weights as they are used."""
 
 
 class Spread(Protocol):
@@ -84,6 +91,7 @@ class Call:
         like: A tensor whose storage order and tile mapping the output takes, or None.
         meaning: What the user sees, where that differs from the contraction that is planned.
         expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
+        widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
         spread: How the result is spread out afterwards, or None.
     """
 
@@ -98,6 +106,7 @@ class Call:
     like: Tensor | None = None
     meaning: Meaning | None = None
     expansion: Expansion | None = None
+    widening: Widening | None = None
     spread: Spread | None = None
 
     @cached_property
@@ -164,7 +173,7 @@ class Call:
 
     def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
-        operands = self._input(body), self._weights(body), self._output(made)
+        operands = *self._operands(body), self._output(made)
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
             x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
             build(self.graph, body, plan, x, w, out, where)
@@ -174,7 +183,9 @@ class Call:
             order = storage_order(result)
             body.add(Copy(order.apply(made), order.apply(result)))
         else:
-            arrange(self.graph, body, operands[2], self._output(result), "output")
+            compute_set = self.graph.compute_set("arrange_output")
+            arrange(self.graph, compute_set, operands[2], self._output(result))
+            body.add(Execute(compute_set))
 
     @property
     def _arranges(self) -> tuple[bool, bool]:
@@ -205,23 +216,33 @@ class Call:
         for plan, begin, size in self.schedule.parts():
             yield plan, out.slice(self.schedule.dim, begin, size)
 
-    def _input(self, body: Program) -> Operand:
-        """The input in the order that vertices read, written anew where it comes in another."""
-        source = self.x.operand() if self.expansion is None else self.expansion.emit(self.graph, body)
-        if not self.layouts.arrange_input:
-            return source
-        order = input_order(self.problem, self.layouts, source.extents)
-        target = allocate(self.graph, self.problem.dtype, source.extents, order, "input")
-        return arrange(self.graph, body, source, target, "input")
+    def _operands(self, body: Program) -> tuple[Operand, Operand]:
+        """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
+        rewritten = self.expansion is not None, self.widening is not None
+        late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
+        first = self.graph.compute_set("rewrite") if any((*rewritten, *self._arranges)) else None
+        then = self.graph.compute_set("arrange") if late else None
+        x = self.x.operand() if self.expansion is None else self.expansion.emit(self.graph, _made(first))
+        w = self.w.operand() if self.widening is None else self.widening.emit(self.graph, _made(first))
+        if self.layouts.arrange_input:
+            order = input_order(self.problem, self.layouts, x.extents)
+            x = self._arranged(_made(then if rewritten[0] else first), x, order, "input")
+        if self.layouts.arrange_weights:
+            order = weights_order(self.problem, self.layouts, w.extents)
+            w = self._arranged(_made(then if rewritten[1] else first), w, order, "weights")
+        for compute_set in (first, then):
+            if compute_set is not None:
+                body.add(Execute(compute_set))
+        return x, w
 
-    def _weights(self, body: Program) -> Operand:
-        """The weights in the order that vertices read, written anew where they come in another."""
-        source = self.w.operand()
-        if not self.layouts.arrange_weights:
-            return source
-        order = weights_order(self.problem, self.layouts, source.extents)
-        target = allocate(self.graph, self.problem.dtype, source.extents, order, "weights")
-        return arrange(self.graph, body, source, target, "weights")
+    def _arranged(self, compute_set: ComputeSet, source: Operand, order: list[tuple[str, int]], name: str) -> Operand:
+        target = allocate(self.graph, self.problem.dtype, source.extents, order, name)
+        return arrange(self.graph, compute_set, source, target)
+
+
+def _made(compute_set: ComputeSet | None) -> ComputeSet:
+    assert compute_set is not None
+    return compute_set
 
 
 def cheapest(calls: Iterable[Call]) -> Call:

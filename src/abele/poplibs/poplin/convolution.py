@@ -10,6 +10,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
+from abele.poplibs.poplin.combine import combinations_of_groups
 from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
 from abele.poplibs.poplin.dilate import dilated_after
 from abele.poplibs.poplin.expand import expansions
@@ -77,7 +78,9 @@ def _best_way(call: Call) -> Call:
     dense = dilated_after(call)
     if dense is not None:
         call = dense
-    return flat_rows(call) if call.problem.rank and call.problem.is_pointwise else cheapest([call, *expansions(call)])
+    if call.problem.rank and call.problem.is_pointwise:
+        return flat_rows(call)
+    return cheapest([call, *expansions(call), *combinations_of_groups(call)])
 
 
 def convolution_backward_data(

@@ -192,3 +192,13 @@ def expand(elements: Int64, dtype: ElementType, *, turned: bool) -> Int64:
     vectors = ceil_div(elements, side)
     slots = 24 + 10 + (2 if turned else 1) * ceil_div(vectors, WORKERS)
     return np.asarray(11 + WORKERS * slots, dtype=np.int64)
+
+
+def widen(values: Int64, elements: Int64, dtype: ElementType) -> Int64:
+    """Tile cycles of writing ``elements`` zeros, and ``values`` single values among them, shared by the workers.
+
+    Zeros go out 8 bytes a slot; a value takes a load, and a load and a store of the word that it shares with a zero.
+    Source: derived from the data path (machine.md §1.1), confidence D; supervisor 11 cycles, worker prologue (§1.5).
+    """
+    slots = 24 + ceil_div(ceil_div(elements, 8 // dtype.bytes), WORKERS) + 3 * ceil_div(values, WORKERS)
+    return np.asarray(11 + WORKERS * slots, dtype=np.int64)

@@ -13,7 +13,7 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call
+from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
 from abele.poplibs.poplin.convolution import forward_call
 from abele.poplibs.poplin.flatten import flattened
 from abele.poplibs.poplin.layouts import new_weights
@@ -22,7 +22,7 @@ from abele.poplibs.poplin.matmul_layout import MatmulLayout, best_layout
 from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.placement import place_input, place_weights
-from abele.poplibs.poputil.layout import channels_per_group, unmapped_activations
+from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
 from abele.poplibs.poputil.order import storage_order
 
 Type = ElementType | str | None
@@ -38,8 +38,8 @@ def create_input(
     available_memory_proportion: float = MEMORY_PROPORTION,
 ) -> Tensor:
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
-    made = _new_input(graph, params, as_element_type(dtype), name)
     call = _conv_call(graph, params, dtype, partials_type, available_memory_proportion)
+    made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
     _place(graph, made, call, "x")
     return made
 
@@ -103,9 +103,18 @@ def create_matmul_input_rhs(
     return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
 
 
-def _new_input(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
-    group = channels_per_group(params.in_channels // params.groups)
-    return unmapped_activations(graph, dtype, params.input_shape, name, group=group)
+def _input_blocks(params: ConvParams) -> tuple[int, ...]:
+    """Channels that may follow each other in memory, best first unless the plan says otherwise."""
+    channels = params.in_channels // params.groups
+    if channels > 1 or params.groups == 1:
+        return (channels_per_group(channels),)
+    return tuple(n for n in CHANNEL_GROUPS if params.groups % n == 0) or (channels_per_group(params.groups),)
+
+
+def _input_block(call: Call) -> int:
+    """Channels that follow each other in memory in the input of a convolution that was made to be planned."""
+    seen = call.x.tensor if call.meaning is None else call.meaning.x.tensor
+    return seen.variables[0].shape[-1]
 
 
 def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
@@ -120,8 +129,12 @@ def _conv_call(
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
     element, elsewhere = as_element_type(dtype), Graph(graph.system)
     types = resolve_types("convolution", {"x": element}, None, partials_type)
-    x, w = (make(elsewhere, params, element, "operand") for make in (_new_input, _new_conv_weights))
-    return forward_call(elsewhere, x, w, params, types, proportion, "convolution")
+    w = _new_conv_weights(elsewhere, params, element, "weights")
+    calls = []
+    for block in _input_blocks(params):
+        x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
+        calls.append(forward_call(elsewhere, x, w, params, types, proportion, "convolution"))
+    return cheapest(calls)
 
 
 def _best_layout(
@@ -147,13 +160,18 @@ def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:
 def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
     """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
     theirs = call.x if role == "x" else call.w
-    if call.expansion is not None or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
+    if _is_rewritten(call, role) or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
         order = storage_order(made)
         graph.map_linear(order.apply(made), min_elements=order.extents[-1], grain=order.extents[-1])
         return
     view = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
     place = place_input if role == "x" else place_weights
     place(graph, Binding(view, theirs.roles, theirs.groups), call)
+
+
+def _is_rewritten(call: Call, role: str) -> bool:
+    """Whether an operand is written anew before anything else."""
+    return call.expansion is not None or (role == "w" and call.widening is not None)
 
 
 def _check_shapes(a_shape: Sequence[int], b_shape: Sequence[int]) -> None:

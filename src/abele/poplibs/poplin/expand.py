@@ -15,8 +15,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph import Execute, Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin import cost, expand_vertex
 from abele.poplibs.poplin.axis import Axis, Int64
 from abele.poplibs.poplin.binding import Binding
@@ -137,8 +136,8 @@ class Expansion:
         """Whether what lies next to each other in the source does not in the result."""
         return self.source.operand().innermost != "ci" or self.problem.in_channels == 1
 
-    def emit(self, graph: Graph, body: Program) -> Operand:
-        """Append the compute set that writes it out, over all tiles; the result."""
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add the vertices that write it out, over all tiles; the result."""
         problem, source = self.problem, self.source.operand()
         variable = self._variable(graph)
         fine = operand(variable, [name for name, _ in self._fine])
@@ -147,7 +146,6 @@ class Expansion:
         written = fine.regions(start, size)
         tile = (np.arange(written.num, dtype=np.int64) * min(written.num, graph.system.ipu.num_tiles)) // written.num
         graph.map_regions(written, tile.astype(np.int32))
-        compute_set = graph.compute_set("expand_input")
         compute_set.vertices(
             expand_vertex.expand(problem.dtype, turned=self._is_turned),
             tile=tile.astype(np.int32),
@@ -155,7 +153,6 @@ class Expansion:
             out=written,
             walk=self._walk(source, fine, start, size, reach_start, reach_size),
         )
-        body.add(Execute(compute_set))
         return operand(self._logical(variable), self._inner_dims)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from abele.graph import Graph, Tensor
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
+from abele.poplibs.poplin.combine import combined_sums
 from abele.poplibs.poplin.contract import Call, cheapest
 from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_sum
@@ -41,6 +42,7 @@ class WeightGradient:
     def cheapest(self) -> Call:
         """The call that is expected to take the fewest cycles."""
         calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
+        calls += [combined for call in calls for combined in combined_sums(call)]
         if self.params.is_pointwise:
             calls += [flat_sum(call) for call in calls]
         else:
