@@ -13,7 +13,13 @@ from abele.compiler.controls import control_cost
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
 from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan_replica_copy
-from abele.compiler.footprint import code_bytes_of, control_code_bytes, exchange_code_bytes, vertex_state_bytes
+from abele.compiler.footprint import (
+    code_bytes_of,
+    control_code_bytes,
+    exchange_code_bytes,
+    stack_bytes_of,
+    vertex_state_bytes,
+)
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import Placement, check_constraints
@@ -58,7 +64,7 @@ class Analysis:
         self.layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
         self.groups = SyncGroups.of(graph)
         self.supersteps: list[Superstep] = []
-        kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stream_buffers")
+        kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stacks", "stream_buffers")
         self.code: dict[str, Int64] = {kind: self._zeros() for kind in kinds}
         self.placement = Placement(self.layout, self.system.ipu.tile.alignment_bytes)
         self._twins = Twins(graph, self.layout)
@@ -287,6 +293,7 @@ class Analysis:
     def _add_vertex_code(self) -> None:
         for codelet, tiles in self._code_on.items():
             self.code["vertex_code"] += tiles * code_bytes_of(codelet)
+            np.maximum(self.code["stacks"], tiles * stack_bytes_of(codelet, self.system.ipu), out=self.code["stacks"])
 
 
 def _user(step: Step) -> str:

@@ -85,3 +85,13 @@ def code_bytes_of(codelet: CodeletDef) -> int:
     from abele.codelet import compile_codelet
 
     return compile_codelet(codelet).code_bytes
+
+
+def stack_bytes_of(codelet: CodeletDef, ipu: Ipu) -> int:
+    """Bytes of stacks that a tile needs to run a codelet: its supervisor's, and its workers' for compiled code.
+
+    Model: a codelet with a formula of its own is one that is written by hand, and such code keeps to registers.
+    Source: the assembly of PL declares a stack usage of 0; sizes of the others are ``TileMemory``'s.
+    """
+    memory = ipu.tile
+    return memory.supervisor_stack_bytes + (0 if codelet.formula else ipu.num_workers * memory.worker_stack_bytes)

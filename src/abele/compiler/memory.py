@@ -109,7 +109,7 @@ def plan_memory(
     Args:
         layout: Where the graph's elements live.
         lifetimes: When variables hold values.
-        code: Bytes on each tile, int64[tiles], of the categories that are not variables or stacks.
+        code: Bytes on each tile, int64[tiles], of the categories that are not variables.
         buffers: Bytes on each tile that a step needs for data in motion, int32[tiles], by step.
         system: The machine.
         placement: What vertices ask of the place of variables.
@@ -122,11 +122,9 @@ def plan_memory(
     shares = Shares.of(layout, memory.alignment_bytes)
     peak, at, step_bytes, step_max = _sweep(lifetimes, shares, buffers, layout.num_tiles)
     held = lifetimes.always_live[shares.variable]
-    fixed = memory.supervisor_stack_bytes + system.ipu.num_workers * memory.worker_stack_bytes
     by_category = {
         "variables": sum_by_tile(shares.tile[held], shares.bytes[held], layout.num_tiles),
         "temporaries": peak,
-        "stacks": np.full(layout.num_tiles, fixed, dtype=np.int64),
         "gaps": sum_by_tile(shares.tile[held], (shares.padded_bytes - shares.bytes)[held], layout.num_tiles),
         **code,
     }

@@ -26,7 +26,7 @@ class TileMemory(Spec):
         memcpy_bytes_per_cycle: Copy rate that the libraries assume.
         interleaved_memcpy_bytes_per_cycle: The same when the source lies in region 1.
         load_latency_cycles: Hidden from workers, which issue every sixth cycle; a stall for the supervisor.
-        worker_stack_bytes: Stack of one worker.
+        worker_stack_bytes: Stack of one worker, where compiled code runs.
         supervisor_stack_bytes: Stack of the supervisor.
         control_step_bytes: Control code of one superstep.
     """
