@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from poplibs_kit import Bench, assert_close
 
 from abele.compiler.cost import vertex_costs
-from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
 from abele.graph import Execute, walk
-from abele.numerics import f16, f32, i32
+from abele.graph.compute_set import ComputeSet
+from abele.numerics import as_element_type, f16, f32, i32
 from abele.poplibs import popops
 
 RNG = np.random.default_rng(2)
@@ -214,3 +215,147 @@ def test_reduce__i32_out_of_f32__needs_a_cast() -> None:
     bench = Bench(4)
     out = popops.reduce(bench.graph, bench.tensor([1.5, 2.5], "f32"), [0], "ADD", bench.prog, out_type=i32)
     assert bench.run_both(out)[0] == 4
+
+
+@pytest.mark.parametrize("num_tiles", [4, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_reduce__log_add__is_the_logarithm_of_the_sum_of_powers(dtype: str, num_tiles: int) -> None:
+    bench = Bench(num_tiles)
+    x = bench.tensor(RNG.uniform(-8, 8, (9, 40, 3)), dtype)
+    out = popops.reduce(bench.graph, x, [0, 1], "LOG_ADD", bench.prog)
+    (got,) = bench.run_both(out)
+    assert_close(got, np.logaddexp.reduce(bench.values(x), axis=(0, 1)), as_element_type(dtype))
+
+
+def test_reduce__log_add_of_nothing_likely__stays_minus_infinity() -> None:
+    bench = Bench(4)
+    x = bench.tensor(np.array([[-np.inf, -np.inf], [-np.inf, 0.0]]), "f32")
+    out = popops.reduce(bench.graph, x, [1], "LOG_ADD", bench.prog)
+    np.testing.assert_array_equal(bench.run_both(out)[0], [-np.inf, 0.0])
+
+
+def test_reduce__log_add_updates__adds_powers() -> None:
+    bench = Bench(4)
+    x, out = bench.tensor(RNG.standard_normal((50, 4)), "f32"), bench.tensor(RNG.standard_normal(4), "f32")
+    popops.reduce_with_output(bench.graph, x, out, [0], "LOG_ADD", bench.prog, update=True)
+    wanted = np.logaddexp(bench.values(out), np.logaddexp.reduce(bench.values(x), axis=0))
+    assert_close(bench.run_both(out)[0], wanted, f32)
+
+
+def test_reduce__log_add__takes_neither_scale_nor_integers() -> None:
+    bench = Bench(4)
+    with pytest.raises(UnsupportedOpError, match="LOG_ADD takes no scale"):
+        popops.reduce(bench.graph, bench.tensor(np.zeros(4), "f32"), [0], "LOG_ADD", bench.prog, scale=2.0)
+    with pytest.raises(TypeMismatchError, match="LOG_ADD takes floating-point numbers, got i32"):
+        popops.reduce(bench.graph, bench.tensor(np.zeros(4), "i32"), [0], "LOG_ADD", bench.prog)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32", "i64"])
+@pytest.mark.parametrize("op", ["ADD", "MAX", "MIN"])
+def test_reduce__integers__are_numpy(dtype: str, op: str) -> None:
+    bench = Bench(16)
+    element = as_element_type(dtype)
+    low = 0 if element.kind == "uint" else -3
+    x = bench.tensor(RNG.integers(low, 4, (12, 9)).astype(element.np), dtype)
+    out = popops.reduce(bench.graph, x, [0], op, bench.prog)
+    wanted = {"ADD": np.sum, "MAX": np.max, "MIN": np.min}[op](bench.data[x].astype(np.int64), axis=0)
+    np.testing.assert_array_equal(bench.run(out)[0], wanted.astype(element.np))
+
+
+def test_reduce__sum_of_bools__counts_them() -> None:
+    bench = Bench(16)
+    x = bench.tensor(RNG.random((300, 5)) > 0.5)
+    out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
+    assert out.dtype == i32
+    np.testing.assert_array_equal(bench.run_both(out)[0], bench.data[x].sum(0))
+
+
+@pytest.mark.parametrize("op", ["ADD", "SQUARE_ADD", "MAX"])
+def test_reduce__no_dimensions__is_a_copy_or_a_square(op: str) -> None:
+    bench = Bench(16)
+    x = bench.tensor(RNG.standard_normal((6, 50)), "f16")
+    out = popops.reduce(bench.graph, x, [], op, bench.prog, out_type=f32, scale=0.5)
+    wanted = 0.5 * bench.values(x) ** (2 if op == "SQUARE_ADD" else 1)
+    assert len(_compute_sets(bench)) == 1
+    assert_close(bench.run_both(out)[0], wanted, f32)
+
+
+def test_reduce__partials_in_half__are_kept_in_half_between_tiles() -> None:
+    for key in ("accumType.interTile", "accumType.inVertex"):
+        bench = Bench(64)
+        x = bench.tensor(RNG.uniform(0, 1, 6400), "f16")
+        out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog, options={key: "half"})
+        between = [v for v in bench.graph.variables if "partials" in v.name]
+        assert {v.dtype for v in between} == {f16}
+        np.testing.assert_allclose(bench.run_both(out)[0], bench.values(x).sum(), rtol=1e-2)
+
+
+def test_reduce__option_that_is_no_float__is_refused() -> None:
+    bench = Bench(4)
+    x = bench.tensor(np.zeros(4), "f16")
+    with pytest.raises(InvalidOptionError, match=r"option 'accumType\.interTile' takes half or float, got i32"):
+        popops.reduce(bench.graph, x, [0], "ADD", bench.prog, options={"accumType.interTile": "int"})
+    with pytest.raises(InvalidOptionError, match="reduce has no option 'accumtype'"):
+        popops.reduce(bench.graph, x, [0], "ADD", bench.prog, options={"accumtype": "half"})
+
+
+def _several(bench: Bench) -> tuple[list[popops.SingleReduceOp], list[np.ndarray]]:
+    x, y = bench.tensor(RNG.standard_normal((30, 8)), "f32"), bench.tensor(RNG.standard_normal((4, 700)), "f16")
+    params = popops.ReduceParams
+    wanted = [
+        popops.SingleReduceOp(x, [0], params("SQUARE_ADD", scale=0.5)),
+        popops.SingleReduceOp(y, [1], params("MAX")),
+        popops.SingleReduceOp(x, [0, 1], params("LOG_ADD")),
+    ]
+    a, b = bench.values(x), bench.values(y)
+    return wanted, [0.5 * (a * a).sum(0), b.max(1), np.logaddexp.reduce(a.ravel())]
+
+
+def test_reduce_many__several_operands__share_compute_sets() -> None:
+    bench = Bench(64)
+    reductions, wanted = _several(bench)
+    outs = popops.reduce_many(bench.graph, reductions, bench.prog)
+    apart = Bench(64)
+    for r in _several(apart)[0]:
+        popops.reduce(apart.graph, r.tensor, r.dims, r.params.op, apart.prog)
+    assert len(_compute_sets(bench)) < len(_compute_sets(apart)) - 1
+    for got, w, out in zip(bench.run_both(*outs), wanted, outs, strict=True):
+        assert_close(got, w, out.dtype)
+
+
+def test_reduce__list_of_compute_sets__is_filled_from_the_first() -> None:
+    bench = Bench(64)
+    reductions, wanted = _several(bench)
+    sets: list[ComputeSet] = []
+    first = popops.reduce(bench.graph, reductions[1].tensor, [1], "MAX", sets)
+    steps = len(sets)
+    second = popops.reduce_many(bench.graph, reductions[:1], sets)[0]
+    assert len(sets) >= steps
+    for compute_set in sets:
+        bench.prog.add(Execute(compute_set))
+    got = bench.run_both(first, second)
+    assert_close(got[0], wanted[1], f16)
+    assert_close(got[1], wanted[0], f32)
+
+
+def test_reduce_many__outputs_that_do_not_match__are_counted() -> None:
+    bench = Bench(4)
+    one = popops.SingleReduceOp(bench.tensor(np.zeros(4), "f32"), [0], popops.ReduceParams("ADD", update=True))
+    with pytest.raises(TensorError, match="2 outputs for 1 reductions"):
+        popops.reduce_many(bench.graph, [one], bench.prog, [one.tensor, one.tensor])
+    with pytest.raises(TensorError, match="an update needs an output"):
+        popops.reduce_many(bench.graph, [one], bench.prog)
+    assert popops.reduce_many(bench.graph, [], bench.prog) == []
+
+
+def test_reduce__any_number_of_tiles_and_threads__gives_one_sum() -> None:
+    data = RNG.standard_normal((200, 24))
+    sums = []
+    for tiles in (4, 64, 1472):
+        bench = Bench(tiles)
+        out = popops.reduce(bench.graph, bench.tensor(data, "f32"), [0], "ADD", bench.prog)
+        one, two = bench.run(out)[0], bench.run(out, threads=2)[0]
+        np.testing.assert_array_equal(one, two)
+        sums.append(one)
+    for other in sums:
+        assert_close(other, data.sum(0), f32, 5)

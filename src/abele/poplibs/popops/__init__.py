@@ -25,7 +25,14 @@ from abele.poplibs.popops.expr import (
 from abele.poplibs.popops.fill import fill, iota, zero
 from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
 from abele.poplibs.popops.named import *  # noqa: F403
-from abele.poplibs.popops.reduce import all_true, reduce, reduce_with_output
+from abele.poplibs.popops.reduce import (
+    ReduceParams,
+    SingleReduceOp,
+    all_true,
+    reduce,
+    reduce_many,
+    reduce_with_output,
+)
 from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -36,6 +43,8 @@ __all__ = [
     "Expr",
     "Op",
     "PlaceHolder",
+    "ReduceParams",
+    "SingleReduceOp",
     "_1",
     "_2",
     "_3",
@@ -55,6 +64,7 @@ __all__ = [
     "map_with_output",
     "map_with_outputs",
     "reduce",
+    "reduce_many",
     "reduce_with_output",
     "scaled_add_to",
     "scaled_subtract_from",

@@ -84,5 +84,5 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 
 @cache
 def _names() -> dict[str, Any]:
-    words = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex", "Input", "Output", "InOut", "Vector", "ONE_PTR", *FUNCTIONS)
-    return {w: getattr(language, w) for w in words} | {type_name(t): t for t in types.ALL}
+    words = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex", "Input", "Output", "InOut", "Vector", "ONE_PTR")
+    return {w: getattr(language, w) for w in (*words, *FUNCTIONS)} | {type_name(t): t for t in types.ALL}

@@ -74,8 +74,8 @@ def rectangle_codelet(
 ) -> type:
     """The vertex that reduces a rectangle of ``columns`` columns, whose rows begin ``width`` elements apart in ``x``.
 
-    The first element of the rectangle is element ``first`` of ``x``. Counts are stored in 16 bits if ``short``, and then
-    neither vector needs a length.
+    The first element of the rectangle is element ``first`` of ``x``. Counts are stored in 16 bits if ``short``,
+    and then neither vector needs a length.
     """
     kind = accumulator(op, dtype)
     outer, inner = ("c", "r") if direction == "rows" else ("r", "c")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from abele.graph import Tensor
 from abele.kernels import ir
 from abele.numerics import ElementType, bool_, f32
+from abele.poplibs.popops.fused import with_leaves
 from abele.poplibs.popops.kernel import dim_names, nest_over, point
 from abele.poplibs.popops.reduce_codelets import Finish
 from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, finite_or_top, joined, widened
@@ -66,3 +70,37 @@ def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish
     elif ir.compute_type(out.dtype) != kind:
         result = ir.Cast(out.dtype, result)
     return nest_over(out.shape, ir.Store(inputs, at, result))
+
+
+def side_by_side(kernels: Sequence[ir.HostKernel]) -> ir.HostKernel:
+    """One kernel that does what several do, each to operands of its own: inputs of all, then outputs, temporaries."""
+    places: list[tuple[int, int, int]] = []
+    for k, kernel in enumerate(kernels):
+        ends = kernel.num_inputs, kernel.num_inputs + kernel.num_outputs
+        places += [(sum(n >= end for end in ends), k, n) for n in range(len(kernel.shapes))]
+    places.sort()
+    number = {(k, n): i for i, (_, k, n) in enumerate(places)}
+    nests = [
+        _renumbered(nest, {n: number[k, n] for n in range(len(kernel.shapes))})
+        for k, kernel in enumerate(kernels)
+        for nest in kernel.nests
+    ]
+    return ir.HostKernel(
+        tuple(kernels[k].shapes[n] for _, k, n in places),
+        tuple(kernels[k].types[n] for _, k, n in places),
+        sum(k.num_inputs for k in kernels),
+        sum(k.num_outputs for k in kernels),
+        tuple(nests),
+    )
+
+
+def _renumbered(nest: ir.Nest, number: dict[int, int]) -> ir.Nest:
+    """A nest with other numbers of operands."""
+    stores = []
+    for store in nest.stores:
+        loads: dict[ir.Expr, ir.Expr] = {
+            e: replace(e, operand=number[e.operand]) for e in store.value.walk() if isinstance(e, ir.Load)
+        }
+        value = with_leaves(store.value, loads)
+        stores.append(replace(store, operand=number[store.operand], value=value))
+    return replace(nest, stores=tuple(stores))

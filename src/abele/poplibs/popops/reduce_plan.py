@@ -139,10 +139,10 @@ class Planner:
         part = rank * groups[segment] // rows[segment]
         base = np.cumsum(groups) - groups
         rectangle = base[segment] + part
-        held = partials.tile[pieces.entry[order]]
+        held = partials.tile[pieces.entry[order]].astype(np.int64)
         first = np.flatnonzero(np.append(True, np.diff(rectangle) != 0))
         begin, columns = pieces.cuts[segment[first]], size[segment[first]]
-        hosts = wanted.tiles_of(begin) if wanted is not None else self._hosts(held, first)
+        hosts = self._hosts(held, first) if wanted is None else wanted.tiles_of(begin).astype(np.int64)
         count = np.diff(np.append(first, len(rectangle)))
         kept, reduced = self._dealing(hosts, count, columns)
         local = np.cumsum(np.append(False, np.diff(rectangle) != 0))
@@ -170,7 +170,7 @@ class Planner:
         num = len(first)
         number = np.arange(num)
         at = tiles // 2 + (number % tiles if num > tiles else number * tiles // num)
-        base = held[first].astype(np.int64) // tiles * tiles
+        base = held[first] // tiles * tiles
         span = np.minimum(self.system.num_tiles - base, tiles)
         rectangle = np.repeat(number, np.diff(np.append(first, len(held))))
         taken = np.unique(rectangle * self.system.num_tiles + held)
@@ -182,7 +182,7 @@ class Planner:
             if not meets.any():
                 break
             at = at + np.where(meets, 1, 0)
-        return (base + at % span).astype(np.int32)
+        return np.asarray(base + at % span, np.int64)
 
 
 def _plans(deepest: int) -> list[tuple[int, ...]]:
@@ -226,5 +226,5 @@ def _dealt(
     order = np.argsort(vertex, kind="stable")
     vertex, row, own, low, high = vertex[order], row[order], own[order], low[order], high[order]
     head = np.flatnonzero(np.append(True, np.diff(vertex) != 0))
-    given = Partials((begin[own] + low)[head], (high - low)[head], hosts[own[head]])
+    given = Partials((begin[own] + low)[head], (high - low)[head], hosts[own[head]].astype(np.int32))
     return Combination(given, partials.offset[entry[row]] + offset[row] + low, vertex)

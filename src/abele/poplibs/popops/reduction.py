@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,8 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_gr
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
+Adding = Callable[[ComputeSet], None]
+"""Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None
 """What multiplies a result: a number, a tensor of one f32 element, or nothing."""
 
@@ -161,12 +163,9 @@ class Reduction:
 
     def emit(self, body: Sequence, out: Tensor) -> None:
         """Append the steps that reduce into ``out``."""
-        for step in self.vertices(out):
-            compute_set = self.graph.compute_set(self.name)
-            step(compute_set)
-            body.add(Execute(compute_set))
+        emit_together(self.graph, body, [self.vertices(out)], self.name)
 
-    def vertices(self, out: Tensor) -> list[Callable[[ComputeSet], None]]:
+    def vertices(self, out: Tensor) -> list[Adding]:
         """What adds the vertices of each step to a compute set, step by step, to reduce into ``out``."""
         if self._is_empty:
             return []
@@ -174,7 +173,7 @@ class Reduction:
         combinations = self.combinations(self.graph.mapping_of(ordered))
         given = [self.first.partials, *(c.partials for c in combinations)]
         targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
-        steps: list[Callable[[ComputeSet], None]] = []
+        steps: list[Adding] = []
         last = len(combinations)
         steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
         for number, step in enumerate(combinations, start=1):
@@ -242,7 +241,7 @@ class Reduction:
         finish = self.finish if last else Finish(self.kind)
         length = step.partials.length
         rows = np.bincount(step.vertex, minlength=step.partials.num)
-        counts = {"rows": rows, "columns": length, "first": 0, "width": length}
+        counts: dict[str, Any] = {"rows": rows, "columns": length, "first": 0, "width": length}
         op = replace(self.op, squares=False)
         compute_set.vertices(
             rectangle_codelet(op, self.kind, "rows", finish, short=_are_short(counts)),
@@ -264,6 +263,23 @@ class Reduction:
     def _scale_edge(self, num: int) -> tuple[Regions, Any]:
         assert isinstance(self.scale, Tensor)
         return whole(self.scale), np.zeros(num, dtype=np.int64)
+
+
+def emit_together(graph: Graph, body: Sequence, reductions: Iterable[list[Adding]], name: str) -> None:
+    """Append the steps of several reductions to ``body``, the first of each in one compute set, and so on."""
+    compute_sets: list[ComputeSet] = []
+    add_together(graph, compute_sets, reductions, name)
+    for compute_set in compute_sets:
+        body.add(Execute(compute_set))
+
+
+def add_together(graph: Graph, compute_sets: list[ComputeSet], reductions: Iterable[list[Adding]], name: str) -> None:
+    """Add the steps of reductions to ``compute_sets``, the first of each to the first; appends those that lack."""
+    for steps in reductions:
+        while len(compute_sets) < len(steps):
+            compute_sets.append(graph.compute_set(name))
+        for step, compute_set in zip(steps, compute_sets, strict=False):
+            step(compute_set)
 
 
 def _are_short(counts: dict[str, Any]) -> bool:
