@@ -33,7 +33,8 @@ def test_arrange__rows_and_blocks_that_do_not_divide__makes_few_vertices() -> No
     target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
     arrange(graph, graph.compute_set("arrange"), source, target)
     (group,) = graph.compute_sets[-1].groups
-    assert group.num == 81 + 15  # one for each block of samples, and for each row that ends inside one
+    assert group.num == 8
+    assert group.edges["x"].regions.num == 81 + 15  # one for each block of samples, and each row that ends inside one
 
 
 def test_arrange__few_weights__leaves_long_pieces() -> None:

@@ -83,7 +83,7 @@ def test_cast__wider_side__bounds_it() -> None:
 
 
 def test_permute__half__takes_half_the_slots_of_float() -> None:
-    side, many = np.array([16]), np.array([60])
-    half, full = (int(cost.permute(side, many, side, t)[0]) for t in (f16, f32))
+    matrices, area = np.array([60]), 60 * 16 * 16
+    half, full = (int(cost.permute(matrices, np.array([area // side**2]), t)[0]) for side, t in ((4, f16), (2, f32)))
     fixed = 11 + 6 * (24 + 10 * 10)
     assert (half - fixed) * 2 == full - fixed == 6 * 10 * 64 * 4

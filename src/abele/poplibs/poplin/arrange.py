@@ -45,15 +45,18 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
         num = written.num
         tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
         graph.map_regions(written, tile)
-    rows, columns = _matrix(source, target, size)
+    order = np.argsort(tile, kind="stable")
+    first = np.flatnonzero(np.diff(tile[order], prepend=-1))
+    row_begin = np.append(first, len(order))
+    matrices, blocks = (np.add.reduceat(n[order], first) for n in _work(source, target, size))
     compute_set.vertices(
         vertices.permute(source.tensor.dtype),
-        tile=tile,
-        x=source.regions(start, size),
-        out=written,
-        shape=_walk(source, target, size),
-        rows=rows,
-        columns=columns,
+        tile=tile[order][first],
+        x=(source.regions(start, size), order, row_begin),
+        out=(written, order, row_begin),
+        shape=[row.reshape(-1) for row in np.split(_walk(source, target, size)[order], first[1:])],
+        matrices=matrices,
+        blocks=blocks,
     )
     return target
 
@@ -61,10 +64,10 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
 def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
     """Cycles that arranging ``elements`` is expected to take: a superstep, their exchange and permutation."""
     share = -(-elements // machine.tiles)
-    matrices = -(-share // (_WIDEST * _WIDEST))
-    side, middle = np.array([_WIDEST, matrices], dtype=np.int64)
+    matrices = np.asarray(-(-share // (_WIDEST * _WIDEST)), dtype=np.int64)
     received = int(share * dtype.bytes / machine.exchange_bytes_per_cycle)
-    return machine.superstep_cycles + received + int(cost.permute(side, middle, side, dtype))
+    blocks = matrices * (_WIDEST // cost.turned_side(dtype)) ** 2
+    return machine.superstep_cycles + received + int(cost.permute(matrices, blocks, dtype))
 
 
 def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
@@ -132,7 +135,11 @@ def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArr
     return np.stack([*fill, *extents, *fill, *steps], axis=1).astype(np.int32)
 
 
-def _matrix(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
-    """Rows and columns of the matrices that every box turns around."""
+def _work(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
+    """Matrices that every box turns around, and the blocks that they are turned in."""
     rows, columns = target.innermost, source.innermost
-    return size[rows], np.ones_like(size[rows]) if rows == columns else size[columns]
+    heights = size[rows]
+    widths = np.ones_like(heights) if rows == columns else size[columns]
+    matrices = np.prod(list(size.values()), axis=0) // (heights * widths)
+    side = cost.turned_side(source.tensor.dtype)
+    return matrices, matrices * cost.ceil_div(heights, side) * cost.ceil_div(widths, side)

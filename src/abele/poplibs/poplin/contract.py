@@ -197,7 +197,7 @@ class Call:
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
         graph, like = self.graph, self.like
-        if like is not None and self.is_direct and self.schedule.needs_finish:
+        if like is not None and self.is_direct and self.schedule.sums:
             result = clone(graph, like, "out", self.problem.output)
             tiles = graph.interval_map(result.variables)
             return result, [home_on(plan, out, tiles) for plan, out in self._parts(result)], result

@@ -167,17 +167,20 @@ def cast(elements: Int64, source: ElementType, target: ElementType) -> Int64:
     return np.asarray(WORKERS * (ceil_div(ceil_div(elements, per_access), WORKERS) + 26), dtype=np.int64)
 
 
-def permute(outer: Int64, middle: Int64, inner: Int64, dtype: ElementType) -> Int64:
-    """Tile cycles of turning ``middle`` matrices [outer, inner] around, their blocks shared by the workers.
+def permute(matrices: Int64, blocks: Int64, dtype: ElementType) -> Int64:
+    """Tile cycles of turning matrices around, in ``blocks`` of 4×4 (f16) or 2×2 (f32), shared by the workers.
 
     A 4×4 block of f16 takes four 64-bit loads, four stores and the sorts beside them; a 2×2 block of f32 two of each.
     Source: derived from the data path (machine.md §1.1: one 64-bit load or store a slot), confidence D; supervisor 11
     cycles (§1.5), worker prologue as for other vertices (§1.5, 15 to 60 slots).
     """
-    side = 8 // dtype.bytes
-    blocks = middle * ceil_div(outer, side) * ceil_div(inner, side)
-    slots = 24 + 10 * ceil_div(middle, WORKERS) + 2 * side * ceil_div(blocks, WORKERS)
+    slots = 24 + 10 * ceil_div(matrices, WORKERS) + 2 * turned_side(dtype) * ceil_div(blocks, WORKERS)
     return np.asarray(11 + WORKERS * slots, dtype=np.int64)
+
+
+def turned_side(dtype: ElementType) -> int:
+    """Rows and columns of the blocks in which matrices are turned around: what one access of the data path holds."""
+    return 8 // dtype.bytes
 
 
 def expand(elements: Int64, dtype: ElementType, *, turned: bool) -> Int64:

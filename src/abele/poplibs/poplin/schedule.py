@@ -34,9 +34,9 @@ class Schedule:
         return sum(plan.cycles for plan in self.plans)
 
     @property
-    def needs_finish(self) -> bool:
-        """Whether every plan sums or converts partials after the vertices."""
-        return all(plan.needs_finish for plan in self.plans)
+    def sums(self) -> bool:
+        """Whether every plan sums partials after the vertices."""
+        return all(plan.depth > 1 for plan in self.plans)
 
     def parts(self) -> Iterator[tuple[Plan, int, int]]:
         """Every plan, with the first index and the number of indices of its part."""

@@ -15,7 +15,6 @@ from typing import Any
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin import cost
-from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.plan import Method
 from abele.poplibs.poplin.work import Work
 
@@ -207,31 +206,32 @@ def permute(dtype: ElementType) -> Any:
 
     @codelet
     class PermuteBlocks(SupervisorVertex):
-        """Walks ``out`` in order, picks elements of ``x`` by strides; ``shape`` is four extents, then the strides."""
+        """For every box, walks ``out`` in order and picks elements of ``x`` by strides.
 
-        x: Input[Vector[dtype]]
-        out: Output[Vector[dtype]]
+        ``shape`` has four extents, then the strides, for every box.
+        """
+
+        x: Vector[Input[Vector[dtype]]]
+        out: Vector[Output[Vector[dtype]]]
         shape: Vector[i32]
-        rows: i32
-        columns: i32
+        matrices: i32
+        blocks: i32
 
         def compute(self):
             s = self.shape
-            at = 0
-            for a in range(s[0]):
-                for b in range(s[1]):
-                    for c in range(s[2]):
-                        for d in range(s[3]):
-                            self.out[at] = self.x[a * s[4] + b * s[5] + c * s[6] + d * s[7]]
-                            at += 1
+            for i in range(len(self.out)):
+                box = 8 * i
+                at = 0
+                for a in range(s[box]):
+                    for b in range(s[box + 1]):
+                        for c in range(s[box + 2]):
+                            for d in range(s[box + 3]):
+                                place = a * s[box + 4] + b * s[box + 5] + c * s[box + 6] + d * s[box + 7]
+                                self.out[i][at] = self.x[i][place]
+                                at += 1
 
         @staticmethod
         def cycles(v, ipu):
-            return _permute_cycles(v, dtype)
+            return cost.permute(v.matrices, v.blocks, dtype)
 
     return PermuteBlocks
-
-
-def _permute_cycles(v: Any, dtype: ElementType) -> Int64:
-    """Tile cycles of permutations in which rows become columns."""
-    return cost.permute(v.rows, v.out // (v.rows * v.columns), v.columns, dtype)
