@@ -204,7 +204,9 @@ def replicas_of(name: str, acts: Tensor, norm_batch_size: int) -> int:
     """
     batch = acts.shape[0]
     if norm_batch_size < 1 or norm_batch_size % max(batch, 1):
-        raise TensorError(f"{name}: {norm_batch_size} samples that share statistics are no multiple of the {batch} here")
+        raise TensorError(
+            f"{name}: {norm_batch_size} samples that share statistics are no multiple of the {batch} here"
+        )
     return norm_batch_size // batch
 
 

@@ -3,6 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
+from abele.poplibs.popnn import norms
 from abele.poplibs.popnn.argmax import arg_max, arg_min
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
@@ -19,6 +20,7 @@ from abele.poplibs.popnn.nonlinearity import (
     non_linearity_in_place,
     non_linearity_input_gradient,
 )
+from abele.poplibs.popnn.norms import *  # noqa: F403
 from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd_update
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popnn.pooling import pool, pool_input_gradient
@@ -54,6 +56,7 @@ __all__ = [
     "non_linearity_input_gradient",
     "pool",
     "pool_input_gradient",
+    *norms.__all__,
     "sgd_update",
     "softmax",
     "softmax_in_place",

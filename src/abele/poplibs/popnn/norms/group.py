@@ -1,0 +1,145 @@
+"""Group norm: statistics of groups of channels, sample by sample, on [batch, channels, *field]."""
+
+from __future__ import annotations
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence
+from abele.poplibs.popnn.norms import view as norm
+from abele.poplibs.popnn.norms.view import group_view
+from abele.poplibs.popops.scaled_add import Scale
+from abele.poplibs.poputil.options import Options
+
+
+def group_norm_statistics(
+    graph: Graph,
+    acts: Tensor,
+    eps: float,
+    prog: Sequence,
+    num_groups: int,
+    *,
+    unbiased: bool = False,
+    stable: bool = False,
+    options: Options = None,
+    name: str = "group_norm_statistics",
+) -> tuple[Tensor, Tensor]:
+    """Mean and inverse standard deviation of each group of each sample: [batch · groups], in the type of ``acts``.
+
+    Args:
+        graph: Where vertices and results are made.
+        acts: [batch, channels, *field], floating point.
+        eps: Added to the variance.
+        prog: Sequence that the steps are appended to.
+        num_groups: Groups of channels.
+        unbiased: The variance is over one element fewer.
+        stable: Takes distances from the mean before it squares, in one pass more.
+        options: ``groupNormStridedChannelGrouping`` (true): channel c belongs to group c mod groups, rather than to
+            group c div channels a group.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: Channels that do not divide into the groups.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: An option that there is not.
+    """
+    return norm.statistics(graph, group_view(name, num_groups, options), acts, eps, prog, unbiased, stable)
+
+
+def group_norm_whiten(
+    graph: Graph,
+    acts: Tensor,
+    mean: Tensor,
+    inv_std_dev: Tensor,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "group_norm_whiten",
+) -> Tensor:
+    """(acts − mean) · inv_std_dev; as many groups as there are statistics a sample."""
+    return norm.whiten(graph, group_view(name, groups_of(name, acts, mean), options), acts, mean, inv_std_dev, prog)
+
+
+def group_normalise(
+    graph: Graph,
+    acts: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    mean: Tensor,
+    inv_std_dev: Tensor,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "group_normalise",
+) -> tuple[Tensor, Tensor]:
+    """Activations normalised with statistics, then scaled and shifted channel by channel; and as before that.
+
+    Raises:
+        TensorError: Parameters that are not one a channel, or statistics that fit no grouping.
+        TypeMismatchError: Elements that are no floats.
+    """
+    view = group_view(name, groups_of(name, acts, mean), options)
+    return norm.normalise(graph, view, acts, gamma, beta, mean, inv_std_dev, prog)
+
+
+def group_norm_param_gradients(
+    graph: Graph,
+    acts: Tensor,
+    grads_in: Tensor,
+    prog: Sequence,
+    *,
+    mean: Tensor | None = None,
+    inv_std_dev: Tensor | None = None,
+    options: Options = None,
+    name: str = "group_norm_param_gradients",
+) -> tuple[Tensor, Tensor]:
+    """Gradients of gamma and beta from whitened activations; or from activations, with ``mean`` and ``inv_std_dev``."""
+    view = group_view(name, 1 if mean is None else groups_of(name, acts, mean), options)
+    whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
+    return norm.param_gradients(graph, view, whitened, grads_in, prog)
+
+
+def group_norm_gradients(
+    graph: Graph,
+    acts: Tensor,
+    grads_in: Tensor,
+    inv_std_dev: Tensor,
+    gamma: Tensor,
+    prog: Sequence,
+    *,
+    mean: Tensor | None = None,
+    options: Options = None,
+    name: str = "group_norm_gradients",
+) -> Tensor:
+    """Gradient of the activations, through their statistics too.
+
+    ``acts`` are whitened; or not, where ``mean`` is given.
+    """
+    view = group_view(name, groups_of(name, acts, inv_std_dev), options)
+    whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
+    return norm.gradients(graph, view, whitened, grads_in, inv_std_dev, gamma, prog)
+
+
+def group_norm_param_update(
+    graph: Graph,
+    gamma_delta: Tensor,
+    beta_delta: Tensor,
+    scale: Scale,
+    gamma: Tensor,
+    beta: Tensor,
+    prog: Sequence,
+    name: str = "group_norm_param_update",
+) -> None:
+    """gamma ← gamma + scale · gamma_delta, beta ← beta + scale · beta_delta."""
+    norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)
+
+
+def groups_of(name: str, acts: Tensor, statistic: Tensor) -> int:
+    """Groups that a statistic, [batch · groups], is of.
+
+    Raises:
+        TensorError: It is no multiple of the batch.
+    """
+    batch = acts.shape[0] if acts.ndim else 1
+    if statistic.ndim != 1 or statistic.size == 0 or statistic.size % max(batch, 1):
+        raise TensorError(f"{name}: statistic {statistic!r} has shape {list(statistic.shape)}, not [{batch} · groups]")
+    return statistic.size // max(batch, 1)
