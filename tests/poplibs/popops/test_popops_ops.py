@@ -20,6 +20,13 @@ SPECIAL = np.float32([0.0, 1.0, -2.5, np.inf, -np.inf, np.nan])
 INTEGERS = np.int32([0, 1, 2, 5, 255, 4096, 123456789, 2147483647])
 BOOLS = np.array([True, False, True, True])
 
+
+def _murmur(x: int) -> int:
+    x = ((x ^ x >> 16) * 0x85EBCA6B) & 0xFFFFFFFF
+    x = ((x ^ x >> 13) * 0xC2B2AE35) & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
 UNARY: dict[str, tuple[np.ndarray, Callable[[np.ndarray], object]]] = {
     "abs": (FLOATS, np.abs),
     "neg": (FLOATS, np.negative),
@@ -54,6 +61,7 @@ UNARY: dict[str, tuple[np.ndarray, Callable[[np.ndarray], object]]] = {
     "logical_not": (BOOLS, np.logical_not),
     "bitwise_not": (INTEGERS, np.invert),
     "popcount": (INTEGERS, lambda x: [bin(int(v)).count("1") for v in x]),
+    "hash": (INTEGERS, lambda x: np.array([_murmur(int(v)) for v in x], np.uint32).astype(np.int32)),
     "count_leading_zeros": (INTEGERS, lambda x: [32 - int(v).bit_length() for v in x]),
 }
 

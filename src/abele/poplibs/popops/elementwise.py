@@ -32,6 +32,7 @@ def execute_elementwise(
     name: str,
     cycles: CycleFormula | None = None,
     base: str = "MultiVertex",
+    vector_broadcast: bool = True,
 ) -> Program:
     """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
 
@@ -43,11 +44,13 @@ def execute_elementwise(
         name: Name of the compute set.
         cycles: Tile cycles of vertices of so many elements, where the expressions are an operation of its own.
         base: Kind of the vertices; it decides how they are launched.
+        vector_broadcast: Whether vertices know operands that are repeated along rows or columns; otherwise these are
+            read element by element, repeated.
 
     Raises:
         TileMappingError: The first output is not mapped completely.
     """
-    placement = _Placement(graph, fused, inputs, outputs, cycles, base)
+    placement = _Placement(graph, fused, inputs, outputs, cycles, base, vector_broadcast)
     compute_set = graph.compute_set(name)
     placement.add_vertices(compute_set, name)
     return Execute(compute_set)
@@ -77,8 +80,10 @@ class _Placement:
         outputs: Sequence[Tensor],
         cycles: CycleFormula | None,
         base: str,
+        vector_broadcast: bool,
     ) -> None:
         self.graph = graph
+        self.vector_broadcast = vector_broadcast
         self.base = base
         self.own_cycles = cycles
         self.fused = fused
@@ -108,7 +113,7 @@ class _Placement:
         patterns: list[tuple[object, ...]] = []
         for i, flags in enumerate(self.repeated):
             everywhere = all(f for f, n in zip(flags, extents, strict=True) if n != 1)
-            if i not in self.fused.seeds and not everywhere and any(flags):
+            if i not in self.fused.seeds and not everywhere and any(flags) and self.vector_broadcast:
                 patterns.append(flags)
         if self.fused.needs_index:
             patterns.append(_index_runs(self.order))
@@ -126,6 +131,8 @@ class _Placement:
     def _access(self, operand: int) -> Access:
         if operand in self.fused.seeds:
             return "whole"
+        if not self.vector_broadcast and not self._everywhere(operand):
+            return "full"
         row, column = self._flags(operand)
         if column:
             return "row" if row is False else "single"

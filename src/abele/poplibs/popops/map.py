@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType
 from abele.poplibs.popops.elementwise import CycleFormula, execute_elementwise
-from abele.poplibs.popops.expr import ExprLike, from_callable
+from abele.poplibs.popops.expr import Expr, ExprLike, from_callable
 from abele.poplibs.popops.fused import Fused, fuse
 from abele.poplibs.popops.kernel import elementwise_kernel
+from abele.poplibs.popops.simplify import simplified
+from abele.poplibs.popops.unfused import add_one_by_one
 from abele.poplibs.poputil.broadcast import broadcast_shape
 from abele.poplibs.poputil.layout import create_output_like
+from abele.poplibs.poputil.options import Options, flag, read_options
 
 ExprOrCallable = ExprLike | Callable[..., ExprLike]
 
+MAP_OPTIONS = {
+    "enableGenerateCodelet": flag(True),
+    "forceGenerateCodelet": flag(False),
+    "enableVectorBroadcastOptimisations": flag(True),
+    "enableExpressionOptimizations": flag(True),
+}
+"""Options of every element-wise function: one generated codelet for an expression, or a vertex for each operation;
+vertices that know operands repeated along rows or columns; cheaper operations for the same result. A generated codelet
+needs no forcing here: every expression has one."""
 
-def map(graph: Graph, expr: ExprOrCallable, tensors: Sequence[Tensor], prog: Steps, name: str = "map") -> Tensor:
+
+def map(
+    graph: Graph,
+    expr: ExprOrCallable,
+    tensors: Sequence[Tensor],
+    prog: Steps,
+    name: str = "map",
+    *,
+    options: Options = None,
+) -> Tensor:
     """A new tensor with ``expr`` of the elements of ``tensors``, laid out like the best-mapped of them.
 
     Args:
@@ -27,34 +49,50 @@ def map(graph: Graph, expr: ExprOrCallable, tensors: Sequence[Tensor], prog: Ste
         tensors: Operands; they broadcast to one shape.
         prog: Sequence that the step is appended to.
         name: Name of the step.
+        options: See :data:`MAP_OPTIONS`.
 
     Raises:
         TensorError: The shapes do not broadcast, or the expression uses a tensor that is not given.
         TypeMismatchError: An operation on element types that it does not take.
     """
-    expression = from_callable(expr, len(tensors))
-    fused = fuse([expression], tuple(t.dtype for t in tensors), [None])
+    chosen = read_options(name, options, MAP_OPTIONS)
+    fused = fuse([_expression(expr, tensors, chosen)], tuple(t.dtype for t in tensors), [None])
     shape = broadcast_shape(name, [t.shape for t in tensors])
     out = create_output_like(graph, tensors, shape, fused.out_types[0], f"{name}/out")
-    apply_fused(graph, fused, tensors, [out], prog, name)
+    apply_fused(graph, fused, tensors, [out], prog, name, **_manner(chosen))
     return out
 
 
-def map_in_place(graph: Graph, expr: ExprOrCallable, tensors: Sequence[Tensor], prog: Steps, name: str = "map") -> None:
+def map_in_place(
+    graph: Graph,
+    expr: ExprOrCallable,
+    tensors: Sequence[Tensor],
+    prog: Steps,
+    name: str = "map",
+    *,
+    options: Options = None,
+) -> None:
     """Overwrite the first of ``tensors`` with ``expr``; see :func:`map`.
 
     Raises:
         TensorError: The others do not broadcast to the first.
         TypeMismatchError: The expression gives another kind of element than the first tensor holds.
     """
-    map_with_output(graph, expr, tensors, tensors[0], prog, name)
+    map_with_output(graph, expr, tensors, tensors[0], prog, name, options=options)
 
 
 def map_with_output(
-    graph: Graph, expr: ExprOrCallable, tensors: Sequence[Tensor], out: Tensor, prog: Steps, name: str = "map"
+    graph: Graph,
+    expr: ExprOrCallable,
+    tensors: Sequence[Tensor],
+    out: Tensor,
+    prog: Steps,
+    name: str = "map",
+    *,
+    options: Options = None,
 ) -> None:
     """Write ``expr`` to ``out``, which may be one of ``tensors``; see :func:`map`."""
-    map_with_outputs(graph, [expr], tensors, [out], prog, name)
+    map_with_outputs(graph, [expr], tensors, [out], prog, name, options=options)
 
 
 def map_with_outputs(
@@ -64,6 +102,8 @@ def map_with_outputs(
     outputs: Sequence[Tensor],
     prog: Steps,
     name: str = "map",
+    *,
+    options: Options = None,
 ) -> None:
     """Write several expressions of the same operands, each to its output, in one pass.
 
@@ -80,8 +120,10 @@ def map_with_outputs(
         raise TensorError(
             f"{name}: the operands broadcast to {list(wanted)}, but the output {outputs[0]!r} has {list(shape)}"
         )
-    fused = fuse([from_callable(e, len(tensors)) for e in exprs], tuple(t.dtype for t in tensors), _types(outputs))
-    apply_fused(graph, fused, tensors, outputs, prog, name)
+    chosen = read_options(name, options, MAP_OPTIONS)
+    made = [_expression(e, tensors, chosen) for e in exprs]
+    fused = fuse(made, tuple(t.dtype for t in tensors), _types(outputs))
+    apply_fused(graph, fused, tensors, outputs, prog, name, **_manner(chosen))
 
 
 def apply_fused(
@@ -95,6 +137,8 @@ def apply_fused(
     library: str = "popops.map",
     cycles: CycleFormula | None = None,
     base: str = "MultiVertex",
+    is_fused: bool = True,
+    vector_broadcast: bool = True,
 ) -> None:
     """Append the library call that evaluates ``fused`` into ``outputs``.
 
@@ -108,6 +152,8 @@ def apply_fused(
         library: The function that the user called.
         cycles: Tile cycles, where the expressions are an operation with a cost of its own.
         base: Kind of the vertices.
+        is_fused: Whether one codelet evaluates all; otherwise each operation has vertices of its own.
+        vector_broadcast: Whether vertices know operands that are repeated along rows or columns.
     """
     if outputs[0].size == 0:
         return
@@ -117,7 +163,10 @@ def apply_fused(
         prog, library, inputs=tuple(tensors), outputs=tuple(outputs), kernel=kernel, flops=flops, debug_name=name
     )
     with call as body:
-        body.add(execute_elementwise(graph, fused, tensors, outputs, name, cycles, base))
+        if is_fused or fused.needs_index or len(fused.operations) <= len(outputs) == 1:
+            body.add(execute_elementwise(graph, fused, tensors, outputs, name, cycles, base, vector_broadcast))
+        else:
+            add_one_by_one(graph, body, fused, tensors, outputs, name, vector_broadcast)
 
 
 def emit_map(
@@ -132,6 +181,17 @@ def emit_map(
     fused = fuse([from_callable(e, len(tensors)) for e in exprs], tuple(t.dtype for t in tensors), _types(outputs))
     if outputs[0].size:
         body.add(execute_elementwise(graph, fused, tensors, outputs, name))
+
+
+def _expression(expr: ExprOrCallable, tensors: Sequence[Tensor], chosen: Mapping[str, Any]) -> Expr:
+    expression = from_callable(expr, len(tensors))
+    return simplified(expression) if chosen["enableExpressionOptimizations"] else expression
+
+
+def _manner(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options say of how vertices are made."""
+    is_fused = chosen["enableGenerateCodelet"] or chosen["forceGenerateCodelet"]
+    return {"is_fused": is_fused, "vector_broadcast": chosen["enableVectorBroadcastOptimisations"]}
 
 
 def _types(outputs: Sequence[Tensor]) -> list[ElementType | None]:

@@ -13,6 +13,7 @@ from abele.graph.program import Sequence
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
 from abele.poplibs.popops.map import map, map_with_output
 from abele.poplibs.popops.ops import find_op
+from abele.poplibs.poputil.options import Options
 
 __all__ = [
     "abs",
@@ -87,6 +88,9 @@ __all__ = [
     "gteq",
     "gteq_in_place",
     "gteq_with_output",
+    "hash",
+    "hash_in_place",
+    "hash_with_output",
     "inv",
     "inv_in_place",
     "inv_std_dev_to_variance",
@@ -229,91 +233,138 @@ class _Function:
         args = [PlaceHolder(next(numbers)) if isinstance(o, Tensor) else o for o in operands]
         return Op(self.op, *args), tensors
 
-    def new(self, graph: Graph, operands: tuple[Operand, ...], prog: Sequence, name: str) -> Tensor:
+    def new(self, graph: Graph, operands: tuple[Operand, ...], prog: Sequence, name: str, options: Options) -> Tensor:
         """The operation as a new tensor."""
         expression, tensors = self.expression(operands)
-        return map(graph, expression, tensors, prog, name or self.op)
+        return map(graph, expression, tensors, prog, name or self.op, options=options)
 
-    def into(self, graph: Graph, operands: tuple[Operand, ...], out: Operand, prog: Sequence, name: str) -> None:
+    def into(
+        self, graph: Graph, operands: tuple[Operand, ...], out: Operand, prog: Sequence, name: str, options: Options
+    ) -> None:
         """The operation into ``out``."""
         expression, tensors = self.expression(operands)
         if not isinstance(out, Tensor):
             raise InvalidOptionError(f"{self.op} cannot write to the number {out}", remedy="give a tensor first")
-        map_with_output(graph, expression, tensors, out, prog, name or self.op)
+        map_with_output(graph, expression, tensors, out, prog, name or self.op, options=options)
 
 
 class Unary(_Function):
     """A one-operand operation that makes a new tensor."""
 
-    def __call__(self, graph: Graph, x: Tensor, prog: Sequence, name: str = "") -> Tensor:
+    def __call__(self, graph: Graph, x: Tensor, prog: Sequence, name: str = "", *, options: Options = None) -> Tensor:
         """The operation on every element of ``x``, in a new tensor."""
-        return self.new(graph, (x,), prog, name)
+        return self.new(graph, (x,), prog, name, options)
 
 
 class UnaryInPlace(_Function):
     """A one-operand operation that overwrites it."""
 
-    def __call__(self, graph: Graph, x: Tensor, prog: Sequence, name: str = "") -> None:
+    def __call__(self, graph: Graph, x: Tensor, prog: Sequence, name: str = "", *, options: Options = None) -> None:
         """Overwrite every element of ``x`` with the operation on it."""
-        self.into(graph, (x,), x, prog, name)
+        self.into(graph, (x,), x, prog, name, options)
 
 
 class UnaryWithOutput(_Function):
     """A one-operand operation into a given tensor."""
 
-    def __call__(self, graph: Graph, x: Tensor, out: Tensor, prog: Sequence, name: str = "") -> None:
+    def __call__(
+        self, graph: Graph, x: Tensor, out: Tensor, prog: Sequence, name: str = "", *, options: Options = None
+    ) -> None:
         """Write the operation on every element of ``x`` to ``out``."""
-        self.into(graph, (x,), out, prog, name)
+        self.into(graph, (x,), out, prog, name, options)
 
 
 class Binary(_Function):
     """A two-operand operation that makes a new tensor."""
 
-    def __call__(self, graph: Graph, x: Operand, y: Operand, prog: Sequence, name: str = "") -> Tensor:
+    def __call__(
+        self, graph: Graph, x: Operand, y: Operand, prog: Sequence, name: str = "", *, options: Options = None
+    ) -> Tensor:
         """The operation on ``x`` and ``y``, broadcast, in a new tensor."""
-        return self.new(graph, (x, y), prog, name)
+        return self.new(graph, (x, y), prog, name, options)
 
 
 class BinaryInPlace(_Function):
     """A two-operand operation that overwrites the first."""
 
-    def __call__(self, graph: Graph, x: Tensor, y: Operand, prog: Sequence, name: str = "") -> None:
+    def __call__(
+        self, graph: Graph, x: Tensor, y: Operand, prog: Sequence, name: str = "", *, options: Options = None
+    ) -> None:
         """Overwrite ``x`` with the operation on ``x`` and ``y``."""
-        self.into(graph, (x, y), x, prog, name)
+        self.into(graph, (x, y), x, prog, name, options)
 
 
 class BinaryWithOutput(_Function):
     """A two-operand operation into a given tensor."""
 
-    def __call__(self, graph: Graph, x: Operand, y: Operand, out: Tensor, prog: Sequence, name: str = "") -> None:
+    def __call__(
+        self,
+        graph: Graph,
+        x: Operand,
+        y: Operand,
+        out: Tensor,
+        prog: Sequence,
+        name: str = "",
+        *,
+        options: Options = None,
+    ) -> None:
         """Write the operation on ``x`` and ``y`` to ``out``."""
-        self.into(graph, (x, y), out, prog, name)
+        self.into(graph, (x, y), out, prog, name, options)
 
 
 class Ternary(_Function):
     """A three-operand operation that makes a new tensor."""
 
-    def __call__(self, graph: Graph, x: Operand, y: Operand, z: Operand, prog: Sequence, name: str = "") -> Tensor:
+    def __call__(
+        self,
+        graph: Graph,
+        x: Operand,
+        y: Operand,
+        z: Operand,
+        prog: Sequence,
+        name: str = "",
+        *,
+        options: Options = None,
+    ) -> Tensor:
         """The operation on ``x``, ``y`` and ``z``, broadcast, in a new tensor."""
-        return self.new(graph, (x, y, z), prog, name)
+        return self.new(graph, (x, y, z), prog, name, options)
 
 
 class TernaryInPlace(_Function):
     """A three-operand operation that overwrites the first."""
 
-    def __call__(self, graph: Graph, x: Tensor, y: Operand, z: Operand, prog: Sequence, name: str = "") -> None:
+    def __call__(
+        self,
+        graph: Graph,
+        x: Tensor,
+        y: Operand,
+        z: Operand,
+        prog: Sequence,
+        name: str = "",
+        *,
+        options: Options = None,
+    ) -> None:
         """Overwrite ``x`` with the operation on ``x``, ``y`` and ``z``."""
-        self.into(graph, (x, y, z), x, prog, name)
+        self.into(graph, (x, y, z), x, prog, name, options)
 
 
 class TernaryWithOutput(_Function):
     """A three-operand operation into a given tensor."""
 
     def __call__(
-        self, graph: Graph, x: Operand, y: Operand, z: Operand, out: Tensor, prog: Sequence, name: str = ""
+        self,
+        graph: Graph,
+        x: Operand,
+        y: Operand,
+        z: Operand,
+        out: Tensor,
+        prog: Sequence,
+        name: str = "",
+        *,
+        options: Options = None,
     ) -> None:
         """Write the operation on ``x``, ``y`` and ``z`` to ``out``."""
-        self.into(graph, (x, y, z), out, prog, name)
+        self.into(graph, (x, y, z), out, prog, name, options)
 
 
 def _unary(op: str) -> tuple[Unary, UnaryInPlace, UnaryWithOutput]:
@@ -397,5 +448,6 @@ logical_not, logical_not_in_place, logical_not_with_output = _unary("logical_not
 bitwise_not, bitwise_not_in_place, bitwise_not_with_output = _unary("bitwise_not")
 popcount, popcount_in_place, popcount_with_output = _unary("popcount")
 count_leading_zeros, count_leading_zeros_in_place, count_leading_zeros_with_output = _unary("count_leading_zeros")
+hash, hash_in_place, hash_with_output = _unary("hash")
 select, select_in_place, select_with_output = _ternary("select")
 clamp, clamp_in_place, clamp_with_output = _ternary("clamp")

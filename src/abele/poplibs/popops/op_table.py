@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from abele.errors import InvalidOptionError, TensorError, nearest
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
 from abele.kernels import ir
 from abele.numerics import ElementType
 from abele.poplibs.popops.expr import Types
@@ -40,6 +40,7 @@ class ElementOp:
         integer: Cost on integers and bools.
         in_place: Costs on f32 and f16 of the in-place form, where they differ.
         start: Supervisor cycles and worker slots before the loop of the operation's own one-operand codelet.
+        kinds: Element kinds of its operands, where the kernel operations that it is made of would take more.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ElementOp:
     integer: Cost
     in_place: tuple[Cost, Cost] | None = None
     start: tuple[int, int] = UNARY_START
+    kinds: frozenset[str] | None = None
 
     def cost(self, kind: CostClass, in_place: bool = False) -> Cost:
         """The cost on elements of ``kind``."""
@@ -71,11 +73,12 @@ def define(
     integer: tuple[float, int] = (7, 1),
     in_place: tuple[tuple[float, int], tuple[float, int]] | None = None,
     start: tuple[int, int] = UNARY_START,
+    kinds: frozenset[str] | None = None,
 ) -> None:
     """Add an operation; ``lower`` may be the name of the kernel operation that it is."""
     lowering = _primitive(lower) if isinstance(lower, str) else lower
     both = None if in_place is None else (Cost(*in_place[0]), Cost(*in_place[1]))
-    OPS[name] = ElementOp(name, arity, lowering, Cost(*f32), Cost(*f16), Cost(*integer), both, start)
+    OPS[name] = ElementOp(name, arity, lowering, Cost(*f32), Cost(*f16), Cost(*integer), both, start, kinds)
 
 
 def _primitive(kernel_op: str) -> Lowering:
@@ -107,9 +110,20 @@ def lower_op(name: str, args: Sequence[ir.Expr], types: Types) -> ir.Expr:
     op = find_op(name)
     if len(args) != op.arity:
         raise TensorError(f"{name} takes {op.arity} arguments, got {len(args)}")
+    if op.kinds is not None:
+        _check_kinds(op, args, types)
     lowered = op.lower(types, *args)
     ir.result_type(lowered, types)
     return lowered
+
+
+def _check_kinds(op: ElementOp, args: Sequence[ir.Expr], types: Types) -> None:
+    assert op.kinds is not None
+    for found in (ir.result_type(a, types) for a in args if not isinstance(a, ir.Const)):
+        if found.kind not in op.kinds:
+            raise TypeMismatchError(
+                f"{op.name} does not take {found}", remedy=f"it takes {' and '.join(sorted(op.kinds))}"
+            )
 
 
 def type_of(expression: ir.Expr, types: Types) -> ElementType:

@@ -134,6 +134,17 @@ def _leading_zeros(types: Types, x: K) -> K:
     return ir.Cast(type_of(x, types), _popcount(types, A("not", bits)))
 
 
+def _hash(types: Types, x: K) -> K:
+    """Three rounds of shift and multiply, after which every bit of ``x`` decides every bit of the result.
+
+    Source: Appleby, MurmurHash3 (finaliser of 32 bits).
+    """
+    bits = _unsigned(x)
+    bits = A("xor", bits, A("shr", bits, 16)) * 0x85EBCA6B
+    bits = A("xor", bits, A("shr", bits, 13)) * 0xC2B2AE35
+    return ir.Cast(type_of(x, types), A("xor", bits, A("shr", bits, 16)))
+
+
 def _shift_right(types: Types, x: K, y: K) -> K:
     return ir.Cast(type_of(x, types), A("shr", _unsigned(x), _unsigned(y)))
 
@@ -158,6 +169,8 @@ EXP_START = (9 + 11, 33)
 
 _SIMPLE = ((3, 2), (3, 4))
 _COMPARE = ((14, 4), (9, 4))
+_WHOLE = frozenset({"int", "uint"})
+_FLOAT = frozenset({"float"})
 
 define("add", 2, "add", *_SIMPLE)
 define("sub", 2, "sub", *_SIMPLE)
@@ -181,8 +194,8 @@ define("bitwise_or", 2, "or", *_SIMPLE)
 define("bitwise_xor", 2, "xor", *_SIMPLE)
 define("bitwise_xnor", 2, lambda types, x, y: A("not", A("xor", x, y)), *_SIMPLE)
 define("shift_left", 2, "shl", *_SIMPLE)
-define("shift_right", 2, _shift_right, *_SIMPLE)
-define("shift_right_sign_extend", 2, _shift_right_sign_extend, *_SIMPLE)
+define("shift_right", 2, _shift_right, *_SIMPLE, kinds=_WHOLE)
+define("shift_right_sign_extend", 2, _shift_right_sign_extend, *_SIMPLE, kinds=_WHOLE)
 define("variance_to_inv_std_dev", 2, lambda types, v, e: A("rsqrt", v + e), (10, 2), (21, 4))
 define("inv_std_dev_to_variance", 2, lambda types, s, e: A("inv", A("square", s)) - e, (10, 2), (21, 4))
 
@@ -213,13 +226,15 @@ define("trunc", 1, _trunc, (2 + NATURAL, 2), (2 + NATURAL, 4))
 define("round", 1, _round_half_away, (2 + NATURAL, 2), (2 + NATURAL, 4))
 define("nearbyint", 1, "round", (2 + NATURAL, 2), (2 + NATURAL, 4))
 define("signum", 1, _signum, (5 + NATURAL, 2), (5 + NATURAL, 4))
-define("is_finite", 1, _is_finite, *_COMPARE)
-define("is_inf", 1, _is_inf, *_COMPARE)
-define("is_nan", 1, _is_nan, *_COMPARE)
+define("is_finite", 1, _is_finite, *_COMPARE, kinds=_FLOAT)
+define("is_inf", 1, _is_inf, *_COMPARE, kinds=_FLOAT)
+define("is_nan", 1, _is_nan, *_COMPARE, kinds=_FLOAT)
 define("logical_not", 1, lambda types, x: A("not", _truth(x, types)), (2, 2), (2, 4))
 define("bitwise_not", 1, "not", (2, 2), (2, 4))
-define("popcount", 1, _popcount, (7, 1), (7, 1))
-define("count_leading_zeros", 1, _leading_zeros, (7, 1), (7, 1))
+define("popcount", 1, _popcount, (7, 1), (7, 1), kinds=_WHOLE)
+define("count_leading_zeros", 1, _leading_zeros, (7, 1), (7, 1), kinds=_WHOLE)
+# Eight integer operations beside load, store and loop.
+define("hash", 1, _hash, (8 + NATURAL, 1), (8 + NATURAL, 1), (8 + NATURAL, 1), kinds=_WHOLE)
 
 define(
     "select", 3, lambda types, then, other, condition: ir.select(_truth(condition, types), then, other), (5, 1), (5, 1)
