@@ -21,7 +21,8 @@ from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
 CycleFormula = Callable[[Int64, Ipu], Int64]
-"""Tile cycles of vertices from the elements that each computes."""
+"""Tile cycles of vertices from the elements that each computes. A formula that depends on more than its function's name,
+the expressions and their types has an attribute ``key`` that tells it from others."""
 
 
 def execute_elementwise(
@@ -171,7 +172,8 @@ class _Placement:
         if layout.indexed:
             values |= self._index_state()
         short = name.rsplit("/", 1)[-1].replace(".", "_")
-        built = element_codelet(short, self.fused, layout, self._formula(layout))
+        cost_key = getattr(self.own_cycles, "key", None)
+        built = element_codelet(short, self.fused, layout, self._formula(layout), cost_key)
         compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
 
     def _layout(self) -> Layout:

@@ -76,7 +76,9 @@ class Layout:
         return tuple(dict.fromkeys([*found, *self.outputs]))
 
 
-def element_codelet(name: str, fused: Fused, layout: Layout, cycles: Callable[..., Any]) -> type:
+def element_codelet(
+    name: str, fused: Fused, layout: Layout, cycles: Callable[..., Any], cost_key: object = None
+) -> type:
     """The codelet class that evaluates ``fused``; one class for one text and cost.
 
     Args:
@@ -84,6 +86,7 @@ def element_codelet(name: str, fused: Fused, layout: Layout, cycles: Callable[..
         fused: The expressions.
         layout: Its fields and loops.
         cycles: Cost formula of a vertex.
+        cost_key: What tells the formula from another of the same expressions and fields.
     """
     fields = [p.declaration for p in layout.ports]
     if layout.rows:
@@ -91,7 +94,7 @@ def element_codelet(name: str, fused: Fused, layout: Layout, cycles: Callable[..
     if layout.indexed:
         fields += ["base: i32", "row_step: i32", "column_step: i32"]
     operations = tuple(op.name for op in fused.operations)
-    return build(name, layout.base, fields, _loop(fused, layout), cycles, extra=(operations, fused.types))
+    return build(name, layout.base, fields, _loop(fused, layout), cycles, extra=(operations, fused.types, cost_key))
 
 
 def _loop(fused: Fused, layout: Layout) -> list[str]:
