@@ -34,6 +34,17 @@ from abele.poplibs.popops.reduce import (
     reduce_with_output,
 )
 from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
+from abele.poplibs.popops.sorting import (
+    SortOrder,
+    TopKParams,
+    sort,
+    sort_in_place,
+    sort_key_value,
+    sort_key_value_in_place,
+    top_k,
+    top_k_key_value,
+    top_k_with_permutation,
+)
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -45,6 +56,8 @@ __all__ = [
     "PlaceHolder",
     "ReduceParams",
     "SingleReduceOp",
+    "SortOrder",
+    "TopKParams",
     "_1",
     "_2",
     "_3",
@@ -68,6 +81,13 @@ __all__ = [
     "reduce_with_output",
     "scaled_add_to",
     "scaled_subtract_from",
+    "sort",
+    "sort_in_place",
+    "sort_key_value",
+    "sort_key_value_in_place",
+    "top_k",
+    "top_k_key_value",
+    "top_k_with_permutation",
     "zero",
     *named.__all__,
 ]

@@ -177,7 +177,7 @@ class _Call:
         made = self.reduction
         kind, op = accumulator(made.op, made.tensor.dtype), made.op
         value: ExprLike = Cast(_1, kind) if not op.logical else _1
-        value = value * value if op.squares else value  # type: ignore[operator]
+        value = value * value if op.squares else value
         if isinstance(made.scale, (int, float)):
             value = value * made.scale
         value = value if op.logical else Cast(value, self.out.dtype)

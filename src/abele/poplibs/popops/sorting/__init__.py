@@ -1,0 +1,16 @@
+"""Sorting, and finding the largest or smallest, with bitonic networks over tiles."""
+
+from abele.poplibs.popops.sorting.sort import sort, sort_in_place, sort_key_value, sort_key_value_in_place
+from abele.poplibs.popops.sorting.top_k import SortOrder, TopKParams, top_k, top_k_key_value, top_k_with_permutation
+
+__all__ = [
+    "SortOrder",
+    "TopKParams",
+    "sort",
+    "sort_in_place",
+    "sort_key_value",
+    "sort_key_value_in_place",
+    "top_k",
+    "top_k_key_value",
+    "top_k_with_permutation",
+]

@@ -1,0 +1,105 @@
+"""Sorting networks over tiles: bitonic sort, and the best of each row by a tree of merges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Execute, Graph, Tensor
+from abele.graph.program import Sequence as Steps
+from abele.poplibs.popops.sorting.blocks import Blocks, power_of_two
+from abele.poplibs.popops.sorting.codelets import Record, keep_codelet, local_codelet, swap_codelet
+from abele.poplibs.poputil.regions import flat_regions
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Network:
+    """Steps that sort columns of records in blocks.
+
+    Args:
+        graph: Where vertices are made.
+        body: What steps are appended to.
+        blocks: How records lie on tiles.
+        record: What is compared, and moved together.
+        columns: Tensor [rows, length] in these blocks for each field of a record.
+        name: Prefix of compute sets.
+    """
+
+    def __init__(
+        self, graph: Graph, body: Steps, blocks: Blocks, record: Record, columns: Sequence[Tensor], name: str
+    ) -> None:
+        self.graph, self.body, self.blocks, self.record, self.name = graph, body, blocks, record, name
+        self.columns = dict(zip(record.columns, (c.flatten() for c in columns), strict=True))
+
+    def sort(self) -> None:
+        """Sort every row: each block, then blocks of twice the size, until a row is one."""
+        blocks = self.blocks
+        self._local(whole=True)
+        size = 2
+        while size < 2 * blocks.per_row:
+            self._swap(0, size)
+            distance = size // 4
+            while distance > 0:
+                self._swap(distance)
+                distance //= 2
+            self._local(whole=False)
+            size *= 2
+
+    def keep_best(self, wanted: int) -> None:
+        """Leave the best ``wanted`` records of every row, sorted, at its begin; the rest is left in disorder.
+
+        A block holds at least the least power of two that is ``wanted`` or more.
+        """
+        self._local(whole=True)
+        kept, distance = power_of_two(wanted), 1
+        while distance < self.blocks.per_row:
+            self._keep(kept, distance)
+            distance *= 2
+
+    def _edges(self, suffix: str, begin: Int64, length: Int64) -> dict[str, Any]:
+        return {f"{n}{suffix}": flat_regions(t, begin, length) for n, t in self.columns.items()}
+
+    def _local(self, whole: bool) -> None:
+        begin, length, tile = self.blocks.on_tiles()
+        row = length if self.blocks.per_row > 1 else self.blocks.length
+        width = min(self.blocks.size, power_of_two(self.blocks.length))
+        compute_set = self.graph.compute_set(f"{self.name}/{'sort' if whole else 'merge'}")
+        codelet = local_codelet(self.record, whole)
+        compute_set.vertices(codelet, tile=tile, row=row, width=width, **self._edges("", begin, length))
+        self.body.add(Execute(compute_set))
+
+    def _swap(self, distance: int, mirrored: int = 0) -> None:
+        """Compare blocks, half of the places on the tile of either."""
+        blocks = self.blocks
+        low, high, pairs = blocks.pairs(distance, mirrored)
+        if len(low) == 0:
+            return
+        middle = -(-pairs // 2)
+        first = np.concatenate([np.zeros_like(pairs), middle])
+        count = np.concatenate([middle, pairs - middle])
+        low, high, pairs = np.tile(low, 2), np.tile(high, 2), np.tile(pairs, 2)
+        tile = np.concatenate([blocks.tile[low[: len(low) // 2]], blocks.tile[high[: len(high) // 2]]])
+        some = count > 0
+        low, high, pairs, first, count, tile = (a[some] for a in (low, high, pairs, first, count, tile))
+        low_begin = blocks.begin[low] + first + (blocks.sizes[low] - pairs if mirrored else 0)
+        high_begin = blocks.begin[high] + (pairs - first - count if mirrored else first)
+        compute_set = self.graph.compute_set(f"{self.name}/swap")
+        edges = self._edges("_low", low_begin, count) | self._edges("_high", high_begin, count)
+        compute_set.vertices(swap_codelet(self.record, bool(mirrored)), tile=tile, **edges)
+        self.body.add(Execute(compute_set))
+
+    def _keep(self, kept: int, distance: int) -> None:
+        """Merge the best of blocks ``distance`` apart into the earlier of them."""
+        blocks = self.blocks
+        low, high, _ = blocks.pairs(distance)
+        chosen = low % blocks.per_row % (2 * distance) == 0
+        low, high = low[chosen], high[chosen]
+        low_size, high_size = np.full(len(low), kept, np.int64), np.minimum(blocks.sizes[high], kept)
+        compute_set = self.graph.compute_set(f"{self.name}/keep")
+        edges = self._edges("_low", blocks.begin[low], low_size) | self._edges("_high", blocks.begin[high], high_size)
+        compute_set.vertices(keep_codelet(self.record), tile=blocks.tile[low], **edges)
+        self.body.add(Execute(compute_set))

@@ -1,0 +1,98 @@
+"""Sorting along a dimension, of keys alone and with values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.graph import Copy, Graph, Tensor
+from abele.graph.program import Sequence as Steps
+from abele.poplibs.popops.sorting.blocks import Blocks
+from abele.poplibs.popops.sorting.codelets import Record
+from abele.poplibs.popops.sorting.network import Network
+
+
+def sort(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort") -> Tensor:
+    """The elements of ``tensor`` in ascending order along ``dim``, as a new tensor.
+
+    Numbers that are NaN are in no order, and may leave others out of order.
+
+    Raises:
+        TensorError: The tensor has no such dimension.
+        TypeMismatchError: Its elements are truth values.
+    """
+    return _sorted(graph, [tensor], dim, prog, name, "popops.sort", in_place=False)[0]
+
+
+def sort_in_place(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort") -> None:
+    """Overwrite ``tensor`` with its :func:`sort`."""
+    _sorted(graph, [tensor], dim, prog, name, "popops.sort", in_place=True)
+
+
+def sort_key_value(
+    graph: Graph, keys: Tensor, values: Tensor, dim: int, prog: Steps, name: str = "sort"
+) -> tuple[Tensor, Tensor]:
+    """``keys`` in ascending order along ``dim``, and ``values`` in the order of their keys, as new tensors.
+
+    Values with equal keys are in any order, which is the same in every run.
+
+    Raises:
+        TensorError: The shapes differ; see also :func:`sort`.
+    """
+    found = _sorted(graph, [keys, values], dim, prog, name, "popops.sort_key_value", in_place=False)
+    return found[0], found[1]
+
+
+def sort_key_value_in_place(
+    graph: Graph, keys: Tensor, values: Tensor, dim: int, prog: Steps, name: str = "sort"
+) -> None:
+    """Overwrite ``keys`` and ``values`` with their :func:`sort_key_value`."""
+    _sorted(graph, [keys, values], dim, prog, name, "popops.sort_key_value", in_place=True)
+
+
+def _sorted(
+    graph: Graph, tensors: Sequence[Tensor], dim: int, prog: Steps, name: str, library: str, *, in_place: bool
+) -> list[Tensor]:
+    keys = tensors[0]
+    check_keys(keys, tensors[1:], name)
+    axis = dim + keys.ndim if dim < 0 else dim
+    if not 0 <= axis < keys.ndim:
+        raise TensorError(f"{name}: {keys!r} has no dimension {dim}")
+    order = [d for d in range(keys.ndim) if d != axis] + [axis]
+    views = [t.transpose(order) for t in tensors]
+    shape = views[0].shape
+    length = shape[-1]
+    if keys.size == 0:
+        return [graph.clone(t, name=f"{name}/out") for t in tensors]
+    blocks = Blocks.plan(graph, keys.size // length, length)
+    columns = [blocks.variable(graph, t.dtype, f"{name}/out") for t in tensors]
+    inverse = sorted(range(keys.ndim), key=order.__getitem__)
+    results = list(tensors) if in_place else [c.reshape(shape).transpose(inverse) for c in columns]
+    call = graph.library_call(
+        prog, library, inputs=tuple(tensors), outputs=tuple(results), kernel=None, flops=0, debug_name=name
+    )
+    with call as body:
+        for view, column in zip(views, columns, strict=True):
+            body.add(Copy(view.reshape(column.shape), column))
+        record = Record(keys.dtype, tuple(t.dtype for t in tensors[1:]))
+        Network(graph, body, blocks, record, columns, name).sort()
+        if in_place:
+            for view, column in zip(views, columns, strict=True):
+                body.add(Copy(column.reshape(view.shape), view))
+    return results
+
+
+def check_keys(keys: Tensor, values: Sequence[Tensor], name: str) -> None:
+    """Check what is to be sorted.
+
+    Raises:
+        TensorError: A scalar, or values of another shape.
+        TypeMismatchError: Keys that have no order.
+    """
+    if keys.ndim == 0:
+        raise TensorError(f"{name}: {keys!r} has no dimension to sort along")
+    for other in values:
+        if other.shape != keys.shape:
+            raise TensorError(f"{name}: keys {keys!r} and values {other!r} differ in shape")
+    if keys.dtype.kind == "bool":
+        raise TypeMismatchError(f"{name}: keys are numbers, got {keys.dtype}", remedy="cast them first")

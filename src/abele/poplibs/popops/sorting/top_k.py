@@ -1,0 +1,157 @@
+"""The k largest or smallest elements of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from abele.errors import InvalidOptionError
+from abele.graph import Copy, Graph, Tensor
+from abele.graph.program import Sequence as Steps
+from abele.numerics import u32
+from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, Blocks, power_of_two
+from abele.poplibs.popops.sorting.codelets import Record
+from abele.poplibs.popops.sorting.network import Network
+from abele.poplibs.popops.sorting.sort import check_keys
+
+LONGEST_KEPT = 4096
+"""Records above which one tile should not merge two blocks of them: then rows are sorted whole. Guessed."""
+
+
+class SortOrder(Enum):
+    """Order of the elements that are found."""
+
+    NONE = "none"
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+@dataclass(frozen=True)
+class TopKParams:
+    """What to look for.
+
+    Attributes:
+        k: Elements a row.
+        largest: Whether the largest or the smallest.
+        sort_order: Their order; NONE for any.
+        stable: Whether of equal elements those that come first are taken, and stay in their order.
+    """
+
+    k: int
+    largest: bool = True
+    sort_order: SortOrder = SortOrder.NONE
+    stable: bool = False
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether the best element is to come last."""
+        worst_first = SortOrder.ASCENDING if self.largest else SortOrder.DESCENDING
+        return self.sort_order is worst_first
+
+
+def top_k(graph: Graph, prog: Steps, tensor: Tensor, params: TopKParams, name: str = "top_k") -> Tensor:
+    """The k largest or smallest elements along the innermost dimension, [..., k].
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        InvalidOptionError: A row has not so many elements.
+        TypeMismatchError: The elements are truth values.
+    """
+    return _found(graph, prog, tensor, [], params, name, "popops.top_k", by_index=False)[0]
+
+
+def top_k_key_value(
+    graph: Graph, prog: Steps, keys: Tensor, values: Tensor, params: TopKParams, name: str = "top_k"
+) -> tuple[Tensor, Tensor]:
+    """The k largest or smallest ``keys`` along the innermost dimension, and the ``values`` that go with them.
+
+    Raises:
+        TensorError: The shapes differ; see also :func:`top_k`.
+    """
+    by_index = params.stable
+    found = _found(graph, prog, keys, [values], params, name, "popops.top_k_key_value", by_index=by_index)
+    return found[0], found[-1]
+
+
+def top_k_with_permutation(
+    graph: Graph, prog: Steps, tensor: Tensor, params: TopKParams, name: str = "top_k"
+) -> tuple[Tensor, Tensor]:
+    """The k largest or smallest elements along the innermost dimension, and their positions in it, u32.
+
+    Equal elements are told apart by position, whether ``params`` asks for it or not.
+
+    Raises:
+        TensorError: The tensor is a scalar; see also :func:`top_k`.
+    """
+    found = _found(graph, prog, tensor, [], params, name, "popops.top_k_with_permutation", by_index=True)
+    return found[0], found[1]
+
+
+def _found(
+    graph: Graph,
+    prog: Steps,
+    keys: Tensor,
+    values: Sequence[Tensor],
+    params: TopKParams,
+    name: str,
+    library: str,
+    *,
+    by_index: bool,
+) -> list[Tensor]:
+    """Keys, then positions if these are wanted, then values, each [..., k]."""
+    check_keys(keys, values, name)
+    length, k = keys.shape[-1], params.k
+    if not 0 <= k <= length:
+        raise InvalidOptionError(f"{name}: k is {k}, rows of {keys!r} have {length} elements")
+    types = [keys.dtype, *([u32] if by_index else []), *(v.dtype for v in values)]
+    shape = (*keys.shape[:-1], k)
+    outs = [graph.variable(t, shape, name=f"{name}/out", map="linear") for t in types]
+    if outs[0].size == 0:
+        return outs
+    inputs = (keys, *values)
+    call = graph.library_call(prog, library, inputs=inputs, outputs=tuple(outs), kernel=None, flops=0, debug_name=name)
+    with call as body:
+        record = Record(keys.dtype, tuple(types[1:]), params.largest, by_index)
+        columns = _search(graph, body, inputs, record, k, name)
+        if params.is_reversed and by_index:
+            columns = _worst_first(graph, body, columns, record, name)
+        elif params.is_reversed:
+            columns = [c.reverse(1) for c in columns]
+        for column, out in zip(columns, outs, strict=True):
+            body.add(Copy(column.reshape(shape), out))
+    return outs
+
+
+def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record, k: int, name: str) -> list[Tensor]:
+    """The best k records of each row, best first, [rows, k] a column."""
+    length = inputs[0].shape[-1]
+    rows, kept = inputs[0].size // length, power_of_two(k)
+    is_tree = kept <= LONGEST_KEPT
+    blocks = Blocks.plan(graph, rows, length, max(MIN_BLOCK, kept) if is_tree else MIN_BLOCK)
+    columns = [blocks.variable(graph, t, f"{name}/{n}") for n, t in record.columns.items()]
+    filled = [columns[0], *columns[len(columns) - len(inputs) + 1 :]]
+    for given, column in zip(inputs, filled, strict=True):
+        body.add(Copy(given.reshape(column.shape), column))
+    if record.by_second:
+        numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
+        body.add(Copy(numbers.map_linear().broadcast_to((rows, length)), columns[1]))
+    network = Network(graph, body, blocks, record, columns, name)
+    if is_tree:
+        network.keep_best(k)
+    else:
+        network.sort()
+    return [c[:, :k] for c in columns]
+
+
+def _worst_first(graph: Graph, body: Steps, columns: Sequence[Tensor], record: Record, name: str) -> list[Tensor]:
+    """Records that are sorted, the other way round, equal keys in their order."""
+    rows, k = columns[0].shape
+    blocks = Blocks.plan(graph, rows, k)
+    turned = [blocks.variable(graph, c.dtype, f"{name}/turned") for c in columns]
+    for source, target in zip(columns, turned, strict=True):
+        body.add(Copy(source.reverse(1), target))
+    Network(graph, body, blocks, replace(record, largest_first=not record.largest_first), turned, name).sort()
+    return turned
