@@ -1,0 +1,83 @@
+"""The loop over the steps of a sequence, its counter, and which samples still run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from abele.graph import Copy, Graph, Repeat, Tensor
+from abele.graph.program import Sequence
+from abele.numerics import bool_, u32
+from abele.poplibs import popops
+from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
+from abele.poplibs.popops.expr import Expr, PlaceHolder, _1, _2
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Steps of a sequence, forwards or backwards.
+
+    Attributes:
+        graph: The graph.
+        index: The number of the step, u32.
+        prog: What a step does.
+        before: What is done before the steps.
+    """
+
+    graph: Graph
+    index: Tensor
+    prog: Sequence
+    before: Sequence
+
+    def slice(self, sequence: Tensor, step: Tensor, name: str) -> None:
+        """step ← this step of ``sequence``; by a copy after it where they lie on different tiles."""
+        slice_step(self.graph, sequence, self.index, step, self.prog, name)
+
+    def update(self, sequence: Tensor, step: Tensor, name: str) -> None:
+        """This step of ``sequence`` ← ``step``."""
+        update_step(self.graph, sequence, self.index, step, self.prog, name)
+
+    def map(self, expressions: Iterable[Expr], tensors: list[Tensor], outputs: list[Tensor], name: str) -> None:
+        """Write expressions of ``tensors`` to ``outputs``, in one superstep."""
+        popops.map_with_outputs(self.graph, list(expressions), tensors, outputs, self.prog, name=name)
+
+    def valid(self, lengths: Tensor, batch: int) -> Tensor:
+        """Whether each sample still has this step, bool[batch, 1]."""
+        made = self.graph.variable(bool_, (batch, 1), name="valid").map(0)
+        wanted = lengths.reshape((lengths.size, 1))
+        self.map([_1 > _2], [wanted.broadcast_to((batch, 1)), self.index], [made], "valid")
+        return made
+
+    def copy(self, sources: list[Tensor], destinations: list[Tensor], name: str) -> None:
+        """destinations ← sources, in one superstep."""
+        self.map([PlaceHolder(n + 1) for n in range(len(sources))], sources, destinations, name)
+
+
+def run_loop(
+    graph: Graph,
+    prog: Sequence,
+    steps: int,
+    body: Callable[[Loop], None],
+    *,
+    backwards: bool = False,
+    unroll: int = 1,
+) -> None:
+    """Append a loop over ``steps`` steps, ``unroll`` of them a turn.
+
+    Args:
+        graph: The graph.
+        prog: Where it is appended.
+        steps: Steps; a multiple of ``unroll``.
+        body: Called ``unroll`` times; appends what a step does to the loop's program.
+        backwards: Whether it runs from the last step to the first.
+        unroll: Steps a turn.
+    """
+    index = graph.variable(u32, (1,), name="step").map(0)
+    first = graph.constant(u32, (1,), steps - 1 if backwards else 0, name="first_step").map(0)
+    before, turn = Sequence(), Sequence()
+    before.add(Copy(first, index))
+    for _ in range(unroll):
+        body(Loop(graph, index, turn, before))
+        popops.map_in_place(graph, _1 - 1 if backwards else _1 + 1, [index], turn, name="next_step")
+    prog.add(before)
+    prog.add(Repeat(steps // unroll, turn))

@@ -1,0 +1,239 @@
+"""The passes of a recurrent layer over a sequence: forward, backward, weight update; the same for every kind of cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.graph import Copy, Tensor
+from abele.graph.program import Sequence
+from abele.poplibs import poplin, popops
+from abele.poplibs.popnn.recurrent.cell import Cell, Setting, Weights
+from abele.poplibs.popnn.recurrent.layout import new_input_sequence
+from abele.poplibs.popnn.recurrent.loop import Loop, run_loop
+from abele.poplibs.popops.expr import Op, _1, _2, _3
+from abele.poplibs.poputil.layout import clone
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What a forward pass leaves.
+
+    Attributes:
+        output: Of all steps, [steps, batch, units], or of the last.
+        states: States after the last step, [batch, units] each, the output first.
+        kept: What the backward pass needs, [steps, slots, batch, units]; None where there will be none.
+    """
+
+    output: Tensor
+    states: list[Tensor]
+    kept: Tensor | None
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What a backward pass leaves.
+
+    Attributes:
+        input: Gradient of the input, in its shape, or None where it was not asked for.
+        states: Gradients of the states before the first step.
+        deltas: Gradients of the gates, [steps, gates, batch, units], where they were asked for.
+        weights: Gradients of the weights, where they were asked for.
+    """
+
+    input: Tensor | None
+    states: list[Tensor]
+    deltas: Tensor | None
+    weights: Weights | None
+
+
+def forward_pass(
+    setting: Setting,
+    cell: Cell,
+    states: list[Tensor],
+    input: Tensor,
+    weights: Weights,
+    prog: Sequence,
+    *,
+    slots: int,
+    keep: bool,
+    given: Tensor | None = None,
+    kept_slots: tuple[int, ...] | None = None,
+) -> Forward:
+    """Run ``cell`` over ``input``, [steps, batch, input size], or over ``given`` products of it.
+
+    Args:
+        setting: The call.
+        cell: The cell.
+        states: States before the first step; not overwritten.
+        input: The sequence; unused where ``given`` is there.
+        weights: Weights.
+        prog: Where the pass is appended.
+        slots: What is kept of a step: the first slots of the cell's.
+        keep: Whether it is kept for all steps.
+        given: Products of the input and its weights, [steps, gates, batch, units], or None.
+        kept_slots: The slots that are kept; all by default.
+    """
+    graph, params, units = setting.graph, setting.params, setting.units
+    cell.arrange(weights, prog, forward=True)
+    now = [units.state(f"{setting.name}/state{n}") for n in range(len(states))]
+    for old, new in zip(states, now, strict=True):
+        prog.add(Copy(old, new))
+    step = units.stack(slots, f"{setting.name}/step")
+    few = step if kept_slots is None else units.stack(len(kept_slots), f"{setting.name}/few")
+    kept = units.stacks(params.time_steps, few.shape[0], f"{setting.name}/kept") if keep else None
+    whole = units.sequence(params.time_steps, f"{setting.name}/output") if params.output_full_sequence else None
+    products = None if given is None else units.stack(given.shape[1], f"{setting.name}/products")
+
+    def body(loop: Loop) -> None:
+        if given is None:
+            loop.slice(input, cell.columns.of("input"), "slice_input")
+        else:
+            assert products is not None
+            loop.slice(given, products, "slice_products")
+        valid, before = setting.hold(loop, now)
+        cell.forward(loop, now, step, products)
+        if valid is not None:
+            output = units.state("masked_output")
+            loop.map([Op("select", _1, 0.0, _2)], [now[0], valid], [output], "mask_output")
+            setting.keep(loop, valid, before, now)
+        else:
+            output = now[0]
+        if whole is not None:
+            loop.update(whole, output, "update_output")
+        if kept is not None:
+            if kept_slots is not None:
+                loop.copy([step[n] for n in kept_slots], list(few), "few")
+            loop.update(kept, few, "keep")
+
+    run_loop(graph, prog, params.time_steps, body)
+    return Forward(now[0] if whole is None else whole, now, kept)
+
+
+def backward_pass(
+    setting: Setting,
+    cell: Cell,
+    weights: Weights,
+    kept: Tensor,
+    output_gradient: Tensor,
+    state_gradients: list[Tensor | None],
+    prog: Sequence,
+    *,
+    gates: int,
+    input: Tensor | None,
+    has_input: bool,
+    keep_deltas: bool,
+) -> Backward:
+    """Gradients of a forward pass.
+
+    Args:
+        setting: The call.
+        cell: A cell of the kind that ran forward.
+        weights: Weights.
+        kept: What the forward pass kept.
+        output_gradient: Gradient of the output: of all steps, or of the last where only that was returned.
+        state_gradients: Gradients of the states after the last step; None is 0.
+        prog: Where the pass is appended.
+        gates: Gates.
+        input: The sequence, where gradients of the weights are wanted.
+        has_input: Whether the input is multiplied by weights.
+        keep_deltas: Whether gradients of the gates are kept for all steps.
+    """
+    graph, params, units = setting.graph, setting.params, setting.units
+    cell.arrange(weights, prog, forward=False)
+    now = _start(setting, state_gradients, output_gradient, prog)
+    step, deltas = units.stack(kept.shape[1], "step"), units.stack(gates, "deltas")
+    all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas else None
+    sequence = None
+    if has_input and params.calc_input_gradients:
+        sizes = params.batch, params.input_size, params.hidden
+        sequence = new_input_sequence(graph, params.dtype, params.time_steps, *sizes, "input_gradient")
+    one_output = units.state("output_gradient") if params.output_full_sequence else None
+    together = setting.options.steps_per_update if input is not None else 1
+    turns = iter(range(together))
+
+    def body(loop: Loop) -> None:
+        loop.slice(kept, step, "slice_kept")
+        valid, before = setting.hold(loop, now)
+        if one_output is not None:
+            _add_output_gradient(loop, output_gradient, one_output, now[0], valid)
+        if valid is not None:
+            for gradient in now:
+                loop.map([Op("select", _1, 0.0, _2)], [gradient, valid], [gradient], "mask_gradient")
+        of_input = cell.backward(loop, step, now, deltas)
+        setting.keep(loop, valid, before, now)
+        if sequence is not None and of_input is not None:
+            one = clone(graph, sequence[0], "input_gradient")
+            loop.prog.add(Copy(of_input, one))
+            loop.update(sequence, one, "update_input_gradient")
+        if all_deltas is not None:
+            loop.update(all_deltas, deltas, "keep_deltas")
+        if input is not None:
+            if has_input:
+                loop.slice(input, cell.columns.of("input"), "slice_input")
+            cell.accumulate(loop, step, deltas, next(turns), together)
+
+    run_loop(graph, prog, params.time_steps, body, backwards=True, unroll=together)
+    return Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog))
+
+
+def update_pass(
+    setting: Setting, cell: Cell, kept: Tensor, deltas: Tensor, input: Tensor, prog: Sequence, *, has_input: bool
+) -> Weights:
+    """Gradients of the weights, from what forward and backward pass kept."""
+    step = setting.units.stack(kept.shape[1], "step")
+    gates = setting.units.stack(deltas.shape[1], "deltas")
+    together = setting.options.steps_per_update
+    turns = iter(range(together))
+
+    def body(loop: Loop) -> None:
+        loop.slice(kept, step, "slice_kept")
+        loop.slice(deltas, gates, "slice_deltas")
+        if has_input:
+            loop.slice(input, cell.columns.of("input"), "slice_input")
+        cell.accumulate(loop, step, gates, next(turns), together)
+
+    run_loop(setting.graph, prog, setting.params.time_steps, body, backwards=True, unroll=together)
+    return cell.gradients(prog)
+
+
+def _start(
+    setting: Setting, gradients: list[Tensor | None], output_gradient: Tensor, prog: Sequence
+) -> list[Tensor]:
+    now = [setting.units.state(f"{setting.name}/gradient{n}") for n in range(len(gradients))]
+    for given, gradient in zip(gradients, now, strict=True):
+        if given is None:
+            popops.zero(setting.graph, gradient, prog, name="zero_gradient")
+        else:
+            prog.add(Copy(given, gradient))
+    if not setting.params.output_full_sequence:
+        popops.add_in_place(setting.graph, now[0], output_gradient, prog, name="add_output_gradient")
+    return now
+
+
+def _add_output_gradient(loop: Loop, sequence: Tensor, step: Tensor, total: Tensor, valid: Tensor | None) -> None:
+    loop.slice(sequence, step, "slice_output_gradient")
+    if valid is None:
+        loop.map([_1 + _2], [total, step], [total], "add_output_gradient")
+    else:
+        loop.map([_1 + Op("select", _2, 0.0, _3)], [total, step, valid], [total], "add_output_gradient")
+
+
+def products_of_input(setting: Setting, input: Tensor, weights: Tensor, prog: Sequence) -> Tensor:
+    """Products of all steps of ``input`` and its weights, in one: [steps, gates, batch, units]."""
+    params, types = setting.params, setting.options.types
+    gates, size, units = weights.shape
+    flat = weights.transpose((1, 0, 2)).reshape((size, gates * units))
+    rows = input.reshape((params.time_steps * params.batch, size))
+    made = poplin.matmul(
+        setting.graph,
+        rows,
+        flat,
+        prog,
+        partials_type=types.partials,
+        available_memory_proportion=types.proportion,
+        name="input_products",
+    )
+    products = setting.units.stacks(params.time_steps, gates, "input_products")
+    shaped = made.reshape((params.time_steps, params.batch, gates, units)).transpose((0, 2, 1, 3))
+    prog.add(Copy(shaped, products))
+    return products
