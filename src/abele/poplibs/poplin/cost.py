@@ -161,6 +161,25 @@ def reduce_add(out_elements: Int64, depth: Int64 | int, partials: ElementType, o
     return np.asarray(33 + WORKERS * (20 + (2 * np.asarray(depth) + extra) * loops), dtype=np.int64)
 
 
+def reduce_add_list(out_elements: Int64, depth: Int64 | int, partials: ElementType, output: ElementType) -> Int64:
+    """As :func:`reduce_add`, of partials that lie apart from each other, each where it is. Source: machine.md §4.6."""
+    wide, narrow = partials == f32, output == f32
+    width = 4 if wide else 8
+    many, few = {(True, True): (7, 13), (True, False): (6, 13), (False, True): (9, 11), (False, False): (8, 11)}[
+        (wide, narrow)
+    ]
+    whole, rest = np.asarray(out_elements) // width, np.asarray(out_elements) % width
+    loops = whole + _set_bits(rest)
+    full, left = loops // WORKERS, loops % WORKERS > 0
+    slots = 32 + (3 * np.asarray(depth) + many) * full + (2 * np.asarray(depth) + few) * left
+    return np.asarray(WORKERS * slots, dtype=np.int64)
+
+
+def _set_bits(n: Int64) -> Int64:
+    """Bits that are set in numbers below 8: pieces of 4, 2 and 1 that they are made of."""
+    return np.asarray((n & 1) + (n >> 1 & 1) + (n >> 2 & 1))
+
+
 def cast(elements: Int64, source: ElementType, target: ElementType) -> Int64:
     """Tile cycles of converting ``elements``: the wider side's 64-bit accesses bound it. Source: machine.md §4.6."""
     per_access = 8 // max(source.bytes, target.bytes)

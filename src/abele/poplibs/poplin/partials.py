@@ -10,7 +10,7 @@ import numpy.typing as npt
 from abele.graph import Execute, Graph, Regions, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
-from abele.poplibs.poplin import vertices
+from abele.poplibs.poplin import cost, vertices
 from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.home import PIECE_BYTES, Home
 from abele.poplibs.poputil.regions import split_evenly
@@ -99,7 +99,7 @@ def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles:
     graph.map_regions(written, tile)
     rows = partials.rows(block[share_of], low, length, first[share_of], (end - first)[share_of])
     kind = partials.tensor.dtype
-    _reduce(graph, body, vertices.reduce_add(kind, kind), "reduce_stage", tile, rows, written)
+    _sum(graph, body, "reduce_stage", tile, rows, written, kind, kind)
     return made
 
 
@@ -109,9 +109,34 @@ def finish(graph: Graph, body: Program, partials: Partials, output: ElementType,
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
     kind = partials.tensor.dtype
     if partials.depth > 1:
-        _reduce(graph, body, vertices.reduce_add(kind, output), "reduce", where.tile, rows, where.regions)
+        _sum(graph, body, "reduce", where.tile, rows, where.regions, kind, output)
     else:
         _reduce(graph, body, vertices.cast(kind, output), "cast", where.tile, rows, where.regions)
+
+
+def _sum(
+    graph: Graph,
+    body: Program,
+    name: str,
+    tile: npt.NDArray[np.int32],
+    rows: Regions,
+    out: Regions,
+    partials: ElementType,
+    output: ElementType,
+) -> None:
+    """Sum partials that are put side by side on the tile, or each where it is, whichever takes less."""
+    share, depth = out.sizes, np.diff(rows.ptr)
+    machine = graph.system.ipu
+    copying = machine.rearrange.local_copy_cycles + share * partials.bytes // machine.tile.memcpy_bytes_per_cycle
+    together = int((cost.reduce_add(share, depth, partials, output) + copying).max(initial=0))
+    if together <= int(cost.reduce_add_list(share, depth, partials, output).max(initial=0)):
+        _reduce(graph, body, vertices.reduce_add(partials, output), name, tile, rows, out)
+        return
+    each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
+    compute_set = graph.compute_set(name)
+    index = np.arange(each.num, dtype=np.int64)
+    compute_set.vertices(vertices.reduce_add_list(partials, output), tile=tile, x=(each, index, rows.ptr), out=out)
+    body.add(Execute(compute_set))
 
 
 def _reduce(

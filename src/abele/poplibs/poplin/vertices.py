@@ -179,6 +179,31 @@ def reduce_add(partials: ElementType, output: ElementType) -> Any:
 
 
 @cache
+def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
+    """The vertex that sums partials that lie apart."""
+
+    @codelet
+    class ReduceAddList(SupervisorVertex):
+        """Sums the rows of ``x``, each as long as ``out``."""
+
+        x: Vector[Input[Vector[partials]]]
+        out: Output[Vector[output]]
+
+        def compute(self):
+            for i in range(len(self.out)):
+                total = f32(0.0)
+                for d in range(len(self.x)):
+                    total += f32(self.x[d][i])
+                self.out[i] = output(total)
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cost.reduce_add_list(v.out, v.x.rows, partials, output)
+
+    return ReduceAddList
+
+
+@cache
 def cast(source: ElementType, target: ElementType) -> Any:
     """The vertex that converts partials to the type of the output."""
 

@@ -1,0 +1,75 @@
+"""Square matrices in square blocks, one block of one batch a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.graph import Graph, Tensor, concat
+from abele.numerics import ElementType, as_element_type
+from abele.poplibs.poputil.options import Option, Options, integer, number, read_options
+
+OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), "availableMemoryProportion": number(0.6, 0.0, 1.0)}
+"""Options of solves and factorisations. A block of 64 is what the published operator rows without one ran with."""
+
+
+def read(function: str, options: Options) -> tuple[int, float]:
+    """Block size and available memory proportion."""
+    values: dict[str, Any] = read_options(function, options, OPTIONS)
+    return values["blockSize"], values["availableMemoryProportion"]
+
+
+def as_batch(function: str, name: str, tensor: Tensor) -> Tensor:
+    """A tensor [..., m, n] of floats as [b, m, n].
+
+    Raises:
+        TensorError: It has fewer than two dimensions.
+        TypeMismatchError: Its elements are neither f32 nor f16.
+    """
+    check_type(function, name, tensor.dtype)
+    if tensor.ndim < 2:
+        raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(tensor.shape)}")
+    batch = int(np.prod(tensor.shape[:-2], dtype=np.int64))
+    return tensor.reshape((batch, *tensor.shape[-2:]))
+
+
+def check_type(function: str, name: str, dtype: ElementType) -> None:
+    """Refuse types other than f32 and f16."""
+    if dtype.name not in ("f32", "f16"):
+        raise TypeMismatchError(f"{function}: {name} takes f32 or f16 elements, got {dtype}")
+
+
+def check_square(function: str, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse shapes whose last two dimensions differ."""
+    if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
+        raise TensorError(f"{function}: {name} takes square matrices [..., n, n], got shape {list(shape)}")
+
+
+def extents(size: int, block: int) -> list[int]:
+    """Rows of each block."""
+    return [min(block, size - start) for start in range(0, size, block)]
+
+
+def create_matrix(
+    graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], options: Options, function: str, name: str
+) -> Tensor:
+    """A tensor [..., m, n] each of whose blocks lies whole on a tile."""
+    element = as_element_type(dtype)
+    check_type(function, name, element)
+    if len(shape) < 2 or 0 in shape:
+        raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
+    block, _ = read(function, options)
+    batch = int(np.prod(shape[:-2], dtype=np.int64))
+    tiles = graph.num_tiles
+    rows, first = [], 0
+    for m in extents(shape[-2], block):
+        row = []
+        for n in extents(shape[-1], block):
+            made = graph.variable(element, (batch, m, n), name=f"{name}/block")
+            row.append(made.map_rows([int(t) for t in (first + np.arange(batch)) % tiles]))
+            first += batch
+        rows.append(concat(row, 2))
+    return concat(rows, 1).reshape(shape)
