@@ -112,7 +112,7 @@ def test_pool__on_a_chip__every_worker_of_a_busy_tile_has_work() -> None:
     assert (per_tile > 0).sum() == 512
     assert set(per_tile[per_tile > 0]) == {6}
     slots = vertex_costs(group, bench.graph.system.ipu).amount
-    assert slots.max() == 20 + 30 + 3 * 4 * 2
+    assert slots.max() == 30 + 4 * 20 + 3 * 4 * 2
 
 
 def test_pool_params__impossible_ones__are_refused() -> None:

@@ -22,6 +22,7 @@ from abele.poplibs.popnn.nonlinearity import (
 )
 from abele.poplibs.popnn.norms import *  # noqa: F403
 from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd_update
+from abele.poplibs.popnn.pool_layout import create_pool_input
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popnn.pooling import pool, pool_input_gradient
 from abele.poplibs.popnn.softmax import (
@@ -39,6 +40,7 @@ __all__ = [
     "adam_bias_correction",
     "adam_update",
     "arg_max",
+    "create_pool_input",
     "arg_min",
     "cross_entropy_loss",
     "cross_entropy_loss_gradient",

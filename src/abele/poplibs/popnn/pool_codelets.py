@@ -19,8 +19,8 @@ ROW_SLOTS = 30
 ITEM_SLOTS = 20
 POSITION_SLOTS = 3
 MAX_GRADIENT_POSITION_SLOTS = 5
-"""Slots of each row, each work item, and each channel vector at each window position.
-Source: machine reference §4.10 (pooling)."""
+"""Slots of each row, each work item, and each channel vector at each window position. A work item is what one window
+position adds to a row. Source: machine reference §4.10 (pooling)."""
 
 
 @lru_cache(maxsize=256)
@@ -103,7 +103,8 @@ def _slots(read: Any, written: Any, v: Any, reach: Any, vector: int, position: i
     rows = np.asarray(read) // (span * channels)
     outputs = np.asarray(written) // channels
     positions = outputs * np.minimum(reach, span) * rows
-    return np.asarray(ITEM_SLOTS + ROW_SLOTS + position * positions * -(-channels // vector), np.int64)
+    items = rows * np.minimum(np.asarray(v.kernel, np.int64), outputs * np.minimum(reach, span))
+    return np.asarray(ROW_SLOTS + ITEM_SLOTS * items + position * positions * -(-channels // vector), np.int64)
 
 
 def _widened(text: str, dtype: ElementType) -> str:

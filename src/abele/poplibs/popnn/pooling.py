@@ -15,11 +15,12 @@ from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.pool_codelets import pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
+from abele.poplibs.popnn.pool_layout import create_blocks
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expr import _1, _2
 from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.grid import Cells, Grid, cells_of, split_for_workers
-from abele.poplibs.poputil.layout import channels_per_group, create_activations, create_output_like
+from abele.poplibs.poputil.layout import channels_per_group, create_output_like
 from abele.poplibs.poputil.order import storage_order
 
 Int64 = npt.NDArray[np.int64]
@@ -41,7 +42,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
     """
     _check("the input", tensor, params.in_shape, name)
     group = _group(tensor)
-    out = create_activations(graph, tensor.dtype, params.out_shape, f"{name}/out", group=group)
+    out = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
     if out.size == 0:
         return out
     call = graph.library_call(
@@ -87,7 +88,7 @@ def pool_input_gradient(
     """
     inputs = _gradient_operands(params, pooled_gradient, tensor, pooled, name)
     group = _group(pooled_gradient if tensor is None else tensor)
-    out = create_activations(graph, pooled_gradient.dtype, params.in_shape, f"{name}/out", group=group)
+    out = create_blocks(graph, pooled_gradient.dtype, params, f"{name}/out", group=group, is_input=True)
     if out.size == 0:
         return out
     call = graph.library_call(

@@ -33,7 +33,7 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     dtype = as_element_type(given.text("data-type", "half"))
     group = given.integer("fwd-chans-per-group", 0) or None
     prog = Sequence()
-    acts = create_activations(graph, dtype, params.in_shape, "acts", group=group)
+    acts = popnn.create_pool_input(graph, dtype, params, "acts", group=group)
     pooled = popnn.pool(graph, acts, params, prog, name="fwd")
     if given.flag("inference-only"):
         return prog
