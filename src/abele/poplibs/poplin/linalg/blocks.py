@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor, concat
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil.options import Option, Options, integer, number, read_options
+
+Int64 = npt.NDArray[np.int64]
 
 OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), "availableMemoryProportion": number(0.6, 0.0, 1.0)}
 """Options of solves and factorisations. A block of 64 is what the published operator rows without one ran with."""
@@ -53,6 +56,11 @@ def extents(size: int, block: int) -> list[int]:
     return [min(block, size - start) for start in range(0, size, block)]
 
 
+def block_tiles(graph: Graph, batch: int, index: int) -> Int64:
+    """Tiles int64[batch] of a block, by its number in row-major order."""
+    return (index * batch + np.arange(batch, dtype=np.int64)) % graph.num_tiles
+
+
 def create_matrix(
     graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], options: Options, function: str, name: str
 ) -> Tensor:
@@ -63,13 +71,12 @@ def create_matrix(
         raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
     block, _ = read(function, options)
     batch = int(np.prod(shape[:-2], dtype=np.int64))
-    tiles = graph.num_tiles
-    rows, first = [], 0
-    for m in extents(shape[-2], block):
+    rows: list[Tensor] = []
+    columns = extents(shape[-1], block)
+    for i, m in enumerate(extents(shape[-2], block)):
         row = []
-        for n in extents(shape[-1], block):
+        for j, n in enumerate(columns):
             made = graph.variable(element, (batch, m, n), name=f"{name}/block")
-            row.append(made.map_rows([int(t) for t in (first + np.arange(batch)) % tiles]))
-            first += batch
+            row.append(made.map_rows([int(t) for t in block_tiles(graph, batch, i * len(columns) + j)]))
         rows.append(concat(row, 2))
     return concat(rows, 1).reshape(shape)

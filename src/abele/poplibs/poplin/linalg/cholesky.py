@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from abele.graph import Copy, Execute, Graph, Sequence, Tensor
 from abele.numerics import ElementType
 from abele.poplibs import popops
@@ -50,19 +48,21 @@ def cholesky(
     with graph.scope(name):
         work = create_cholesky_input(graph, a.dtype, whole.shape, options=options, name="factor")
         prog.add(Copy(whole if lower else whole.transpose((0, 2, 1)), work))
-        for start in range(0, a.shape[-1], block):
-            _step(graph, work, start, min(start + block, a.shape[-1]), options, proportion, prog)
+        for index in range(len(blocks.extents(a.shape[-1], block))):
+            _step(graph, work, index, block, options, proportion, prog)
     return (work if lower else work.transpose((0, 2, 1))).reshape(a.shape)
 
 
 def _step(
-    graph: Graph, work: Tensor, start: int, stop: int, options: Options, proportion: float, prog: Sequence
+    graph: Graph, work: Tensor, index: int, block: int, options: Options, proportion: float, prog: Sequence
 ) -> None:
     """Factorise one diagonal block, the panel below it, and take their product from what is to the right."""
+    start, stop = index * block, min((index + 1) * block, work.shape[1])
+    count = len(blocks.extents(work.shape[1], block))
     square = work[:, start:stop, start:stop]
     batch, size = square.shape[0], stop - start
     cs = graph.compute_set("factorise")
-    tiles = np.array([next(iter(square[i].mapping)) for i in range(batch)], np.int64)
+    tiles = blocks.block_tiles(graph, batch, index * (count + 1))
     x = square.reshape((batch, size * size))
     cs.vertices(cholesky_codelet(work.dtype), tile=tiles, x=x, n=size)
     prog.add(Execute(cs))

@@ -11,7 +11,7 @@ from abele.poplibs import popops
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import inverse_codelet
 from abele.poplibs.poplin.matmul import matmul_grouped
-from abele.poplibs.popops.expr import Op, _1, _2
+from abele.poplibs.popops.expr import _1, _2, _3, select
 from abele.poplibs.poputil.options import Options
 
 
@@ -73,8 +73,7 @@ def triangular_mask(
     fixed = graph.constant(a.dtype, (n, n), np.eye(n) * unit_diagonal, name=f"{name}/outside")
     mask = graph.constant(bool_, (n, n), keep, name=f"{name}/inside")
     shown = [t.map_linear().expand_dims(0).broadcast_to(whole.shape) for t in (fixed, mask)]
-    expression = Op("select", _1, _2, popops.expr.PlaceHolder(3))
-    return popops.map(graph, expression, [whole, *shown], prog, name=name).reshape(a.shape)
+    return popops.map(graph, select(_1, _2, _3), [whole, *shown], prog, name=name).reshape(a.shape)
 
 
 def triangular_solve(
@@ -128,7 +127,7 @@ def invert_blocks(
     cs = graph.compute_set("invert")
     inverses = []
     for index, size in enumerate(blocks.extents(n, block)):
-        tiles = (index * batch + np.arange(batch)) % graph.num_tiles
+        tiles = blocks.block_tiles(graph, batch, index)
         start = index * block
         square = a[:, start : start + size, start : start + size]
         inverse = graph.variable(a.dtype, (batch, size, size), name="inverse").map_rows([int(t) for t in tiles])
