@@ -12,6 +12,16 @@ from abele.poplibs.poplin.create import (
     create_matmul_input_rhs,
     create_weights,
 )
+from abele.poplibs.poplin.linalg import (
+    cholesky,
+    create_cholesky_input,
+    create_triangular_solve_input_lhs,
+    create_triangular_solve_input_rhs,
+    linspace,
+    meshgrid2d,
+    triangular_mask,
+    triangular_solve,
+)
 from abele.poplibs.poplin.matmul import matmul, matmul_grouped
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
@@ -24,18 +34,26 @@ __all__ = [
     "add_bias",
     "bias_gradient",
     "calculate_weight_deltas",
+    "cholesky",
     "convolution",
     "convolution_backward_data",
     "convolution_bias_update",
     "convolution_weight_update",
     "create_biases",
+    "create_cholesky_input",
     "create_input",
     "create_matmul_input_lhs",
     "create_matmul_input_rhs",
+    "create_triangular_solve_input_lhs",
+    "create_triangular_solve_input_rhs",
     "create_weights",
+    "linspace",
     "matmul",
     "matmul_acc",
     "matmul_grouped",
+    "meshgrid2d",
+    "triangular_mask",
+    "triangular_solve",
 ]
 
 _MATMUL_NAMES = {
@@ -46,5 +64,7 @@ _MATMUL_NAMES = {
     "createMatMulInputRHS": create_matmul_input_rhs,
     "createMatMulGroupedInputLHS": create_matmul_input_lhs,
     "createMatMulGroupedInputRHS": create_matmul_input_rhs,
+    "createTriangularSolveInputLHS": create_triangular_solve_input_lhs,
+    "createTriangularSolveInputRHS": create_triangular_solve_input_rhs,
 }
 globals().update(camel_aliases(globals(), __all__[2:]) | _MATMUL_NAMES)
