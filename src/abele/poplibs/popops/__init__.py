@@ -3,8 +3,9 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popops import named
+from abele.poplibs.popops import expr_names, named
 from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.popops.circ_buf import CircBuf
 from abele.poplibs.popops.expr import (
     Cast,
     Const,
@@ -23,8 +24,15 @@ from abele.poplibs.popops.expr import (
     _9,
 )
 from abele.poplibs.popops.fill import fill, iota, zero
+from abele.poplibs.popops.has_nan import has_nan, has_nan_or_inf
+from abele.poplibs.popops.histogram import histogram, histogram_with_output
+from abele.poplibs.popops.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
+from abele.poplibs.popops.image import create_normalise_image_input, normalise_image
+from abele.poplibs.popops.loops import counted_for_loop, counted_loop
 from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
 from abele.poplibs.popops.named import *  # noqa: F403
+from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE, encode_one_hot
+from abele.poplibs.popops.pad import PaddingType, pad
 from abele.poplibs.popops.reduce import (
     ReduceParams,
     SingleReduceOp,
@@ -33,6 +41,7 @@ from abele.poplibs.popops.reduce import (
     reduce_many,
     reduce_with_output,
 )
+from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
 from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
 from abele.poplibs.popops.sorting import (
     SortOrder,
@@ -48,6 +57,21 @@ from abele.poplibs.popops.sorting import (
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
+    "CircBuf",
+    "MASKED_LABEL_CODE",
+    "PaddingType",
+    "counted_for_loop",
+    "counted_loop",
+    "create_host_sliceable_tensor",
+    "create_host_transferable_tensor",
+    "create_normalise_image_input",
+    "encode_one_hot",
+    "expr_names",
+    "normalise_image",
+    "pad",
+    "partial_transpose",
+    "regroup_if_beneficial",
+    "regroup_tensor",
     "Cast",
     "Const",
     "ConstHalf",
@@ -71,6 +95,10 @@ __all__ = [
     "cast",
     "cast_with_output",
     "fill",
+    "has_nan",
+    "has_nan_or_inf",
+    "histogram",
+    "histogram_with_output",
     "iota",
     "map",
     "map_in_place",
