@@ -21,8 +21,10 @@ from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
 CycleFormula = Callable[[Int64, Ipu], Int64]
-"""Tile cycles of vertices from the elements that each computes. A formula that depends on more than its function's name,
-the expressions and their types has an attribute ``key`` that tells it from others."""
+"""Tile cycles of vertices from the elements that each computes.
+
+A formula that depends on more than its function's name, the expressions and their types has an attribute ``key`` that
+tells it from others."""
 
 
 def execute_elementwise(
