@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from abele.poplibs.popops.expr import Expr, Op
-from abele.poplibs.popops.op_table import find_op
+from abele.poplibs.popops.ops import find_op
 
 NAMES = {
     "Abs": "abs",
