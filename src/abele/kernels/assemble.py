@@ -26,6 +26,7 @@ class Part:
         units: How many units it has.
         cost: Points that it works through, to share threads by.
         start: In a sweep: whether it runs once a chunk.
+        panel_bytes: Scratch memory to which its last argument points, apart from ``spaces``; 0: there is none.
     """
 
     address: int
@@ -33,6 +34,7 @@ class Part:
     units: int
     cost: int
     start: bool = False
+    panel_bytes: int = 0
 
 
 @dataclass
@@ -70,7 +72,7 @@ def assemble(
     for draft in drafts:
         offsets, needed = _place(sizes, [[s for s in p.spaces if s in local] for p in draft.parts])
         scratch |= offsets
-        scratch_bytes = max(scratch_bytes, needed)
+        scratch_bytes = max(scratch_bytes, needed, *(p.panel_bytes for p in draft.parts))
     binder = _Binder(spaces, arena, scratch)
     leaves = tuple(binder.leaf(d, keep) for d in drafts)
     return NativePlan(leaves, arena_bytes, scratch_bytes, listing, tuple(keep))
@@ -97,6 +99,7 @@ class _Binder:
         if draft.sweep is None and len(draft.parts) == 1:
             part = draft.parts[0]
             args = tuple(self._argument(s) for s in part.spaces)
+            args += (Argument("scratch"),) if part.panel_bytes else ()
             return Leaf(draft.name, part.address, part.units, args, draft.calls)
         slots: dict[Argument, int] = {}
         steps = self._steps(draft, slots)
@@ -117,6 +120,8 @@ class _Binder:
             where = int(part.start) if draft.sweep else first
             function = slots.setdefault(Argument("address", part.address), len(slots))
             pointers = tuple(self._pointer(draft.sweep, s, slots) for s in part.spaces)
+            if part.panel_bytes:
+                pointers += (Pointer(slots.setdefault(Argument("scratch"), len(slots))),)
             steps.append(Step(function, pointers, where, part.units, share))
             first += share
         return steps

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from abele.kernels.choose import Target, choose
+from abele.kernels.choose import Target, choose, choose_panel
 from abele.kernels.code_driver import Step, side_by_side_driver, sweep_driver
 from abele.kernels.code_nest import generate
 from abele.kernels.loops import LoopNest
+from abele.kernels.panels import Panel, packed_nest
 from abele.kernels.schedule import Schedule
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native, compile_keyed
@@ -29,9 +30,22 @@ def target() -> Target:
 
 def build_nest(nest: LoopNest) -> tuple[Native, int, Schedule]:
     """Native code of ``nest``, the address of its function, and its schedule."""
-    schedule = choose(nest, target())
+    return _built(nest, choose(nest, target()), None)
+
+
+def build_with_panel(nest: LoopNest) -> tuple[Native, int, Schedule, Panel | None]:
+    """As :func:`build_nest`; with a panel, the function's last argument is memory of the thread's own for it."""
+    schedule, panel = choose_panel(nest, target())
+    if panel is not None:
+        nest = packed_nest(nest, panel)
+    return (*_built(nest, schedule, panel), panel)
+
+
+def _built(nest: LoopNest, schedule: Schedule, panel: Panel | None) -> tuple[Native, int, Schedule]:
     content = f"nest {CODE_VERSION}\n{nest}\n{nest.num_arrays} {nest.unit}\n{schedule}\n{schedule!r}"
-    return (*_compiled(content, lambda name: generate(nest, schedule, name)), schedule)
+    if panel is not None:
+        content += f"\n{panel}"
+    return (*_compiled(content, lambda name: generate(nest, schedule, name, panel)), schedule)
 
 
 def build_sweep(steps: Sequence[Step], chunks: int, blocks: int) -> tuple[Native, int]:

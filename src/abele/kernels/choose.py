@@ -11,6 +11,7 @@ from itertools import combinations
 
 from abele.kernels.ir import Apply
 from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
+from abele.kernels.panels import Panel, find_panel
 from abele.kernels.schedule import Schedule
 from abele.kernels.traffic import Traffic
 
@@ -57,6 +58,17 @@ def choose(nest: LoopNest, target: Target) -> Schedule:
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
     best = min(found)[2]
     return best if nest.unit else _with_units(nest, best)
+
+
+def choose_panel(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None]:
+    """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
+    schedule = choose(nest, target)
+    panel = find_panel(nest, schedule)
+    if panel is None:
+        return schedule, None
+    others = tuple(d for d in schedule.order if d not in panel.dims)
+    schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
+    return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel
 
 
 def _lane_candidates(nest: LoopNest) -> list[str]:

@@ -19,6 +19,7 @@ from abele.kernels.intern import intern
 from abele.kernels.ir import Apply, Const, Expr, compute_type
 from abele.kernels.loops import Accumulate, Bound, Fetch, Local, LoopNest, Out
 from abele.kernels.ops import identity
+from abele.kernels.panels import Panel
 from abele.kernels.schedule import Schedule
 from abele.numerics import ElementType, bool_, f32
 
@@ -26,20 +27,23 @@ Value = Any
 Body = Callable[[], None]
 
 
-def generate(nest: LoopNest, schedule: Schedule, name: str) -> ll.Module:
-    """A module with the function ``name`` that runs units [begin, end) of ``nest``."""
+def generate(nest: LoopNest, schedule: Schedule, name: str, panel: Panel | None = None) -> ll.Module:
+    """A module with the function ``name`` that runs units [begin, end) of ``nest``.
+
+    With a panel, ``nest`` reads the copy, for which there is one argument more.
+    """
     module = ll.Module(name=name)
     pointer = ll.PointerType()
     function = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, pointer]), name)
-    _NestCode(function, intern(nest), schedule).emit()
+    _NestCode(function, intern(nest), schedule, panel).emit()
     return module
 
 
 class _NestCode:
     """The code of one nest while it is written."""
 
-    def __init__(self, function: ll.Function, nest: LoopNest, schedule: Schedule) -> None:
-        self.nest, self.schedule, self.function = nest, schedule, function
+    def __init__(self, function: ll.Function, nest: LoopNest, schedule: Schedule, panel: Panel | None) -> None:
+        self.nest, self.schedule, self.function, self.panel = nest, schedule, function, panel
         self.entry = ll.IRBuilder(function.append_basic_block("entry"))
         self.builder = ll.IRBuilder(function.append_basic_block("body"))
         args = function.args[2]
@@ -63,8 +67,17 @@ class _NestCode:
         self._fix_invariants()
         begin, end = self.function.args[:2]
         units = self.schedule.order[: self.schedule.num_unit_dims]
+        if self.panel is not None:
+            self.copied = self.entry.alloca(I64)
+            self.entry.store(ll.Constant(I64, -1), self.copied)
         with self.loop(begin, end) as unit:
-            self._units(units, self._decode(units, unit), lambda: self._loops(self._inner(), self._tile))
+
+            def body() -> None:
+                if self.panel is not None:
+                    self._copy_once(self.panel, unit)
+                self._loops(self._inner(), self._tile)
+
+            self._units(units, self._decode(units, unit), body)
         self.builder.ret_void()
         self.entry.branch(first)
 
@@ -140,6 +153,27 @@ class _NestCode:
             low = intrinsic(self.builder, "llvm.smax", [low, first])
             high = intrinsic(self.builder, "llvm.smin", [high, last])
         return low, high
+
+    def _copy_once(self, panel: Panel, unit: Value) -> None:
+        """Copy the panel of ``unit``, unless the unit before has the same."""
+        units = self.schedule.order[len(panel.dims) : self.schedule.num_unit_dims]
+        sharing = math.prod(-(-self.extents[d] // self.schedule.step(d)) for d in units)
+        number = self.builder.udiv(unit, ll.Constant(I64, sharing))
+        new = self.builder.icmp_signed("!=", number, self.builder.load(self.copied, typ=I64))
+
+        def copy() -> None:
+            reduced = tuple(d for d in self.schedule.reduced if panel.packed.stride(d))
+            self._loops(reduced, lambda: self._copy_row(panel))
+            self.builder.store(number, self.copied)
+
+        self.branch(new, copy)
+
+    def _copy_row(self, panel: Panel) -> None:
+        """Copy what one point of the reduced dims reads."""
+        for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
+            loaded = self.points.load(panel.fetch.access, point, None)
+            pointer = self.points.pointer(panel.packed, point)
+            store_lanes(self.builder, self.points.vector(loaded), pointer, panel.packed.type, 1, point.valid, None)
 
     @contextmanager
     def at(self, dim: str, start: Value, size: int) -> Iterator[None]:

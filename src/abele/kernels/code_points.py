@@ -147,16 +147,16 @@ class Points:
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
         halves = [
-            self._load(Access(expression.seed.array, u32, expression.seed.address + n), at, None).value for n in (0, 1)
+            self.load(Access(expression.seed.array, u32, expression.seed.address + n), at, None).value for n in (0, 1)
         ]
         index = self.position(expression.index, at, I64)
         return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
 
     def _fetch(self, fetch: Fetch, at: Point) -> Typed:
         if not fetch.bounds:
-            return self._load(fetch.access, at, None)
+            return self.load(fetch.access, at, None)
         condition = self.condition(fetch.bounds, at)
-        loaded = self._load(fetch.access, at, condition)
+        loaded = self.load(fetch.access, at, condition)
         fill = constant(llvm_type(loaded.type), _number(fetch.fill or 0, loaded.type))
         if isinstance(condition.type, ll.VectorType) or loaded.wide:
             wide = self.vector(Typed(condition, bool_)) if loaded.wide else condition
@@ -164,7 +164,8 @@ class Points:
             return Typed(self.builder.select(wide, *both), loaded.type)
         return Typed(self.builder.select(condition, loaded.value, fill), loaded.type)
 
-    def _load(self, access: Access, at: Point, condition: Value | None) -> Typed:
+    def load(self, access: Access, at: Point, condition: Value | None) -> Typed:
+        """The element of ``access`` at ``at``, widened; not touched where ``condition`` fails."""
         stride = access.stride(self.lane) if self.lane else 0
         masked = condition is not None and isinstance(condition.type, ll.VectorType)
         safe = None if masked else condition
@@ -177,7 +178,7 @@ class Points:
 
     def pointer(self, access: Access, at: Point, condition: Value | None = None) -> Value:
         """Address of ``access`` in the first lane; of the array's first element where ``condition`` fails."""
-        start = self.linear(access.address)
+        start = self.linear(access.start)
         offset = at.offset(access.address)
         if condition is not None:
             index = self.builder.add(start, ll.Constant(I64, offset))

@@ -28,11 +28,22 @@ class Bound:
 
 @dataclass(frozen=True)
 class Access:
-    """Element ``address`` of argument ``array``, which holds elements of ``type``."""
+    """Element ``address`` of argument ``array``, which holds elements of ``type``.
+
+    Dims of ``tile_dims`` count from the first element of the register tile.
+    """
 
     array: int
     type: ElementType
     address: Affine
+    tile_dims: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Affine:
+        """The address in the tile's first element."""
+        if not self.tile_dims:
+            return self.address
+        return Affine(tuple(t for t in self.address.terms if t[0] not in self.tile_dims), self.address.const)
 
     def stride(self, dim: str) -> int:
         """Elements that one step of ``dim`` moves."""

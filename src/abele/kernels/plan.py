@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from abele.kernels.assemble import Draft, Part, assemble
 from abele.kernels.binding import Buffer, Call
-from abele.kernels.build import build_nest, target
+from abele.kernels.build import build_nest, build_with_panel, target
 from abele.kernels.flat import Layout, flatten, row_major
 from abele.kernels.fuse import fuse
 from abele.kernels.merge import merge_dims
 from abele.kernels.native import NativePlan
+from abele.kernels.panels import Panel
 from abele.kernels.refine import refine
 from abele.kernels.sample import SampleDim, find_sample_dim
 from abele.kernels.stage import Stage, dependences, make_stages
@@ -112,13 +113,19 @@ class _Planner:
         return after
 
     def _part(self, task: Task, dim: str | None = None, start: bool = False) -> Part:
+        in_sweep = start or dim is not None
         split = blocked(self.sample, dim, self.lanes) if self.sample and dim else None
         nest, spaces = flatten(task, self.program.spaces, self._layout, split)
         nest = merge_dims(nest)
-        native, address, schedule = build_nest(nest)
+        panel: Panel | None = None
+        if in_sweep:
+            native, address, schedule = build_nest(nest)
+        else:
+            native, address, schedule, panel = build_with_panel(nest)
         self.keep.append(native)
-        self.lines += [str(task), f"    {schedule}"]
-        return Part(address, spaces, schedule.num_units(nest.extents), max(1, task.points), start)
+        self.lines += [str(task), f"    {schedule}", *([f"    {panel}"] if panel else [])]
+        units, scratch = schedule.num_units(nest.extents), panel.bytes if panel else 0
+        return Part(address, spaces, units, max(1, task.points), start, scratch)
 
     def _layout(self, space: int) -> Layout:
         if space not in self.layouts:

@@ -1,0 +1,123 @@
+"""Library functions run by host kernels against PyTorch eager: same sizes, same number of threads, one process.
+
+    python benchmarks/library.py [--json] [--threads 2] [--only PART_OF_NAME]
+
+Rates are medians of alternating rounds; ``ratio`` is the median of the ratios of neighbouring rounds, above 1 where
+Abele is faster. Both sides flush denormals. Every function is built for a chip of 64 tiles and run in native mode.
+With --json one object is printed: {"rows": [...]} with ``function``, ``unit``, ``abele``, ``torch``, ``ratio``,
+``build_seconds`` and ``threads``; or ``error`` for a function that could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from library_cases import Case, all_cases
+from rich.console import Console
+from rich.table import Table
+
+from abele.errors import AbeleError
+from abele.graph import Graph, Repeat, Sequence
+from abele.machine import System, systems
+from abele.runtime import Engine
+
+ROUND_SECONDS = 0.15
+NUM_TILES = 64
+Step = Callable[[int], None]
+
+
+def small_chip() -> System:
+    """One chip of few tiles: natively, tiles cost time to compile and none to run."""
+    whole = systems.get("bow")
+    return replace(whole, ipu=replace(whole.ipu, num_tiles=NUM_TILES), num_ipus=1)
+
+
+def abele_engine(case: Case, threads: int, rounds: int, data: dict[str, torch.Tensor]) -> Engine:
+    """An engine whose run carries the function out ``rounds`` times, with its inputs in place."""
+    graph, once = Graph(small_chip()), Sequence()
+    inputs, outputs = case.build(graph, once)
+    engine = Engine(
+        graph, Repeat(rounds, once), threads=threads, allow_out_of_memory=True, keep=[*inputs.values(), *outputs]
+    )
+    for name, tensor in inputs.items():
+        engine[tensor] = data[name].numpy()
+    return engine
+
+
+def seconds_of(step: Callable[[], Any], count: int = 1) -> float:
+    """Seconds of one of ``count`` turns."""
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - start) / count
+
+
+def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
+    """One row of the table."""
+    torch.manual_seed(0)
+    data = case.data()
+    reference = case.reference(data)
+    row: dict[str, Any] = {"function": case.name, "unit": case.unit, "threads": threads}
+    reference()
+    rounds = max(1, int(ROUND_SECONDS / seconds_of(reference)))
+    start = time.perf_counter()
+    try:
+        engine = abele_engine(case, threads, rounds, data)
+    except AbeleError as error:
+        return row | {"error": str(error).splitlines()[0]}
+    with engine:
+        row["build_seconds"] = round(time.perf_counter() - start, 2)
+        engine.run()
+        ours, theirs = [], []
+        for _ in range(repeats):
+            ours.append(seconds_of(engine.run) / rounds)
+            theirs.append(seconds_of(reference, rounds))
+    row["abele"] = round(case.work / statistics.median(ours) / 1e9, 2)
+    row["torch"] = round(case.work / statistics.median(theirs) / 1e9, 2)
+    row["ratio"] = round(statistics.median(b / a for a, b in zip(ours, theirs, strict=True)), 2)
+    return row
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print the rows as a table."""
+    table = Table(title="library functions on this host", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("function", "unit", "abele", "torch", "ratio", "build s"):
+        table.add_column(heading, justify="left" if heading in ("function", "unit") else "right")
+    for row in rows:
+        if "error" in row:
+            table.add_row(row["function"], row["error"])
+            continue
+        figures = (f"{row['abele']:,.1f}", f"{row['torch']:,.1f}", f"{row['ratio']:.2f}", f"{row['build_seconds']:.2f}")
+        table.add_row(row["function"], row["unit"], *figures)
+    console.print(table)
+
+
+def main() -> None:
+    """Parse arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="host threads of each")
+    parser.add_argument("--repeats", type=int, default=5, help="timed turns of each side")
+    parser.add_argument("--only", action="append", default=[], help="functions with this in their name")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.set_flush_denormal(True)
+    torch.set_grad_enabled(False)
+    chosen = [c for c in all_cases() if not arguments.only or any(word in c.name for word in arguments.only)]
+    rows = [measure(case, arguments.threads, arguments.repeats) for case in chosen]
+    if arguments.json:
+        print(json.dumps({"rows": rows}))
+    else:
+        show(rows, Console())
+
+
+if __name__ == "__main__":
+    main()
