@@ -7,6 +7,7 @@ import pytest
 from poplibs_kit import Bench
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Copy
 from abele.poplibs.poplin import linalg
 
 RNG = np.random.default_rng(5)
@@ -52,6 +53,31 @@ def test_triangular_solve__matches_numpy(left: bool, lower: bool, n: int, block:
         matrix[:, range(n), range(n)] = 1.0
     back = matrix @ got if left else got @ matrix
     np.testing.assert_allclose(back, bench.values(b), atol=2e-5)
+
+
+@pytest.mark.parametrize("tiles", [4, 1472])
+def test_created_inputs__any_number_of_tiles__same_solution(tiles: int) -> None:
+    bench = Bench(tiles)
+    shapes, options = ((2, 7, 7), (2, 7, 5)), {"blockSize": 3}
+    a = linalg.create_triangular_solve_input_lhs(bench.graph, "half", *shapes, options=options)
+    b = linalg.create_triangular_solve_input_rhs(bench.graph, "half", *shapes, options=options)
+    assert (a.shape, b.shape) == shapes
+    rng = np.random.default_rng(9)
+    values = (rng.standard_normal(shapes[0]) * 0.2 + 2 * np.eye(7), rng.standard_normal(shapes[1]))
+    sources = [bench.tensor(v.astype(np.float16)) for v in values]
+    for source, made in zip(sources, (a, b), strict=True):
+        bench.prog.add(Copy(source, made))
+    (got,) = bench.run(linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog, options=options))
+    wanted = np.linalg.solve(np.tril(bench.values(sources[0])), bench.values(sources[1]))
+    np.testing.assert_allclose(got, wanted, atol=1e-2)
+
+
+def test_created_inputs__shapes_that_do_not_fit__are_refused() -> None:
+    bench = Bench(4)
+    with pytest.raises(TensorError, match=r"takes square matrices \[..., n, n\], got shape \[3, 4\]"):
+        linalg.create_cholesky_input(bench.graph, "float", (3, 4))
+    with pytest.raises(TensorError, match="on the right does not fit b"):
+        linalg.create_triangular_solve_input_rhs(bench.graph, "float", (4, 4), (4, 1), False)
 
 
 @pytest.mark.parametrize("lower", [True, False])
