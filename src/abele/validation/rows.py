@@ -60,7 +60,9 @@ def _row(file: str, line: int, fields: dict[str, str]) -> Row:
             for chip, system in CHIPS.items()
             if fields[f"{chip}_cycles"]
         }
-        return Row(fields["name"], fields["tool"], Parameters.parse(fields["params"]), references)
+        # Solvers say the side of the matrix in the row's name alone.
+        side = " --left-side false" if fields["tool"] == "matrix_solver" and fields["name"].endswith("_right") else ""
+        return Row(fields["name"], fields["tool"], Parameters.parse(fields["params"] + side), references)
     except KeyError as missing:
         raise FileFormatError(f"{file} has no column {missing}", at=f"line {line}") from None
     except ValueError as wrong:
