@@ -3,8 +3,8 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popnn import norms
-from abele.poplibs.popnn.argmax import arg_max, arg_min
+from abele.poplibs.popnn import nonlinearity_named, norms
+from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
     cross_entropy_loss_gradient,
@@ -13,6 +13,7 @@ from abele.poplibs.popnn.loss import (
     nll_loss,
     nll_loss_gradient,
 )
+from abele.poplibs.popnn.loss_calc import MASKED_LABEL_CODE, calc_accuracy, calc_loss
 from abele.poplibs.popnn.nonlinearity import (
     leaky_relu,
     leaky_relu_input_gradient,
@@ -20,6 +21,7 @@ from abele.poplibs.popnn.nonlinearity import (
     non_linearity_in_place,
     non_linearity_input_gradient,
 )
+from abele.poplibs.popnn.nonlinearity_named import *  # noqa: F403
 from abele.poplibs.popnn.norms import *  # noqa: F403
 from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd_update
 from abele.poplibs.popnn.pool_layout import create_pool_input
@@ -29,10 +31,14 @@ from abele.poplibs.popnn.softmax import (
     log_softmax,
     log_softmax_in_place,
     log_softmax_input_gradient,
+    scaled_softmax_stable,
+    scaled_softmax_stable_in_place,
     softmax,
     softmax_in_place,
     softmax_input_gradient,
+    softmax_scaling,
 )
+from abele.poplibs.popnn.spatial_softmax import spatial_softmax2d
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -40,6 +46,16 @@ __all__ = [
     "adam_bias_correction",
     "adam_update",
     "arg_max",
+    "MASKED_LABEL_CODE",
+    "calc_accuracy",
+    "calc_loss",
+    "max_and_arg_max",
+    "min_and_arg_min",
+    "scaled_softmax_stable",
+    "scaled_softmax_stable_in_place",
+    "softmax_scaling",
+    "spatial_softmax2d",
+    *nonlinearity_named.__all__,
     "create_pool_input",
     "arg_min",
     "cross_entropy_loss",
@@ -65,4 +81,5 @@ __all__ = [
     "softmax_input_gradient",
 ]
 
-globals().update(camel_aliases(globals(), __all__))
+globals().update(camel_aliases(globals(), [n for n in __all__ if n.islower()]))
+spatialSoftMax2D = spatial_softmax2d  # noqa: N816

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from abele.errors import TensorError
+from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.kernels import ir
-from abele.numerics import i32
+from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.expr import Const, _1, _2, _3, select
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map
@@ -17,33 +17,72 @@ from abele.poplibs.popops.reduce_ops import accumulator, find_reduce_op
 from abele.poplibs.poputil.layout import create_output_like
 
 
-def arg_max(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "arg_max") -> Tensor:
-    """Index of the largest element along the innermost dimension, i32; of equals the first.
+def arg_max(
+    graph: Graph, tensor: Tensor, prog: Sequence, name: str = "arg_max", *, index_type: ElementType = i32
+) -> Tensor:
+    """Index of the largest element along the innermost dimension; of equals the first.
+
+    Args:
+        graph: Where vertices and the result are made.
+        tensor: At least one dimension; rows of at least one element.
+        prog: Sequence that the steps are appended to.
+        name: Name of the steps.
+        index_type: i32 or u32.
+
+    Raises:
+        TensorError: The tensor is a scalar, or its rows are empty.
+        TypeMismatchError: Another type of index.
+    """
+    return _arg_extreme(graph, tensor, "MAX", prog, name, index_type)[0]
+
+
+def arg_min(
+    graph: Graph, tensor: Tensor, prog: Sequence, name: str = "arg_min", *, index_type: ElementType = i32
+) -> Tensor:
+    """Index of the smallest element along the innermost dimension; of equals the first. See :func:`arg_max`."""
+    return _arg_extreme(graph, tensor, "MIN", prog, name, index_type)[0]
+
+
+def max_and_arg_max(
+    graph: Graph, tensor: Tensor, prog: Sequence, name: str = "max_and_arg_max"
+) -> tuple[Tensor, Tensor]:
+    """Largest element along the innermost dimension, in the type of ``tensor``, and its index, u32.
 
     Raises:
         TensorError: The tensor is a scalar, or its rows are empty.
     """
-    return _arg_extreme(graph, tensor, "MAX", prog, name)
+    index, value = _arg_extreme(graph, tensor, "MAX", prog, name, u32, with_value=True)
+    return value, index
 
 
-def arg_min(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "arg_min") -> Tensor:
-    """Index of the smallest element along the innermost dimension, i32; of equals the first."""
-    return _arg_extreme(graph, tensor, "MIN", prog, name)
+def min_and_arg_min(
+    graph: Graph, tensor: Tensor, prog: Sequence, name: str = "min_and_arg_min"
+) -> tuple[Tensor, Tensor]:
+    """Smallest element along the innermost dimension, in the type of ``tensor``, and its index, u32."""
+    index, value = _arg_extreme(graph, tensor, "MIN", prog, name, u32, with_value=True)
+    return value, index
 
 
-def _arg_extreme(graph: Graph, tensor: Tensor, op: str, prog: Sequence, name: str) -> Tensor:
+def _arg_extreme(
+    graph: Graph, tensor: Tensor, op: str, prog: Sequence, name: str, index_type: ElementType, with_value: bool = False
+) -> tuple[Tensor, Tensor]:
     if tensor.ndim == 0 or tensor.shape[-1] == 0:
         raise TensorError(f"{name}: {tensor!r} has no row to search")
-    width = tensor.shape[-1]
-    out = graph.variable(i32, tensor.shape[:-1], name=f"{name}/out", map="linear")
+    if index_type not in (i32, u32):
+        raise TypeMismatchError(f"{name}: an index is i32 or u32, not {index_type}")
+    width, rows = tensor.shape[-1], tensor.shape[:-1]
+    out = graph.variable(index_type, rows, name=f"{name}/out", map="linear")
+    outs = [out]
+    if with_value:
+        outs.append(graph.variable(tensor.dtype, rows, name=f"{name}/value", map="linear"))
     if tensor.size == 0:
-        return out
+        return out, outs[-1]
     call = graph.library_call(
         prog,
-        f"popnn.{name}",
+        "popnn.arg_max" if op == "MAX" else "popnn.arg_min",
         inputs=(tensor,),
-        outputs=(out,),
-        kernel=_kernel(tensor, op),
+        outputs=tuple(outs),
+        kernel=_kernel(tensor, op, outs),
         flops=2 * tensor.size,
         debug_name=name,
     )
@@ -54,19 +93,29 @@ def _arg_extreme(graph: Graph, tensor: Tensor, op: str, prog: Sequence, name: st
         where = select(_3, Const(width, i32), _1 == _2)
         emit_map(graph, body, [where], [tensor, best.expand_dims(best.ndim), numbers], [candidates], "candidates")
         first = emit_reduce(graph, body, candidates, [-1], "MIN", "first")
-        body.add(Copy(first, out))
-    return out
+        body.add(Copy(first.reinterpret(index_type), out))
+        if with_value:
+            emit_map(graph, body, [_1], [best], [outs[1]], "value")
+    return out, outs[-1]
 
 
-def _kernel(tensor: Tensor, op: str) -> ir.HostKernel:
+def _kernel(tensor: Tensor, op: str, outs: list[Tensor]) -> ir.HostKernel:
+    """Operands: the tensor; index and, where wanted, value; the extreme and index in the types of the accumulators."""
     reduction = find_reduce_op(op)
     kind = accumulator(reduction, tensor.dtype)
     at, shape, width = point(tensor.ndim), tensor.shape, tensor.shape[-1]
-    x, best = ir.Load(0, at), ir.Load(2, at[:-1])
+    extreme, first = len(outs) + 1, len(outs) + 2
+    x, best = ir.Load(0, at), ir.Load(extreme, at[:-1])
     wide = x if ir.compute_type(tensor.dtype) == kind else ir.Cast(kind, x)
     index = ir.select(wide.eq(best), ir.Index(at[-1]), width)
-    nests = (
-        nest_over(shape, ir.Store(2, at[:-1], wide, reduction.combine)),
-        nest_over(shape, ir.Store(1, at[:-1], index, "min")),
-    )
-    return ir.HostKernel((shape, shape[:-1], shape[:-1]), (tensor.dtype, i32, kind), 1, 1, nests)
+    nests = [
+        nest_over(shape, ir.Store(extreme, at[:-1], wide, reduction.combine)),
+        nest_over(shape, ir.Store(first, at[:-1], index, "min")),
+    ]
+    found = ir.Load(first, at[:-1])
+    stores = [ir.Store(1, at[:-1], found if outs[0].dtype == i32 else ir.Cast(u32, found))]
+    if len(outs) == 2:
+        stores.append(ir.Store(2, at[:-1], best))
+    nests.append(nest_over(shape[:-1], *stores))
+    types = (tensor.dtype, *(t.dtype for t in outs), kind, i32)
+    return ir.HostKernel((shape, *(shape[:-1],) * (len(types) - 1)), types, 1, len(outs), tuple(nests))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.errors import InvalidOptionError, TensorError, nearest
+from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError, nearest
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn import nonlinearity_ops, softmax
@@ -14,6 +14,7 @@ from abele.poplibs.popops.map import map, map_with_output
 __all__ = [
     "NON_LINEARITIES",
     "NonLinearity",
+    "find_non_linearity",
     "leaky_relu",
     "leaky_relu_input_gradient",
     "non_linearity",
@@ -52,10 +53,20 @@ _TABLE = (
 NON_LINEARITIES = {n.name: n for n in _TABLE}
 
 
-def _find(kind: str) -> NonLinearity:
+SOFTMAXES = ("softmax", "softmax_stable", "softmax_scaled")
+"""Names of the softmax, which is stable always; ``softmax_scaled`` is multiplied by
+:func:`~abele.poplibs.popnn.softmax.softmax_scaling`."""
+
+
+def find_non_linearity(kind: str) -> NonLinearity:
+    """The element-wise non-linearity called ``kind``, in capitals or small letters.
+
+    Raises:
+        InvalidOptionError: There is none.
+    """
     name = kind.lower()
     if name not in NON_LINEARITIES:
-        names = [*NON_LINEARITIES, "softmax"]
+        names = [*NON_LINEARITIES, *SOFTMAXES]
         close = nearest(name, names)
         raise InvalidOptionError(
             f"no non-linearity {kind!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(names)
@@ -68,8 +79,8 @@ def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name:
 
     Args:
         graph: Where vertices and the result are made.
-        kind: relu, sigmoid, tanh, gelu (its tanh approximation), gelu_erf, swish, hard_sigmoid, or softmax (over the
-            innermost dimension).
+        kind: relu, sigmoid, tanh, gelu (its tanh approximation), gelu_erf, swish, hard_sigmoid, or softmax,
+            softmax_stable, softmax_scaled (over the innermost dimension); in capitals too.
         tensor: The activations.
         prog: Sequence that the step is appended to.
         name: Name of the step; the kind by default.
@@ -77,18 +88,23 @@ def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name:
     Raises:
         InvalidOptionError: No such non-linearity.
     """
-    if kind.lower() == "softmax":
+    if kind.lower() == "softmax_scaled":
+        return softmax.scaled_softmax_stable(graph, tensor, prog, name or "softmax_scaled")[0]
+    if kind.lower() in SOFTMAXES:
         return softmax.softmax(graph, tensor, prog, name or "softmax")
-    found = _find(kind)
+    found = find_non_linearity(kind)
     return map(graph, Op(found.op, PlaceHolder(1)), [tensor], prog, name or found.name)
 
 
 def non_linearity_in_place(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name: str = "") -> None:
     """Overwrite ``tensor`` with a non-linearity of it; see :func:`non_linearity`."""
-    if kind.lower() == "softmax":
+    if kind.lower() == "softmax_scaled":
+        softmax.scaled_softmax_stable_in_place(graph, tensor, prog, name or "softmax_scaled")
+        return
+    if kind.lower() in SOFTMAXES:
         softmax.softmax_in_place(graph, tensor, prog, name or "softmax")
         return
-    found = _find(kind)
+    found = find_non_linearity(kind)
     map_with_output(graph, Op(found.op, PlaceHolder(1)), [tensor], tensor, prog, name or found.name)
 
 
@@ -114,9 +130,15 @@ def non_linearity_input_gradient(
             f"gradient of {kind}: the activation has shape {list(activation.shape)}, "
             f"the output gradient {list(out_gradient.shape)}"
         )
-    if kind.lower() == "softmax":
+    if kind.lower() == "softmax_scaled":
+        raise UnsupportedOpError(
+            "no gradient of softmax_scaled",
+            because="its output is not a probability",
+            remedy="take the gradient of softmax, on the output over its scale",
+        )
+    if kind.lower() in SOFTMAXES:
         return softmax.softmax_input_gradient(graph, activation, out_gradient, prog, name or "softmax_gradient")
-    found = _find(kind)
+    found = find_non_linearity(kind)
     gradient = Op(found.gradient, PlaceHolder(1), PlaceHolder(2))
     return map(graph, gradient, [activation, out_gradient], prog, name or f"{found.name}_gradient")
 

@@ -11,7 +11,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.kernels import ir
-from abele.numerics import ElementType, f32
+from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map
@@ -34,6 +34,33 @@ def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") ->
 def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> None:
     """Overwrite ``tensor`` with its :func:`softmax`."""
     _row_op(graph, "softmax", [tensor], tensor, prog, name)
+
+
+SOFTMAX_SCALING = {f32: 1.0, f16: 16384.0}
+"""What a scaled softmax is multiplied by, so that small probabilities are no denormals.
+Source: PopLibs' NonLinearity.hpp."""
+
+
+def softmax_scaling(dtype: ElementType) -> float:
+    """The factor of :func:`scaled_softmax_stable` for elements of ``dtype``: 16,384 for f16, otherwise 1."""
+    return SOFTMAX_SCALING.get(dtype, 1.0)
+
+
+def scaled_softmax_stable(
+    graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax_scaled"
+) -> tuple[Tensor, float]:
+    """:func:`softmax` times :func:`softmax_scaling`, and that factor: ``model_output_scaling`` of a loss."""
+    return _row_op(graph, _scaled_op(tensor), [tensor], None, prog, name), softmax_scaling(tensor.dtype)
+
+
+def scaled_softmax_stable_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax_scaled") -> float:
+    """Overwrite ``tensor`` with its :func:`scaled_softmax_stable`; the factor."""
+    _row_op(graph, _scaled_op(tensor), [tensor], tensor, prog, name)
+    return softmax_scaling(tensor.dtype)
+
+
+def _scaled_op(tensor: Tensor) -> str:
+    return "softmax" if softmax_scaling(tensor.dtype) == 1.0 else "softmax_scaled"
 
 
 def log_softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> Tensor:
@@ -104,13 +131,21 @@ def _column(row: Tensor) -> Tensor:
 
 
 def _emit_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    _emit_scaled(graph, body, inputs, out, 1.0)
+
+
+def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    _emit_scaled(graph, body, inputs, out, SOFTMAX_SCALING[f16])
+
+
+def _emit_scaled(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float) -> None:
     (x,) = inputs
     top = emit_reduce(graph, body, x, [-1], "MAX", "max")
     powers = _new_like(graph, x, f32, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
     total = emit_reduce(graph, body, powers, [-1], "ADD", "sum")
     inverse = _new_like(graph, total, f32, "inv/out")
-    emit_map(graph, body, [Op("inv", _1)], [total], [inverse], "inv")
+    emit_map(graph, body, [Op("inv", _1) * factor if factor != 1.0 else Op("inv", _1)], [total], [inverse], "inv")
     emit_map(graph, body, [_1 * _2], [powers, _column(inverse)], [out], "scale")
 
 
@@ -177,6 +212,13 @@ def _softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
     return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, value)))
 
 
+def _scaled_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    inverse = ir.apply("inv", ir.Load(out + 2, row)) * SOFTMAX_SCALING[f16]
+    value = ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)) * inverse
+    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, value)))
+
+
 def _log_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
     at, row = _at(shape)
     shift = ir.Load(out + 1, row) + ir.apply("log", ir.Load(out + 2, row))
@@ -203,6 +245,7 @@ def _log_softmax_gradient_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Ne
 
 _OPS: dict[str, tuple[Emit, Nests]] = {
     "softmax": (_emit_softmax, _softmax_nests),
+    "softmax_scaled": (_emit_scaled_softmax, _scaled_softmax_nests),
     "log_softmax": (_emit_log_softmax, _log_softmax_nests),
     "softmax_gradient": (_emit_softmax_gradient, _softmax_gradient_nests),
     "log_softmax_gradient": (_emit_log_softmax_gradient, _log_softmax_gradient_nests),
