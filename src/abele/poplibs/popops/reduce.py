@@ -259,7 +259,7 @@ def emit_reduce(graph: Graph, body: Steps, tensor: Tensor, dims: Sequence[int], 
     """Append a reduction to the body of a larger library call; the result, in accumulator type, is new."""
     chosen = find_reduce_op(op)
     kind = accumulator(chosen, tensor.dtype)
-    reduction = Reduction(graph, tensor, kept_dims(tensor, dims, name), chosen, Finish(kind), None, name)
+    reduction = Reduction(graph, tensor, kept_dims(tensor, dims, name), chosen, Finish(kind), None, name, kind)
     result = reduction.create_output()
     reduction.emit(body, result)
     return result
