@@ -34,14 +34,14 @@ class Cell(Protocol):
     """A kind of cell: its products, and what a step does.
 
     Attributes:
-        kept: What the backward pass needs of a step, the gates first: slots of a [slots, batch, units].
         columns: The operand of its products.
-        num_states: States, the output first.
+        score: Attention of the step's samples, [batch], or None.
+        score_gradient: Its gradient after a step back, or None.
     """
 
-    kept: int
-    num_states: int
     columns: Columns
+    score: Tensor | None
+    score_gradient: Tensor | None
 
     def arrange(self, weights: Weights, prog: Sequence, *, forward: bool) -> None:
         """Take the weights, as the products of this pass need them."""
@@ -56,8 +56,11 @@ class Cell(Protocol):
             The gradient of the input, [batch, input size]; None without input weights.
         """
 
+    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+        """Bring gradients of the gates to the products; the step back does so itself."""
+
     def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
-        """Add the gradients of the weights; the input's columns hold the step's input."""
+        """Add the gradients of the weights; the input's columns hold the step's input, the products the deltas."""
 
     def gradients(self, prog: Sequence) -> Weights:
         """The gradients of the weights."""

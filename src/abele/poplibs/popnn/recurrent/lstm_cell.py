@@ -27,11 +27,10 @@ def slope(name: str, y: Expr, gradient: Expr) -> Expr:
 class LstmCell:
     """The cell of an LSTM; see :class:`~abele.poplibs.popnn.recurrent.cell.Cell`. States are output and cell state."""
 
-    num_states = 2
-
     def __init__(self, setting: Setting, *, has_input: bool) -> None:
         self.setting, self.params = setting, setting.params
-        self.kept = len(KEPT)
+        self.score: Tensor | None = None
+        self.score_gradient: Tensor | None = None
         sizes = {"input": self.params.input_size} if has_input else {}
         self.columns = Columns(setting.graph, setting.units, {**sizes, "output": self.params.hidden}, "operand")
         self.names = tuple(self.columns.sizes)
@@ -55,7 +54,7 @@ class LstmCell:
         output, cell = states
         at = {name: step[n] for n, name in enumerate(KEPT[: step.shape[0]])}
         put(loop, output, self.columns.of("output"))
-        sums = self.product.forward(loop.prog, step[:4])
+        sums = self.product.forward(loop.prog)
         biases = self._biases.expand_dims(1)
         if given is None:
             loop.map([_1 + _2], [sums, biases], [sums], "add_bias")
@@ -84,15 +83,18 @@ class LstmCell:
         output, cell = gradients
         at = {name: step[n] for n, name in enumerate(KEPT)}
         self._gate_gradients(loop, at, output, cell, deltas)
-        put(loop, deltas, self.product.deltas())
+        self.put_deltas(loop, step, deltas)
         *inputs, before = self.product.backward(loop.prog)
         put(loop, before, output)
         return inputs[0] if inputs else None
 
+    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+        """Bring gradients of the gates to the products."""
+        put(loop, deltas, self.product.deltas())
+
     def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
         put(loop, step[KEPT.index("previous_output")], self.columns.of("output"))
-        put(loop, deltas, self.product.deltas())
         self.product.accumulate(loop.prog, loop.before, number, together)
         self._bias_sum = self.setting.add_biases(loop, self._bias_sum, deltas)
 

@@ -38,12 +38,14 @@ class Backward:
         states: Gradients of the states before the first step.
         deltas: Gradients of the gates, [steps, gates, batch, units], where they were asked for.
         weights: Gradients of the weights, where they were asked for.
+        scores: Gradient of the attention, [steps, batch], where there is any.
     """
 
     input: Tensor | None
     states: list[Tensor]
     deltas: Tensor | None
     weights: Weights | None
+    scores: Tensor | None
 
 
 def forward_pass(
@@ -58,6 +60,7 @@ def forward_pass(
     keep: bool,
     given: Tensor | None = None,
     kept_slots: tuple[int, ...] | None = None,
+    scores: Tensor | None = None,
 ) -> Forward:
     """Run ``cell`` over ``input``, [steps, batch, input size], or over ``given`` products of it.
 
@@ -72,6 +75,7 @@ def forward_pass(
         keep: Whether it is kept for all steps.
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
         kept_slots: The slots that are kept; all by default.
+        scores: Attention of every step and sample, [steps, batch], for cells that take it.
     """
     graph, params, units = setting.graph, setting.params, setting.units
     cell.arrange(weights, prog, forward=True)
@@ -90,6 +94,7 @@ def forward_pass(
         else:
             assert products is not None
             loop.slice(given, products, "slice_products")
+        _take_scores(loop, cell, scores)
         valid, before = setting.hold(loop, now)
         cell.forward(loop, now, step, products)
         if valid is not None:
@@ -122,6 +127,7 @@ def backward_pass(
     input: Tensor | None,
     has_input: bool,
     keep_deltas: bool,
+    scores: Tensor | None = None,
 ) -> Backward:
     """Gradients of a forward pass.
 
@@ -137,6 +143,7 @@ def backward_pass(
         input: The sequence, where gradients of the weights are wanted.
         has_input: Whether the input is multiplied by weights.
         keep_deltas: Whether gradients of the gates are kept for all steps.
+        scores: Attention of every step and sample, [steps, batch], for cells that take it.
     """
     graph, params, units = setting.graph, setting.params, setting.units
     cell.arrange(weights, prog, forward=False)
@@ -147,6 +154,7 @@ def backward_pass(
     if has_input and params.calc_input_gradients:
         sizes = params.batch, params.input_size, params.hidden
         sequence = new_input_sequence(graph, params.dtype, params.time_steps, *sizes, "input_gradient")
+    score_gradients = None if scores is None else clone(graph, scores, "score_gradients")
     one_output = units.state("output_gradient") if params.output_full_sequence else None
     together = setting.options.steps_per_update if input is not None else 1
     turns = iter(range(together))
@@ -159,12 +167,16 @@ def backward_pass(
         if valid is not None:
             for gradient in now:
                 loop.map([Op("select", _1, 0.0, _2)], [gradient, valid], [gradient], "mask_gradient")
+        _take_scores(loop, cell, scores)
         of_input = cell.backward(loop, step, now, deltas)
         setting.keep(loop, valid, before, now)
         if sequence is not None and of_input is not None:
             one = clone(graph, sequence[0], "input_gradient")
             loop.prog.add(Copy(of_input, one))
             loop.update(sequence, one, "update_input_gradient")
+        if score_gradients is not None:
+            assert cell.score_gradient is not None
+            loop.update(score_gradients, cell.score_gradient, "update_score_gradient")
         if all_deltas is not None:
             loop.update(all_deltas, deltas, "keep_deltas")
         if input is not None:
@@ -173,7 +185,7 @@ def backward_pass(
             cell.accumulate(loop, step, deltas, next(turns), together)
 
     run_loop(graph, prog, params.time_steps, body, backwards=True, unroll=together)
-    return Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog))
+    return Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog), score_gradients)
 
 
 def update_pass(
@@ -190,10 +202,17 @@ def update_pass(
         loop.slice(deltas, gates, "slice_deltas")
         if has_input:
             loop.slice(input, cell.columns.of("input"), "slice_input")
+        cell.put_deltas(loop, step, gates)
         cell.accumulate(loop, step, gates, next(turns), together)
 
     run_loop(setting.graph, prog, setting.params.time_steps, body, backwards=True, unroll=together)
     return cell.gradients(prog)
+
+
+def _take_scores(loop: Loop, cell: Cell, scores: Tensor | None) -> None:
+    if scores is not None:
+        cell.score = clone(loop.graph, scores[0], "score")
+        loop.slice(scores, cell.score, "slice_scores")
 
 
 def _start(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.graph import Copy, Graph, Tensor, concat
+from abele.graph import Copy, Execute, Graph, Tensor, concat
 from abele.graph.program import Sequence
+from abele.kernels import ir
 from abele.numerics import ElementType
 from abele.poplibs import poplin, popops
+from abele.poplibs.poplin.arrange import arrange
+from abele.poplibs.poplin.operand import operand
 from abele.poplibs.popnn.recurrent.layout import Units, new_operand
+from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.poputil.layout import clone
 
 
@@ -45,19 +49,41 @@ def create_product_weights(
 
 
 def split_rows(weights: Tensor, sizes: tuple[int, ...], gates: int) -> list[Tensor]:
-    """[sum of sizes, gates · units] as one [gates, size, units] for each of ``sizes``."""
+    """[sum of sizes, units · gates] as one [gates, size, units] for each of ``sizes``."""
     parts, first = [], 0
     for size in sizes:
         part = weights[first : first + size]
-        parts.append(part.reshape((size, gates, part.shape[1] // gates)).transpose((1, 0, 2)))
+        parts.append(part.reshape((size, part.shape[1] // gates, gates)).transpose((2, 0, 1)))
         first += size
     return parts
 
 
 def join_rows(parts: list[Tensor]) -> Tensor:
-    """[gates, size, units] for each input as one [sum of sizes, gates · units]."""
-    flat = [p.transpose((1, 0, 2)).reshape((p.shape[1], p.shape[0] * p.shape[2])) for p in parts]
+    """[gates, size, units] for each input as one [sum of sizes, units · gates]: what makes a unit lies together."""
+    flat = [p.transpose((1, 2, 0)).reshape((p.shape[1], p.shape[0] * p.shape[2])) for p in parts]
     return flat[0] if len(flat) == 1 else concat(flat, 0)
+
+
+def write_transposed(graph: Graph, source: Tensor, target: Tensor, prog: Sequence, name: str) -> None:
+    """target ← source, matrices of which one is stored by columns: blocks are permuted on the target's tiles."""
+    theirs, mine = (operand(t, ("ci", "co")) for t in (source, target))
+    if not (theirs.is_regular and mine.is_regular):
+        prog.add(Copy(source, target))
+        return
+    kernel = ir.HostKernel(
+        (source.shape, target.shape),
+        (source.dtype, target.dtype),
+        1,
+        1,
+        (nest_over(source.shape, ir.Store(1, point(2), ir.Load(0, point(2)))),),
+    )
+    call = graph.library_call(
+        prog, "popops.transpose", inputs=(source,), outputs=(target,), kernel=kernel, debug_name=name
+    )
+    with call as body:
+        compute_set = graph.compute_set(name)
+        arrange(graph, compute_set, theirs, mine)
+        body.add(Execute(compute_set))
 
 
 @dataclass
@@ -110,13 +136,14 @@ class Product:
         """Take the weights for the gradients of the inputs: transposed once, before the steps."""
         turned = join_rows(weights).T
         self._turned = self._create((self.units.batch, self.columns), turned.shape, "turned")
-        prog.add(Copy(turned, self._turned))
+        write_transposed(self.graph, turned, self._turned, prog, f"{self.name}_turn")
 
-    def forward(self, prog: Sequence, like: Tensor) -> Tensor:
-        """The product of the operand, [gates, batch, units], laid out as ``like``."""
+    def forward(self, prog: Sequence) -> Tensor:
+        """The product of the operand, [gates, batch, units], unit by unit."""
         assert self._weights is not None
+        like = self.units.stack(self.gates, f"{self.name}/like")
         made = self._multiply(self.operand, self._weights, prog, like=self._flat(like), name=self.name)
-        return made.reshape((self.units.batch, self.gates, self.units.size)).transpose((1, 0, 2))
+        return made.reshape((self.units.batch, self.units.size, self.gates)).transpose((2, 0, 1))
 
     def deltas(self) -> Tensor:
         """Where gradients of the gates are put for :meth:`backward` and :meth:`accumulate`, [gates, batch, units]."""
@@ -124,7 +151,7 @@ class Product:
             units = self.units
             columns = (self.columns,)
             self._deltas = new_operand(self.graph, units.dtype, units.batch, columns, f"{self.name}/deltas")
-        return self._deltas.reshape((self.units.batch, self.gates, self.units.size)).transpose((1, 0, 2))
+        return self._deltas.reshape((self.units.batch, self.units.size, self.gates)).transpose((2, 0, 1))
 
     def backward(self, prog: Sequence) -> list[Tensor]:
         """Gradients of the inputs from those of the gates, [batch, size] each."""
@@ -175,7 +202,7 @@ class Product:
         return self._gathered
 
     def _flat(self, gates: Tensor) -> Tensor:
-        return gates.transpose((1, 0, 2)).reshape((self.units.batch, self.columns))
+        return gates.transpose((1, 2, 0)).reshape((self.units.batch, self.columns))
 
     def _create(self, a_shape: tuple[int, ...], b_shape: tuple[int, ...], name: str) -> Tensor:
         return poplin.create_matmul_input_rhs(
