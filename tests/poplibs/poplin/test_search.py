@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import time
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.graph import Graph, Sequence
 from abele.numerics import f16, f32
+from abele.poplibs import poplin
 from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
@@ -21,7 +25,9 @@ BOW = target_of(system(1472))
 
 
 def planned(problem: Contraction, target: Target = BOW, proportion: float = 0.6) -> Plan:
-    return find_plan(problem, tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims), target, proportion)
+    return find_plan(
+        problem, tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims), target, Planning(proportion)
+    )
 
 
 def conv(batch: int, cin: int, cout: int, field: int, kernel: int) -> Contraction:
@@ -111,9 +117,50 @@ def test_find_plan__nothing_fits__says_the_smallest_memory_that_would_do() -> No
     assert "partials in f16" in str(caught.value)
 
 
-def test_find_plan__proportion_above_one__is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=r"available_memory_proportion is 1\.5"):
-        planned(problems.matmul(1, 4, 4, 4, f32, f32, f32), proportion=1.5)
+@pytest.mark.parametrize(
+    "given", [{"available_memory_proportion": 1.5}, {"options": {"availableMemoryProportion": 1.5}}]
+)
+def test_matmul__proportion_above_one__is_refused(given: dict[str, Any]) -> None:
+    graph, prog = Graph(system(4)), Sequence()
+    a, b = (graph.variable(f32, (4, 4), n).map_linear() for n in "ab")
+    with pytest.raises(InvalidOptionError, match="'availableMemoryProportion' takes a number between 0 and 1, got 1"):
+        poplin.matmul(graph, a, b, prog, **given)
+
+
+def test_plan_constraints__parts_and_method__are_kept_to() -> None:
+    constraints = '{"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, "inChanSplit": {"parallel": 2}}}}'
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (64, 64), "a").map_linear(), graph.variable(f16, (64, 64), "b").map_linear()
+    poplin.matmul(graph, a, b, prog, options={"planConstraints": constraints})
+    (plan,) = prog.steps[0].attributes["plan"].plans  # type: ignore[attr-defined]
+    assert (plan.split["b"], plan.split["ci"], plan.method.kind) == (4, 2, "amp_1x1")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "text"),
+    [
+        ("{", "option 'planConstraints' is not understood"),
+        ('{"0": {"partition": {"rowSplit": 4}}}', "option 'planConstraints' is not understood: KeyError 'rowSplit'"),
+        ('{"0": {"partition": {"batchSplit": 65}}}', "65 parts of b, between 1 and 64 are possible"),
+        ('{"0": {"partition": {"batchSplit": 64, "outChanSplit": 4}}}', "256 parts at least, there are 64 tiles"),
+        ('{"method": {"type": "OUTER_PRODUCT"}}', "outer_product vertices, which cannot do this work"),
+    ],
+)
+def test_plan_constraints__that_cannot_be_kept__are_refused(constraints: str, text: str) -> None:
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (64, 64), "a").map_linear(), graph.variable(f16, (64, 64), "b").map_linear()
+    with pytest.raises(InvalidOptionError, match=text):
+        poplin.matmul(graph, a, b, prog, options={"planConstraints": constraints})
+
+
+def test_fully_connected_pass__few_rows__leaves_the_weights_in_the_units() -> None:
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (4, 1024), "a").map_linear(), graph.variable(f16, (1024, 512), "b").map_linear()
+    for way in ("NONE", "INFERENCE_FWD"):
+        poplin.matmul(graph, a, b, prog, options={"fullyConnectedPass": way})
+    swapped, kept = (step.attributes["plan"].plans[0].problem for step in prog.steps)  # type: ignore[attr-defined]
+    assert (swapped.batch, swapped.out_channels) == (512, 4)
+    assert (kept.batch, kept.out_channels) == (4, 512)
 
 
 def test_target__bow__has_the_conv_units_of_its_types() -> None:

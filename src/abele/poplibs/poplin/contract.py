@@ -18,15 +18,13 @@ from abele.poplibs.poplin.home import Home, home, home_on
 from abele.poplibs.poplin.kernel import contraction_kernel
 from abele.poplibs.poplin.layouts import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.operand import Operand, allocate
+from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.schedule import Schedule, make_schedule
 from abele.poplibs.poplin.target import Target, target_of
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
-
-MEMORY_PROPORTION = 0.6
-"""Share of a tile's memory for slices and partials. Source: PopLibs' default, machine.md §5.6."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class Call:
         x: The input.
         w: The weights.
         out_roles: The roles of the output's dimensions.
-        available_memory_proportion: Share of a tile's memory for slices and partials.
+        planning: What the planner keeps to.
         like: A tensor whose storage order and tile mapping the output takes, or None.
         meaning: What the user sees, where that differs from the contraction that is planned.
         expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
@@ -102,7 +100,7 @@ class Call:
     x: Binding
     w: Binding
     out_roles: tuple[str, ...]
-    available_memory_proportion: float = MEMORY_PROPORTION
+    planning: Planning = DEFAULT
     like: Tensor | None = None
     meaning: Meaning | None = None
     expansion: Expansion | None = None
@@ -131,14 +129,13 @@ class Call:
     @cached_property
     def schedule(self) -> Schedule:
         """The plans, on one IPU of the graph's system."""
-        machine = target_of(self.graph.system)
         chosen = grains(self.problem, self.layouts)
-        return make_schedule(self.problem, chosen, machine, self.available_memory_proportion)
+        return make_schedule(self.problem, chosen, target_of(self.graph.system, self.planning), self.planning)
 
     @property
     def cycles(self) -> int:
         """Expected cycles, arranging operands and output included."""
-        machine = target_of(self.graph.system)
+        machine = target_of(self.graph.system, self.planning)
         turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
         sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
         before = 0 if self.expansion is None else self.expansion.estimate(machine)

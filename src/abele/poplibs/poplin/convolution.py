@@ -11,14 +11,15 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.combine import combinations_of_groups
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
+from abele.poplibs.poplin.contract import Call, cheapest
 from abele.poplibs.poplin.dilate import dilated_after
 from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_rows
-from abele.poplibs.poplin.options import Types, resolve_types
+from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
+from abele.poplibs.poputil.options import Options
 
 
 def convolution(
@@ -30,7 +31,8 @@ def convolution(
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     name: str = "convolution",
 ) -> Tensor:
     """The convolution (cross-correlation) of ``x`` with ``weights``.
@@ -43,7 +45,8 @@ def convolution(
         prog: Where the call is appended.
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
-        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
         name: Name of the call.
 
     Returns:
@@ -56,12 +59,13 @@ def convolution(
         OutOfMemoryError: No split fits the tiles.
     """
     _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
-    types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, partials_type)
-    return forward_call(graph, x, weights, params, types, available_memory_proportion, name).append(prog)
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, settings.partials)
+    return forward_call(graph, x, weights, params, types, settings.planning, name).append(prog)
 
 
 def forward_call(
-    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, types: Types, proportion: float, name: str
+    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, types: Types, planning: Planning, name: str
 ) -> Call:
     """The call that makes a convolution of checked operands."""
     rank = len(params.field)
@@ -69,7 +73,7 @@ def forward_call(
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, proportion)
+    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, planning)
     return _best_way(call)
 
 
@@ -92,7 +96,8 @@ def convolution_backward_data(
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     name: str = "convolution_backward_data",
 ) -> Tensor:
     """The gradient of a convolution's input: its weights, transposed and flipped, over the output's gradients.
@@ -105,7 +110,8 @@ def convolution_backward_data(
         prog: Where the call is appended.
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
-        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
         name: Name of the call.
 
     Returns:
@@ -115,15 +121,14 @@ def convolution_backward_data(
         TensorError, TypeMismatchError, UnsupportedOpError, OutOfMemoryError: As for :func:`convolution`.
     """
     _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
-    types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, partials_type)
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, settings.partials)
     rank = len(params.field)
     problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(
-        graph, "poplin.convolution_backward_data", name, problem, left, right, roles, available_memory_proportion
-    )
+    call = Call(graph, "poplin.convolution_backward_data", name, problem, left, right, roles, settings.planning)
     return _best_way(call).append(prog)
 
 
@@ -136,7 +141,8 @@ def calculate_weight_deltas(
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     like: Tensor | None = None,
     name: str = "calculate_weight_deltas",
 ) -> Tensor:
@@ -150,7 +156,8 @@ def calculate_weight_deltas(
         prog: Where the call is appended.
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
-        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
         like: The weights, so that the gradient lies in the same order on the same tiles. Weights made by
             ``create_weights`` do so already.
         name: Name of the call.
@@ -164,8 +171,9 @@ def calculate_weight_deltas(
     given = {"z_deltas": (z_deltas, params.output_shape), "activations": (activations, params.input_shape)}
     _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
     dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
-    types = resolve_types(name, dtypes, output_type, partials_type)
-    gradient = WeightGradient(graph, name, params, types, z_deltas, activations, available_memory_proportion, like)
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    types = resolve_types(name, dtypes, output_type, settings.partials)
+    gradient = WeightGradient(graph, name, params, types, z_deltas, activations, settings.planning, like)
     return gradient.cheapest().append(prog)
 
 

@@ -38,7 +38,9 @@ def amp_1x1(work: Work, units: int, load_bytes: int) -> Int64:
         units: Conv units that work together for these types.
         load_bytes: Bytes of weights loaded in a cycle.
 
-    Source: machine.md §4.2; measured minus formula +4 to +7 cycles for 32 to 2,048 rows (§4.0).
+    Source: machine.md §4.2; measured minus formula +4 to +7 cycles for 32 to 2,048 rows (§4.0). One thing differs:
+    there a sweep of two positions takes 41 or 42 slots and one of three 37 or 38. It starts the same pipeline and
+    cannot end later, so it is given no more; silicon agrees where two workers have two positions (16 rows a tile).
     """
     common = work.dtype == f16 and (units == 16 or work.partials == f32)
     c = 1 if common else 0
@@ -61,7 +63,7 @@ def _inner_1x1(work: Work, units: int, *, common: bool, zeroing: bool) -> Int64:
 
 def _worker_1x1(n: Int64, work: Work, units: int, *, common: bool, zeroing: bool) -> Int64:
     if common:
-        short, many = ((21, 32, 41), 37) if zeroing else ((22, 33, 42), 38)
+        short, many = ((21, 32, 37), 37) if zeroing else ((22, 33, 38), 38)
         return _by_length(n, short, many, 4) - 7
     if work.dtype == f32:
         slots = _by_length(n, (24, 47, 46), 46, 8)

@@ -13,16 +13,17 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
+from abele.poplibs.poplin.contract import Call, cheapest
 from abele.poplibs.poplin.convolution import forward_call
 from abele.poplibs.poplin.flatten import flattened
 from abele.poplibs.poplin.layouts import new_weights
 from abele.poplibs.poplin.matmul import is_swapped
 from abele.poplibs.poplin.matmul_layout import MatmulLayout, best_layout
-from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.placement import place_input, place_weights
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
+from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.order import storage_order
 
 Type = ElementType | str | None
@@ -35,10 +36,13 @@ def create_input(
     name: str = "activations",
     *,
     partials_type: Type = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
 ) -> Tensor:
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
-    call = _conv_call(graph, params, dtype, partials_type, available_memory_proportion)
+    call = _conv_call(
+        graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    )
     made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
     _place(graph, made, call, "x")
     return made
@@ -51,11 +55,14 @@ def create_weights(
     name: str = "weights",
     *,
     partials_type: Type = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
 ) -> Tensor:
     """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
     made = _new_conv_weights(graph, params, as_element_type(dtype), name)
-    call = _conv_call(graph, params, dtype, partials_type, available_memory_proportion)
+    call = _conv_call(
+        graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    )
     _place(graph, made, call, "w")
     return made
 
@@ -73,14 +80,17 @@ def create_matmul_input_lhs(
     name: str = "lhs",
     *,
     partials_type: Type = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
 ) -> Tensor:
     """The left operand of a matmul, [m, k], or [g, m, k] for a grouped one: columns grouped innermost.
 
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
-    layout = _best_layout(graph, a_shape, b_shape, dtype, partials_type, available_memory_proportion)
+    layout = _best_layout(
+        graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
+    )
     return _placed(graph, layout.lhs(graph, as_element_type(dtype), a_shape, name), layout.call, is_left=True)
 
 
@@ -92,14 +102,17 @@ def create_matmul_input_rhs(
     name: str = "rhs",
     *,
     partials_type: Type = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
 ) -> Tensor:
     """The right operand of a matmul, [k, n], or [g, k, n] for a grouped one, in the order that vertices read.
 
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
-    layout = _best_layout(graph, a_shape, b_shape, dtype, partials_type, available_memory_proportion)
+    layout = _best_layout(
+        graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
+    )
     return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
 
 
@@ -123,17 +136,15 @@ def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name
     return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
 
 
-def _conv_call(
-    graph: Graph, params: ConvParams, dtype: ElementType | str, partials_type: Type, proportion: float
-) -> Call:
+def _conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
     element, elsewhere = as_element_type(dtype), Graph(graph.system)
-    types = resolve_types("convolution", {"x": element}, None, partials_type)
+    types = resolve_types("convolution", {"x": element}, None, settings.partials)
     w = _new_conv_weights(elsewhere, params, element, "weights")
     calls = []
     for block in _input_blocks(params):
         x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
-        calls.append(forward_call(elsewhere, x, w, params, types, proportion, "convolution"))
+        calls.append(forward_call(elsewhere, x, w, params, types, settings.planning, "convolution"))
     return cheapest(calls)
 
 
@@ -142,13 +153,12 @@ def _best_layout(
     a_shape: Sequence[int],
     b_shape: Sequence[int],
     dtype: ElementType | str,
-    partials_type: Type,
-    proportion: float,
+    settings: Settings,
 ) -> MatmulLayout:
     """The layout of a product's operands that is expected to take the fewest cycles."""
     _check_shapes(a_shape, b_shape)
-    types = resolve_types("matmul", {"a": as_element_type(dtype)}, None, partials_type)
-    return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, proportion)
+    types = resolve_types("matmul", {"a": as_element_type(dtype)}, None, settings.partials)
+    return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
 
 
 def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:

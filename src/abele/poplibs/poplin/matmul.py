@@ -10,9 +10,10 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION, Call, cheapest
-from abele.poplibs.poplin.options import resolve_types
+from abele.poplibs.poplin.contract import Call, cheapest
+from abele.poplibs.poplin.options import Planning, read_settings, resolve_types
 from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poputil.options import Options
 
 
 def matmul(
@@ -23,7 +24,8 @@ def matmul(
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     like: Tensor | None = None,
     name: str = "matmul",
 ) -> Tensor:
@@ -36,7 +38,8 @@ def matmul(
         prog: Where the call is appended.
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
-        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
         like: A tensor [m, n] whose storage order and tile mapping the result takes.
         name: Name of the call.
 
@@ -46,12 +49,14 @@ def matmul(
     Raises:
         TensorError: Shapes that do not fit each other.
         TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        InvalidOptionError: An unknown option, or a value that it does not take.
         OutOfMemoryError: No split fits the tiles.
     """
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
-    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
+    settings = read_settings(name, options, partials_type, available_memory_proportion)
+    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, settings.partials)
     problem = problems.matmul(1, a.shape[0], a.shape[1], b.shape[1], types.dtype, types.partials, types.output)
-    return product_call(graph, "poplin.matmul", name, problem, a, b, available_memory_proportion, like).append(prog)
+    return product_call(graph, "poplin.matmul", name, problem, a, b, settings.planning, like).append(prog)
 
 
 def matmul_grouped(
@@ -62,17 +67,19 @@ def matmul_grouped(
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     like: Tensor | None = None,
     name: str = "matmul_grouped",
 ) -> Tensor:
     """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n]. Otherwise as :func:`matmul`."""
     _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
-    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, partials_type)
+    settings = read_settings(name, options, partials_type, available_memory_proportion)
+    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, settings.partials)
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
     function = "poplin.matmul_grouped"
-    return product_call(graph, function, name, problem, a, b, available_memory_proportion, like).append(prog)
+    return product_call(graph, function, name, problem, a, b, settings.planning, like).append(prog)
 
 
 def product_call(
@@ -82,7 +89,7 @@ def product_call(
     problem: Contraction,
     a: Tensor,
     b: Tensor,
-    proportion: float,
+    planning: Planning,
     like: Tensor | None = None,
     *,
     swapped: bool | None = None,
@@ -93,6 +100,8 @@ def product_call(
     """
     if swapped is None and like is not None:
         swapped = Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
+    if planning.keeps_weights and swapped is None:
+        swapped = False
     calls = []
     for swap in (False, True) if swapped is None else (swapped,):
         asked = replace(problem, batch=problem.out_channels, out_channels=problem.batch) if swap else problem
@@ -100,7 +109,7 @@ def product_call(
         left = Binding(a, _roles(a, row, "ci"), problem.groups)
         right = Binding(b, _roles(b, "ci", column), problem.groups)
         x, w = (right, left) if swap else (left, right)
-        calls.append(Call(graph, function, name, asked, x, w, _roles(a, row, column), proportion, like))
+        calls.append(Call(graph, function, name, asked, x, w, _roles(a, row, column), planning, like))
     return cheapest(calls)
 
 

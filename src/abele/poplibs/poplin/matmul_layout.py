@@ -13,7 +13,7 @@ from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.layouts import new_weights
 from abele.poplibs.poplin.matmul import product_call
-from abele.poplibs.poplin.options import Types
+from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poputil.layout import channels_per_group
 
 _COLUMN_BLOCKS = (16, 8)
@@ -51,14 +51,14 @@ class MatmulLayout:
 
 @lru_cache(maxsize=1024)
 def best_layout(
-    system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, proportion: float
+    system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
 ) -> MatmulLayout:
     """The layout whose plan is expected to take the fewest cycles."""
     found = []
-    for swapped in (False, True):
+    for swapped in (False,) if planning.keeps_weights else (False, True):
         extent = a_shape[-2] if swapped else b_shape[-1]
         for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
-            found.append(_layout(system, a_shape, b_shape, types, proportion, swapped=swapped, block=block))
+            found.append(_layout(system, a_shape, b_shape, types, planning, swapped=swapped, block=block))
     return min(found, key=lambda layout: layout.call.cycles)
 
 
@@ -67,7 +67,7 @@ def _layout(
     a_shape: tuple[int, ...],
     b_shape: tuple[int, ...],
     types: Types,
-    proportion: float,
+    planning: Planning,
     *,
     swapped: bool,
     block: int,
@@ -82,7 +82,7 @@ def _layout(
     else:
         a = _as_rows(graph, types.dtype, a_shape, "a")
         b = _as_weights(graph, types.dtype, (*b_shape[:-2], columns, inner), block, "b").moveaxis(-1, -2)
-    call = product_call(graph, "poplin.matmul", "matmul", problem, a, b, proportion, swapped=swapped)
+    call = product_call(graph, "poplin.matmul", "matmul", problem, a, b, planning, swapped=swapped)
     return MatmulLayout(swapped, block, call)
 
 

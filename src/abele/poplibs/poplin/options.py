@@ -1,14 +1,43 @@
-"""Options of matmuls and convolutions, by PopLibs' names in snake case."""
+"""Options of matmuls and convolutions, by PopLibs' names, and what they mean for the planner."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from abele.errors import TypeMismatchError
+from abele.errors import InvalidOptionError, TypeMismatchError
 from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.poplibs.poputil.options import PROPORTION, Options, choice, element_type, flag, integer, read_options, text
 
 _SUPPORTED = (f16, f32)
+
+_CONV_PASSES = ("NONE", "INFERENCE_FWD", "TRAINING_FWD", "TRAINING_BWD", "TRAINING_WU")
+_FC_PASSES = ("FC_INFERENCE_FWD", "FC_TRAINING_FWD", "FC_TRAINING_BWD", "FC_TRAINING_WU")
+
+_SHARED = {
+    "availableMemoryProportion": PROPORTION,
+    "partialsType": element_type(None),
+    "partialsType.interTile": element_type(None),
+    "partialsType.interIPU": element_type(None),
+    "enableMultiStageReduce": flag(True),
+    "enableFastReduce": flag(False),
+    "enableConvDithering": flag(False),
+    "remapOutputTensor": flag(True),
+    "use128BitConvUnitLoad": flag(False),
+    "gatherConvOutput": flag(False),
+    "planConstraints": text(),
+    "planConstraintsOutputFilename": text(),
+    "numIPUs": integer(1, 1),
+    "tilesPerIPU": integer(0, 0),
+}
+CONV_OPTIONS = _SHARED | {"pass": choice("NONE", *_CONV_PASSES, *_FC_PASSES)}
+"""Options of convolutions."""
+MATMUL_OPTIONS = _SHARED | {
+    "fullyConnectedPass": choice("NONE", *_CONV_PASSES),
+    "inputRHSIsPreArranged": flag(False),
+}
+"""Options of matmuls."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +47,113 @@ class Types:
     dtype: ElementType
     partials: ElementType
     output: ElementType
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What the planner keeps to.
+
+    Attributes:
+        proportion: Share of a tile's memory for slices and partials.
+        keeps_weights: The right operand stays what the matrix units hold: layers whose passes share one plan.
+        wide_loads: Weights enter the units by 128-bit loads.
+        tiles: Tiles that are used at most; 0 for all.
+        parts: Numbers of parts that are given, by dimension.
+        method: Kind of vertex that is given, or empty.
+    """
+
+    proportion: float = PROPORTION.default
+    keeps_weights: bool = False
+    wide_loads: bool = False
+    tiles: int = 0
+    parts: tuple[tuple[str, int], ...] = ()
+    method: str = ""
+
+
+DEFAULT = Planning()
+"""What is kept to where nothing is asked for."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of one call.
+
+    Attributes:
+        partials: Type of partial sums, or None.
+        planning: What the planner keeps to.
+    """
+
+    partials: ElementType | None
+    planning: Planning
+
+
+def read_settings(
+    function: str,
+    options: Options,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float | None = None,
+    *,
+    is_conv: bool = False,
+) -> Settings:
+    """The settings of a call, from PopLibs' options and the keywords that stand for the commonest of them.
+
+    Raises:
+        InvalidOptionError: An unknown option, or a value that it does not take.
+    """
+    given = dict(options or {})
+    if available_memory_proportion is not None:
+        given["availableMemoryProportion"] = available_memory_proportion
+    values = read_options(function, given, CONV_OPTIONS if is_conv else MATMUL_OPTIONS)
+    way = values["pass"] if is_conv else values["fullyConnectedPass"]
+    parts, method = _constraints(function, values["planConstraints"])
+    planning = Planning(
+        values["availableMemoryProportion"],
+        way.startswith("FC_") if is_conv else way != "NONE",
+        values["use128BitConvUnitLoad"],
+        values["tilesPerIPU"],
+        parts,
+        method,
+    )
+    partials = values["partialsType"] if partials_type is None else as_element_type(partials_type)
+    return Settings(partials, planning)
+
+
+_METHODS = {"AMP": "amp", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
+_SPLITS = {
+    "convGroupSplit": "g",
+    "batchSplit": "b",
+    "outChanSplit": "co",
+    "inChanSplit": "ci",
+    "fieldSplit": "o",
+    "kernelSplit": "k",
+}
+
+
+def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...], str]:
+    """The parts and the kind of vertex that ``planConstraints`` asks for."""
+    if not given:
+        return (), ""
+    try:
+        tree = json.loads(given)
+        wanted = tree.get("method", {}).get("type", "")
+        partition = tree.get("0", {}).get("partition", {})
+        parts: dict[str, int] = {}
+        for name, value in partition.items():
+            parts |= _parts(_SPLITS[name], value)
+        return tuple(sorted(parts.items())), _METHODS[wanted] if wanted else ""
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InvalidOptionError(
+            f"{function}: option 'planConstraints' is not understood: {type(error).__name__} {error}",
+            because='it is JSON such as {"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, '
+            '"inChanSplit": {"parallel": 2}, "fieldSplit": [7, 1]}}}',
+            remedy="splits are " + ", ".join(_SPLITS) + "; methods are " + ", ".join(_METHODS),
+        ) from None
+
+
+def _parts(dim: str, value: Any) -> dict[str, int]:
+    if dim in ("o", "k"):
+        return {f"{dim}{d}": int(n) for d, n in enumerate(value)}
+    return {dim: int(value["parallel"] if isinstance(value, dict) else value)}
 
 
 def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, partials_type: Any) -> Types:

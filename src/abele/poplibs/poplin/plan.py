@@ -23,11 +23,13 @@ class Method:
         kind: ``amp_1x1``, ``amp_nx1``, ``hmac`` or ``outer_product``.
         units: Conv units used by the AMP kinds.
         height: Kernel rows that share one load of weights.
+        wide_loads: Whether weights are loaded 128 bits at a time.
     """
 
     kind: str
     units: int = 0
     height: int = 1
+    wide_loads: bool = False
 
     def cycles(self, work: Work, load_bytes: int) -> Int64:
         """Tile cycles of slices, int64[n]."""
@@ -42,7 +44,8 @@ class Method:
 
     def __str__(self) -> str:
         detail = f" {self.units} units" if self.units else ""
-        return self.kind + detail + (f" height {self.height}" if self.height > 1 else "")
+        wide = " 128-bit loads" if self.wide_loads else ""
+        return self.kind + detail + (f" height {self.height}" if self.height > 1 else "") + wide
 
 
 @dataclass(frozen=True)

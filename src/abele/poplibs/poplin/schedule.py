@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from abele.errors import OutOfMemoryError
+from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poplin.plan import Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.search import find_plan
@@ -55,9 +56,7 @@ class Schedule:
         return f"{head}\n{self.plans[0]}"
 
 
-def make_schedule(
-    problem: Contraction, grains: tuple[int, ...], target: Target, available_memory_proportion: float
-) -> Schedule:
+def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning) -> Schedule:
     """The schedule with the fewest serial parts that keeps to the memory allowed.
 
     Where none does, one plan with as much memory as it needs. For the arguments and errors see
@@ -65,16 +64,16 @@ def make_schedule(
     """
     parts = 1
     while parts <= _MOST_PARTS:
-        found = [_in_parts(problem, grains, target, available_memory_proportion, d, parts) for d in _SERIAL_DIMS]
+        found = [_in_parts(problem, grains, target, planning, d, parts) for d in _SERIAL_DIMS]
         fitting = [schedule for schedule in found if schedule is not None]
         if fitting:
             return min(fitting, key=lambda schedule: schedule.cycles)
         parts *= 2
-    return Schedule("co", (find_plan(problem, grains, target, available_memory_proportion),))
+    return Schedule("co", (find_plan(problem, grains, target, planning),))
 
 
 def _in_parts(
-    problem: Contraction, grains: tuple[int, ...], target: Target, proportion: float, dim: str, parts: int
+    problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning, dim: str, parts: int
 ) -> Schedule | None:
     """The schedule of so many parts along a dimension, or None where it does not fit."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
@@ -84,6 +83,6 @@ def _in_parts(
     sizes = [end - begin for begin, end in pairwise(cuts)]
     problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
     try:
-        return Schedule(dim, tuple(find_plan(p, grains, target, proportion, strict=True) for p in problems))
+        return Schedule(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
     except OutOfMemoryError:
         return None

@@ -14,6 +14,7 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.numerics import f16, f32
 from abele.poplibs.poplin import cost
 from abele.poplibs.poplin.axis import Axis, Int64
+from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.partials import stages
 from abele.poplibs.poplin.plan import Method, Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
@@ -55,7 +56,7 @@ def find_plan(
     problem: Contraction,
     grains: tuple[int, ...],
     target: Target,
-    available_memory_proportion: float = 0.6,
+    planning: Planning = DEFAULT,
     *,
     strict: bool = False,
 ) -> Plan:
@@ -65,45 +66,65 @@ def find_plan(
         problem: What to plan.
         grains: What parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
         target: The machine.
-        available_memory_proportion: Share of a tile's memory for slices and partials. Where nothing fits, the share is
-            doubled until something does (as poplibs does), up to all of it; 0 asks for the least memory.
+        planning: What to keep to. Where nothing fits the share of memory that it allows, the share is doubled until
+            something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
         strict: Do not double it.
 
     Raises:
-        InvalidOptionError: The proportion is not between 0 and 1.
+        InvalidOptionError: No split has the parts, or no vertex is of the kind, that ``planning`` asks for.
         OutOfMemoryError: No split fits; the error says what the smallest needs.
     """
-    if not 0 <= available_memory_proportion <= 1:
-        raise InvalidOptionError(
-            f"available_memory_proportion is {available_memory_proportion}, it must lie between 0 and 1",
-            remedy="0.6 is the default; less saves memory, more may save cycles",
-        )
-    parts = _candidates(problem, grains, target.tiles)
+    return best_plans(problem, grains, target, planning, 1, strict=strict)[0]
+
+
+def best_plans(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: Target,
+    planning: Planning,
+    count: int,
+    *,
+    strict: bool = False,
+) -> list[Plan]:
+    """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`."""
+    parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
-    available = _bound(problem, int(temporary.min()), available_memory_proportion, target, strict=strict)
+    available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     keep = temporary <= available
-    methods = list(_methods(problem, target))
+    methods = [m for m in _methods(problem, target) if m.kind.startswith(planning.method)]
+    if not methods:
+        raise InvalidOptionError(
+            f"the plan is to use {planning.method} vertices, which cannot do this work", because=f"it is {problem}"
+        )
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
     terms = _terms(problem, slices, compute.min(axis=0), target)
     total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
-    best = int(np.lexsort((temporary, np.where(keep, total, np.iinfo(np.int64).max)))[0])
-    return Plan(
-        problem,
-        methods[int(compute[:, best].argmin())],
-        tuple(int(p) for p in parts[best]),
-        grains,
-        tuple((name, int(n[best])) for name, n in terms if n[best]),
-        int(temporary[best]),
-        available,
-    )
+    cost_of = np.where(keep, total, np.iinfo(np.int64).max)
+    order = np.lexsort((temporary, cost_of))[: min(count, int(keep.sum()))]
+    return [
+        Plan(
+            problem,
+            methods[int(compute[:, i].argmin())],
+            tuple(int(p) for p in parts[i]),
+            grains,
+            tuple((name, int(n[i])) for name, n in terms if n[i]),
+            int(temporary[i]),
+            available,
+        )
+        for i in order.tolist()
+    ]
 
 
-def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> Int64:
+def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinned: Mapping[str, int]) -> Int64:
     """Parts of every dimension for every split worth a look, int64[n, dims]: at most ``tiles`` parts in all."""
     lists = [_part_counts(-(-problem.extents[d] // g), tiles) for d, g in zip(problem.split_dims, grains, strict=True)]
     out = problem.split_dims.index("co")
     lists[out] = _with_even(lists[out], -(-problem.out_channels // grains[out]), tiles)
+    for i, dim in enumerate(problem.split_dims):
+        if dim in pinned:
+            lists[i] = np.array([pinned[dim]], dtype=np.int64)
+            _check_pinned(problem, dim, pinned[dim], -(-problem.extents[dim] // grains[i]))
     while prod(len(counts) for counts in lists) > _MOST_CANDIDATES:
         longest = max(range(len(lists)), key=lambda i: len(lists[i]))
         lists[longest] = np.unique(np.append(lists[longest][::2], lists[longest][-1]))
@@ -112,7 +133,19 @@ def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> In
         before, now = len(parts), len(counts)
         parts = np.column_stack([np.repeat(parts, now, axis=0), np.tile(counts, before)])
         parts = parts[parts.prod(axis=1) <= tiles]
+    if len(parts) == 0:
+        raise InvalidOptionError(
+            f"the plan is to have {prod(pinned.values()):,} parts at least, there are {tiles:,} tiles",
+            because=", ".join(f"{dim} in {n}" for dim, n in pinned.items()),
+        )
     return parts
+
+
+def _check_pinned(problem: Contraction, dim: str, parts: int, most: int) -> None:
+    if not 1 <= parts <= most:
+        raise InvalidOptionError(
+            f"the plan is to have {parts} parts of {dim}, between 1 and {most} are possible", because=f"it is {problem}"
+        )
 
 
 def _part_counts(units: int, most: int) -> Int64:
@@ -201,10 +234,10 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
     """The vertices that can do the work, preferred first."""
     units = target.conv_units(problem.dtype, problem.partials)
     if units and problem.is_pointwise:
-        yield Method("amp_1x1", units)
+        yield Method("amp_1x1", units, wide_loads=target.wide_loads)
     if units and problem.rank:
         heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
-        yield from (Method("amp_nx1", units, h) for h in heights)
+        yield from (Method("amp_nx1", units, h, target.wide_loads) for h in heights)
     if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
         yield Method("outer_product")
     if problem.dtype in (f16, f32):

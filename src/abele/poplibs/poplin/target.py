@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from abele.machine import System
 from abele.numerics import ElementType
+from abele.poplibs.poplin.options import DEFAULT, Planning
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Target:
         superstep_cycles: Sync and launch of one superstep.
         units: Conv units that work together, by the names of input and partials type.
         load_bytes: Bytes of weights that the conv units load in a cycle.
+        wide_loads: Whether these are 128-bit loads.
     """
 
     name: str
@@ -34,24 +36,27 @@ class Target:
     superstep_cycles: int
     units: tuple[tuple[str, str, int], ...]
     load_bytes: int
+    wide_loads: bool = False
 
     def conv_units(self, dtype: ElementType, partials: ElementType) -> int:
         """Conv units for these types; 0 where the AMP cannot take them."""
         return next((n for d, p, n in self.units if (d, p) == (dtype.name, partials.name)), 0)
 
 
-@lru_cache(maxsize=64)
-def target_of(system: System) -> Target:
-    """One IPU of ``system``: a contraction is not spread over several."""
+@lru_cache(maxsize=256)
+def target_of(system: System, planning: Planning = DEFAULT) -> Target:
+    """One IPU of ``system``, or as many of its tiles as may be used: a contraction is not spread over several."""
     ipu = system.ipu
+    amp = ipu.amp
     return Target(
         ipu.name,
-        ipu.num_tiles,
+        min(ipu.num_tiles, planning.tiles or ipu.num_tiles),
         ipu.tile.usable_bytes,
         ipu.exchange.bytes_per_cycle,
         ipu.exchange.pair_bytes_per_cycle,
         ipu.exchange.fragment_cycles,
         ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
         tuple((mode.input, mode.partials, mode.num_units) for mode in ipu.amp.modes),
-        ipu.amp.weight_load_bytes_per_cycle,
+        amp.wide_weight_load_bytes_per_cycle if planning.wide_loads else amp.weight_load_bytes_per_cycle,
+        planning.wide_loads,
     )

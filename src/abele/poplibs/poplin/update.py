@@ -7,10 +7,10 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs import popops
-from abele.poplibs.poplin.contract import MEMORY_PROPORTION
 from abele.poplibs.poplin.convolution import calculate_weight_deltas
 from abele.poplibs.poplin.matmul import matmul, matmul_grouped
 from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poputil.options import Options
 
 
 def matmul_acc(
@@ -22,7 +22,8 @@ def matmul_acc(
     prog: Program,
     *,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     name: str = "matmul_acc",
 ) -> None:
     """c ← c + scale · (a @ b), in place; matrices, or stacks of them.
@@ -35,7 +36,8 @@ def matmul_acc(
         b: [k, n] or [g, k, n].
         prog: Where the calls are appended.
         partials_type: Type of partial sums; by default f32.
-        available_memory_proportion: Share of a tile's memory that slices and partials may take.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
         name: Name of the calls.
 
     Raises:
@@ -54,6 +56,7 @@ def matmul_acc(
         output_type=c.dtype,
         partials_type=partials_type,
         available_memory_proportion=available_memory_proportion,
+        options=options,
         like=c,
         name=f"{name}_product",
     )
@@ -70,7 +73,8 @@ def convolution_weight_update(
     prog: Program,
     *,
     partials_type: ElementType | str | None = None,
-    available_memory_proportion: float = MEMORY_PROPORTION,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
     name: str = "convolution_weight_update",
 ) -> None:
     """weights ← weights + scale · their gradient, in place; see :func:`calculate_weight_deltas`."""
@@ -83,6 +87,7 @@ def convolution_weight_update(
         output_type=weights.dtype,
         partials_type=partials_type,
         available_memory_proportion=available_memory_proportion,
+        options=options,
         like=weights,
         name=f"{name}_deltas",
     )

@@ -66,7 +66,7 @@ def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType)
 
         @staticmethod
         def cycles(v, ipu):
-            return method.cycles(_work(v, dtype, partials), ipu.amp.weight_load_bytes_per_cycle)
+            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
 
     return ConvPartial1x1
 
@@ -130,9 +130,14 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
 
         @staticmethod
         def cycles(v, ipu):
-            return method.cycles(_work(v, dtype, partials), ipu.amp.weight_load_bytes_per_cycle)
+            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
 
     return ConvPartialNx1
+
+
+def _load_bytes(method: Method, ipu: Any) -> int:
+    """Bytes of weights that enter the matrix units in a cycle."""
+    return ipu.amp.wide_weight_load_bytes_per_cycle if method.wide_loads else ipu.amp.weight_load_bytes_per_cycle
 
 
 def _work(v: Any, dtype: ElementType, partials: ElementType) -> Work:

@@ -11,7 +11,7 @@ from abele.poplibs.poplin.combine import combined_sums
 from abele.poplibs.poplin.contract import Call, cheapest
 from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_sum
-from abele.poplibs.poplin.options import Types
+from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.params import ConvParams
 
 
@@ -26,7 +26,7 @@ class WeightGradient:
         types: Element types.
         z_deltas: Gradients of the output.
         activations: The forward input.
-        proportion: Share of a tile's memory for slices and partials.
+        planning: What the planner keeps to.
         like: The weights, or None.
     """
 
@@ -36,7 +36,7 @@ class WeightGradient:
     types: Types
     z_deltas: Tensor
     activations: Tensor
-    proportion: float
+    planning: Planning
     like: Tensor | None
 
     def cheapest(self) -> Call:
@@ -60,4 +60,4 @@ class WeightGradient:
         x, w = (deltas, inputs) if swapped else (inputs, deltas)
         roles = (f"g*{rows}", columns, *field_roles("o", rank))
         function = "poplin.calculate_weight_deltas"
-        return Call(self.graph, function, self.name, problem, x, w, roles, self.proportion, self.like)
+        return Call(self.graph, function, self.name, problem, x, w, roles, self.planning, self.like)
