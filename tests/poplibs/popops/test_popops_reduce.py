@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poplibs_kit import Bench, assert_close
 
+from abele.compiler import compile_program
 from abele.compiler.cost import vertex_costs
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
-from abele.graph import Execute, walk
+from abele.graph import Execute, Graph, Sequence, walk
 from abele.graph.compute_set import ComputeSet
+from abele.graph.mapping import TileMapping
+from abele.machine import systems
 from abele.numerics import as_element_type, f16, f32, i32
 from abele.poplibs import popops
+from abele.poplibs.popops.reduce_ops import find_reduce_op
+from abele.poplibs.popops.reduce_plan import Planner
 
 RNG = np.random.default_rng(2)
 NUMPY = {
@@ -359,3 +364,58 @@ def test_reduce__any_number_of_tiles_and_threads__gives_one_sum() -> None:
         sums.append(one)
     for other in sums:
         assert_close(other, data.sum(0), f32, 5)
+
+
+@given(
+    shape=st.lists(st.integers(1, 24), min_size=2, max_size=4),
+    dims=st.lists(st.booleans(), min_size=4, max_size=4),
+    seed=st.integers(0, 1000),
+    op=st.sampled_from(["ADD", "MAX", "SQUARE_ADD"]),
+    dtype=st.sampled_from(["f32", "f16"]),
+)
+@settings(max_examples=40)
+def test_reduce__any_mapping__is_numpy(shape: list[int], dims: list[bool], seed: int, op: str, dtype: str) -> None:
+    bench = Bench(16)
+    rng = np.random.default_rng(seed)
+    x = bench.graph.variable(dtype, tuple(shape), name="x")
+    cuts = np.unique(np.append(0, rng.integers(0, x.size, 12)))
+    tiles = rng.integers(0, 16 if seed % 2 else 3, len(cuts)).astype(np.int32)
+    bench.graph.map(x, TileMapping(x.size, cuts.astype(np.int64), tiles))
+    bench.data[x] = rng.uniform(-1, 1, shape).astype(x.dtype.np)
+    gone = tuple(d for d, chosen in enumerate(dims[: len(shape)]) if chosen)
+    out = popops.reduce(bench.graph, x, gone, op, bench.prog, out_type=f32)
+    there = bench.tensor(np.zeros(out.shape), "f32", 5)
+    popops.reduce_with_output(bench.graph, x, there, gone, op, bench.prog, update=True)
+    wanted = NUMPY[op](bench.values(x), gone) if gone else bench.values(x) ** (2 if op == "SQUARE_ADD" else 1)
+    got = bench.run(out, there)
+    assert_close(got[0], wanted, f32, 5)
+    assert_close(got[1], np.maximum(wanted, 0) if op == "MAX" else wanted, f32, 5)
+
+
+@pytest.mark.parametrize("deepest", [2, 3, 16, 64, 370, 1472])
+def test_planner__any_depth__ends_with_one_partial_result(deepest: int) -> None:
+    planner = Planner(Bench(1472).graph.system, find_reduce_op("ADD"), f32, f32, 8)
+    sizes = planner.group_sizes(deepest, 8 * deepest, 8, None)
+    left = deepest
+    for size in sizes:
+        left = -(-left // size)
+    assert left == 1
+    assert len(sizes) == (1 if deepest <= 16 else 2 if deepest <= 64 else len(sizes)) <= 3
+
+
+def test_reduce__rows_of_one_column_group__are_gathered_on_tiles_that_hold_none() -> None:
+    bench = Bench(64)
+    x = bench.graph.variable(f32, (12, 8), name="x").map_rows(range(12))
+    out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
+    assert set(out.mapping.tile.tolist()).isdisjoint(range(12))
+    assert len(_compute_sets(bench)) == 2
+
+
+def test_reduce__several_ipus__keep_first_sums_on_their_own() -> None:
+    system = systems.get("bow-2000:2")
+    graph, prog = Graph(system), Sequence()
+    x = graph.variable(f32, (2944, 16), name="x").map_rows(range(2944))
+    popops.reduce(graph, x, [0], "ADD", prog)
+    assert compile_program(graph, prog).report.cycles().total > 0
+    second = [s.compute_set for s in walk(prog) if isinstance(s, Execute)][1].groups[0]
+    assert {0, 1} == set((second.tile // 1472).tolist())
