@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from abele.errors import TensorError
-from abele.graph import Copy, Graph, Sequence, Tensor, TileMapping
+from abele.graph import Copy, Graph, Sequence, Tensor, TileMapping, concat
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.poputil.mapping import elements_per_tile, linear_mapping, set_mapping, vector_grain
+from abele.poplibs.poputil.mapping import (
+    choose_mapping_offset,
+    elements_per_tile,
+    linear_mapping,
+    set_mapping,
+    vector_grain,
+)
 from abele.poplibs.poputil.order import storage_order
 
 CHANNEL_GROUPS = (16, 8, 4)
@@ -96,6 +104,51 @@ def duplicate(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "duplica
     copy = clone(graph, tensor, name)
     prog.add(Copy(tensor, copy))
     return copy
+
+
+def clone_n(graph: Graph, tensor: Tensor, count: int, name: str = "clone_n") -> Tensor:
+    """A new tensor [count, *shape], every slice of it a :func:`clone` of ``tensor``.
+
+    Raises:
+        TensorError: No slice.
+    """
+    if count < 1:
+        raise TensorError(f"{name}: {count} clones of {tensor!r}")
+    return concat([clone(graph, tensor, f"{name}/{i}").expand_dims(0) for i in range(count)], 0)
+
+
+def create_broadcast_operand(
+    graph: Graph, full: Tensor, dtype: ElementType, dim: int, *, dither: bool = False, name: str = "broadcast_operand"
+) -> Tensor:
+    """A new tensor [full.shape[dim]] to be broadcast over ``full`` along all other dimensions.
+
+    Each element lies on a tile that holds elements of ``full`` that it meets, as evenly as those tiles allow.
+
+    Args:
+        graph: Where it is made.
+        full: What it is broadcast over.
+        dtype: Element type.
+        dim: Dimension that it has.
+        dither: Whether it starts on a tile chosen by its shape rather than where ``full`` starts.
+        name: Name of the variable.
+
+    Raises:
+        TensorError: ``full`` has no such dimension, or no elements.
+    """
+    if not 0 <= dim < full.ndim or not full.size:
+        raise TensorError(f"{name}: {full!r} has no dimension {dim} with elements")
+    extent = full.shape[dim]
+    made = graph.variable(dtype, (extent,), name=name)
+    grain = min(extent, vector_grain(graph, dtype))
+    rows = full.moveaxis(dim, 0).reshape((extent, full.size // extent))
+    begin = np.arange(0, extent, grain, dtype=np.int64)
+    tiles = graph.mapping_of(rows.flatten()).tiles_of(np.arange(full.size, dtype=np.int64)).reshape(extent, -1)[begin]
+    if (tiles < 0).any():
+        raise TensorError(f"{name}: {full!r} is not mapped to tiles completely")
+    offset = choose_mapping_offset(tiles.shape[1], full.shape) if dither else 0
+    step = max(1, tiles.shape[1] // len(begin))
+    chosen = tiles[np.arange(len(begin)), (offset + np.arange(len(begin)) * step) % tiles.shape[1]]
+    return set_mapping(graph, made, TileMapping(extent, begin, chosen.astype(np.int32)))
 
 
 def storage_mapping(graph: Graph, tensor: Tensor) -> TileMapping:

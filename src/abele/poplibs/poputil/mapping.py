@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
@@ -66,6 +70,18 @@ def map_tensor_linearly_with_offset(
     linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
     tile = ((linear.tile + offset) % graph.system.num_tiles).astype(np.int32)
     return set_mapping(graph, tensor, TileMapping(linear.size, linear.begin, tile))
+
+
+def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -> int:
+    """A tile to start a mapping at, spread by a hash of the shape, so that small tensors do not pile up on tile 0.
+
+    Raises:
+        TileMappingError: No tile.
+    """
+    if num_tiles < 1:
+        raise TileMappingError(f"a mapping cannot start on one of {num_tiles} tiles")
+    text = repr((seed, *map(int, shape))).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") % num_tiles
 
 
 def set_mapping(graph: Graph, tensor: Tensor, mapping: TileMapping) -> Tensor:

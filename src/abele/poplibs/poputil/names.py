@@ -17,5 +17,5 @@ def camel_case(name: str) -> str:
 
 
 def camel_aliases(namespace: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The objects called ``names`` under their camelCase spelling, where that differs."""
-    return {camel_case(n): namespace[n] for n in names if camel_case(n) != n}
+    """The objects called ``names`` under their camelCase spelling, where that differs; constants keep theirs."""
+    return {camel_case(n): namespace[n] for n in names if camel_case(n) != n and not n.isupper()}

@@ -1,0 +1,129 @@
+"""Cutting intervals into parts: for workers, for tiles, into whole grains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from abele.errors import TensorError
+from abele.graph import Graph, Interval
+
+Regions = Sequence[Interval | tuple[int, int]]
+
+
+def merge_adjacent_regions(regions: Regions) -> list[Interval]:
+    """The intervals in ascending order, those that touch or overlap joined and empty ones left out."""
+    merged: list[Interval] = []
+    for begin, end in sorted(r for r in regions if r[1] > r[0]):
+        if merged and begin <= merged[-1].end:
+            merged[-1] = Interval(merged[-1].begin, max(merged[-1].end, end))
+        else:
+            merged.append(Interval(begin, end))
+    return merged
+
+
+def interval_sequence_num_elements(regions: Regions) -> int:
+    """Elements of all intervals together."""
+    return sum(end - begin for begin, end in regions)
+
+
+def split_regions(
+    regions: Regions, grain: int, max_parts: int, min_elements: int = 0, max_elements: int | None = None
+) -> list[list[Interval]]:
+    """Deal the elements of ``regions``, in order, to parts of nearly the same number of grains.
+
+    Args:
+        regions: Intervals.
+        grain: Elements of a part are a multiple of this, but for the last part.
+        max_parts: Parts at the most, unless ``max_elements`` asks for more.
+        min_elements: Fewer parts are made rather than parts of fewer elements.
+        max_elements: More parts are made rather than parts of more elements.
+
+    Raises:
+        TensorError: A grain or number of parts below 1, or parts that cannot hold a grain.
+    """
+    if grain < 1 or max_parts < 1:
+        raise TensorError(f"regions cannot be split into {max_parts} parts of grains of {grain}")
+    if max_elements is not None and max_elements < grain:
+        raise TensorError(f"parts of {max_elements} elements at the most do not hold a grain of {grain}")
+    total = interval_sequence_num_elements(regions)
+    grains = -(-total // grain)
+    parts = min(max_parts, max(1, grains // max(1, -(-min_elements // grain))))
+    if max_elements is not None:
+        parts = max(parts, -(-grains // (max_elements // grain)))
+    parts = min(parts, grains)
+    if parts == 0:
+        return []
+    cuts = np.minimum(np.arange(parts + 1) * grains // parts * grain, total)
+    starts = [0, *accumulate(end - begin for begin, end in regions)][:-1]
+    return [_between(regions, starts, int(low), int(high)) for low, high in pairwise(cuts)]
+
+
+def _between(regions: Regions, starts: Sequence[int], low: int, high: int) -> list[Interval]:
+    """What of the regions, put after each other, lies in [low, high)."""
+    found = []
+    for (begin, end), start in zip(regions, starts, strict=True):
+        first, last = max(low - start, 0), min(high - start, end - begin)
+        if first < last:
+            found.append(Interval(begin + first, begin + last))
+    return found
+
+
+def split_regions_between_workers(
+    graph: Graph,
+    regions: Regions,
+    grain: int,
+    min_elements: int = 0,
+    max_elements: int | None = None,
+) -> list[list[Interval]]:
+    """:func:`split_regions` into as many parts as a tile has workers."""
+    return split_regions(regions, grain, graph.system.ipu.num_workers, min_elements, max_elements)
+
+
+def balanced_partition(total: int, parts: int) -> tuple[int, int]:
+    """Elements of the fuller parts of a range cut as evenly as can be, and how many parts are that full.
+
+    >>> balanced_partition(10, 4)
+    (3, 2)
+
+    Raises:
+        TensorError: No part.
+    """
+    if parts < 1:
+        raise TensorError(f"{total} elements cannot be cut into {parts} parts")
+    fuller = -(-total // parts)
+    return fuller, total - (fuller - 1) * parts if fuller else parts
+
+
+def flatten_index(shape: Sequence[int], indices: Sequence[int]) -> int:
+    """The row-major number of an element.
+
+    Raises:
+        TensorError: Not one index a dimension, or one out of range.
+    """
+    if len(shape) != len(indices):
+        raise TensorError(f"{len(indices)} indices for shape {list(shape)}")
+    flat = 0
+    for extent, index in zip(shape, indices, strict=True):
+        if not 0 <= index < extent:
+            raise TensorError(f"index {list(indices)} is not in shape {list(shape)}")
+        flat = flat * extent + index
+    return flat
+
+
+def unflatten_index(shape: Sequence[int], index: int) -> tuple[int, ...]:
+    """The indices of the element of row-major number ``index``.
+
+    Raises:
+        TensorError: There is no such element.
+    """
+    if not 0 <= index < math.prod(shape):
+        raise TensorError(f"element {index} is not in shape {list(shape)}")
+    found = []
+    for extent in reversed(shape):
+        index, at = divmod(index, extent)
+        found.append(at)
+    return tuple(reversed(found))
