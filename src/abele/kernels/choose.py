@@ -72,7 +72,7 @@ def choose_panel(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None
 
 
 def _lane_candidates(nest: LoopNest) -> list[str]:
-    found = [d for d, n in nest.parallel + nest.reduced if n > 1 and _can_be_lane(nest, d)]
+    found = [d for d, n in nest.parallel + nest.reduced if n > 1 and d not in nest.unit and _can_be_lane(nest, d)]
     return [*found, ""]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abele.kernels.ir import Affine, Expr, Index
-from abele.kernels.loops import Access, Accumulate, Bound, Fetch, Hash, LoopNest, Out
+from abele.kernels.loops import Access, Accumulate, Bound, Fetch, Hash, LoopNest, Out, free_dims
 from abele.kernels.task import Put, Ref, Space, Task, rewrite
 from abele.kernels.task import move as move_bound
 
@@ -90,9 +90,26 @@ def flatten(
         reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
         parallel = ((BLOCK, blocked.blocks), *parallel)
         nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE, values)
+        if _streams_along_others(nest):
+            nest = replace(nest, lane="")
     else:
         nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)
     return nest, writer.arrays
+
+
+def _streams_along_others(nest: LoopNest) -> bool:
+    """Whether samples lie apart in memory that is passed over once, in rows along another dim.
+
+    Such rows are better read along than across. Where values are used many times, as in contractions, reading them
+    across once costs little.
+    """
+    every = set(nest.extents)
+    for accumulate in nest.accumulates:
+        if not any(isinstance(e, Fetch) and free_dims(e) >= every for e in accumulate.value.walk()):
+            return False
+    accesses = [f.access for f in nest.fetches] + [o.access for o in nest.outs]
+    apart = [a for a in accesses if abs(a.stride(LANE)) > 1]
+    return any(abs(a.stride(d)) == 1 for a in apart for d in nest.extents if d != LANE)
 
 
 class _Flattener:

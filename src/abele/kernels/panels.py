@@ -51,7 +51,7 @@ class Panel:
 
 
 def find_panel(nest: LoopNest, schedule: Schedule) -> Panel | None:
-    """The load of ``nest`` that is best copied under ``schedule``, if any is; its dims may not yet be the first units."""
+    """The load of ``nest`` that is best copied under ``schedule``, if any; its dims may not yet be the first units."""
     steps = {d: schedule.step(d) for d in nest.extents}
     reduces_in_tile = any(steps[d] > 1 for d, _ in nest.reduced)
     if nest.unit or len(nest.accumulates) != 1 or reduces_in_tile or any(o.combine != "set" for o in nest.outs):

@@ -1,8 +1,9 @@
 """Find the sample dim: the dim of buffers along which most of the work falls into independent pieces.
 
 Dims of spaces are joined where one loop dim runs over both, whole. A joined set that appears at most once in every
-space and every task could be the batch; the one that runs through most of the work is taken. Dims of state (weights,
-which are read and then written) come last: the units of a single layer run through all of its work, too.
+space and every task could be the batch; the one that runs through most of the work is taken. Among equals that is the
+one that does not cut the rows of pinned buffers, and over which least is reduced. Dims of state (weights, which are
+read and then written) come last: the units of a single layer run through all of its work, too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,13 @@ def find_sample_dim(program: Program) -> SampleDim | None:
         groups.setdefault(_root(joined, node), []).append(node)
     found = [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
     state = _state(program)
-    return max(found, key=lambda c: (not state & c.spaces.keys(), _work(program, c), c.extent), default=None)
+
+    def merit(candidate: SampleDim) -> tuple[bool, int, bool, int, int]:
+        work, independent = _work(program, candidate)
+        in_rows = _is_within_rows(program, candidate)
+        return not state & candidate.spaces.keys(), work, not in_rows, independent, candidate.extent
+
+    return max(found, key=merit, default=None)
 
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
@@ -88,5 +95,13 @@ def _state(program: Program) -> set[int]:
     return {s for s in early & written if program.spaces[s].pinned}
 
 
-def _work(program: Program, candidate: SampleDim) -> int:
-    return sum(program.tasks[n].points for n in candidate.tasks)
+def _is_within_rows(program: Program, candidate: SampleDim) -> bool:
+    """Whether it is the innermost dim of a pinned buffer of several."""
+    spaces = ((program.spaces[n], place) for n, place in candidate.spaces.items())
+    return any(s.pinned and 0 < place == len(s.shape) - 1 for s, place in spaces)
+
+
+def _work(program: Program, candidate: SampleDim) -> tuple[int, int]:
+    """Points of the tasks that have the dim, and of those that do not reduce over it."""
+    tasks = [(program.tasks[n], dim) for n, dim in candidate.tasks.items()]
+    return sum(t.points for t, _ in tasks), sum(t.points for t, dim in tasks if dim in dict(t.parallel))

@@ -112,7 +112,7 @@ def _start(task: Task, part: int, reduction: Reduction) -> Task:
 
 
 def localise(program: Program, sample: SampleDim, sweep: Sweep, blocked: set[int]) -> list[int]:
-    """Give the sweep a block-wise copy of every space that is not ``blocked`` and that it reads more than once.
+    """Give the sweep a block-wise copy of every space that is not ``blocked`` and of which a task reads values again.
 
     Returns:
         The copies.
@@ -137,8 +137,7 @@ def localise(program: Program, sample: SampleDim, sweep: Sweep, blocked: set[int
 
 def _reads_again(program: Program, sweep: Sweep, space: int) -> bool:
     size = program.spaces[space].size
-    points = [t.points for t in sweep.tasks for r in t.refs if r.space == space]
-    return len(points) > 1 or any(p > size for p in points)
+    return any(t.points > size for t in sweep.tasks for r in t.refs if r.space == space)
 
 
 def _copy(program: Program, sample: SampleDim, space: int, tasks: list[Task], dims: list[str]) -> int:
