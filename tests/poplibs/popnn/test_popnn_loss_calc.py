@@ -163,9 +163,9 @@ def test_calc_loss__wrong_operands__are_named() -> None:
         popnn.calc_loss(graph, y, labels, deltas, deltas, "SUM_SQUARED_LOSS")
     with pytest.raises(TensorError, match="is not one floating-point element"):
         popnn.calc_loss(graph, y, labels, loss, deltas, "CROSS_ENTROPY_LOSS", deltas_scale=loss)
-    with pytest.raises(TypeMismatchError, match="labels .* are f32, not i32 or u32"):
+    with pytest.raises(TypeMismatchError, match=r"labels .* are f32, not i32 or u32"):
         popnn.calc_accuracy(graph, y, loss, scale)
-    with pytest.raises(TypeMismatchError, match="num_correct .* is f32"):
+    with pytest.raises(TypeMismatchError, match=r"num_correct .* is f32"):
         popnn.calc_accuracy(graph, y, labels, scale)
     with pytest.raises(UnsupportedOpError, match="no gradient of softmax_scaled"):
         popnn.non_linearity_input_gradient(graph, "softmax_scaled", y, deltas, bench.prog)

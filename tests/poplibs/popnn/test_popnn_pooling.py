@@ -13,6 +13,7 @@ from abele.compiler.cost import vertex_costs
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, walk
 from abele.poplibs import popnn
+from abele.poplibs.poputil.order import storage_order
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -102,24 +103,88 @@ def test_max_pool_gradient__ties__all_receive_it() -> None:
     np.testing.assert_array_equal(bench.run_both(gradient)[0], np.full((1, 1, 2, 2), 3.0))
 
 
-def test_pool__on_a_chip__every_worker_of_a_busy_tile_has_work() -> None:
+def test_pool__on_a_chip__one_vertex_a_tile_shares_its_rows() -> None:
     bench = Bench(1472)
     params = popnn.PoolParams("max", (8, 8), (2, 2), (2, 2), (0, 0), (0, 0), 32, 16)
     x = bench.tensor(np.zeros(params.in_shape), "f32", "activations")
     popnn.pool(bench.graph, x, params, bench.prog)
     (group,) = [g for s in walk(bench.prog) if isinstance(s, Execute) for g in s.compute_set.groups]
     per_tile = np.bincount(group.tile)
+    assert set(per_tile[per_tile > 0]) == {1}
     assert (per_tile > 0).sum() == 512
-    assert set(per_tile[per_tile > 0]) == {6}
-    slots = vertex_costs(group, bench.graph.system.ipu).amount
-    assert slots.max() == 30 + 4 * 20 + 3 * 4 * 2
+    cycles = vertex_costs(group, bench.graph.system.ipu).amount
+    # Each worker: one output of 4 window positions and 16 channels, in vectors of 2.
+    assert cycles.max() == 6 * (30 + 4 * 20 + 3 * 4 * 8)
+
+
+def test_pool__windows_of_padding_only__give_nothing() -> None:
+    outs, wanted, bench = [], [], Bench(16)
+    x = bench.tensor(RNG.standard_normal((2, 4, 5)), "f32")
+    g = bench.tensor(RNG.standard_normal((2, 4, 6)), "f32")
+    leaf = torch.tensor(bench.values(x), requires_grad=True)
+    for kind in ("max", "avg", "sum"):
+        params = popnn.PoolParams(kind, (5,), (2,), (2,), (4,), (3,), 4, 2)
+        y = popnn.pool(bench.graph, x, params, bench.prog)
+        saved = [x, y] if kind == "max" else []
+        outs += [y, popnn.pool_input_gradient(bench.graph, params, g, *saved, prog=bench.prog)]
+        edges = [slice(max(s, 0), max(min(s + 2, 5), 0)) for s in range(-4, 7, 2)]
+        reduced = [
+            leaf[..., e].amax(-1) if kind == "max" else leaf[..., e].mean(-1) if kind == "avg" else leaf[..., e].sum(-1)
+            for e in edges
+            if e.stop > e.start
+        ]
+        value = torch.zeros(2, 4, 6, dtype=torch.float64)
+        value[..., [i for i, e in enumerate(edges) if e.stop > e.start]] = torch.stack(reduced, -1)
+        leaf.grad = None
+        value.backward(torch.tensor(bench.values(g)))
+        wanted += [value.detach().clone(), leaf.grad.clone()]
+    for got, want in zip(bench.run_both(*outs), wanted, strict=True):
+        assert_close(got, want, x.dtype)
+
+
+@pytest.mark.parametrize("num_tiles", TILES)
+def test_max_pool_gradient__scaled__is_shared_by_ties(num_tiles: int) -> None:
+    bench, params = Bench(num_tiles), _params("max", WINDOWS[2], channels=8, batch=2)
+    x = bench.tensor(RNG.integers(0, 3, params.in_shape), "f32", "activations")
+    g = bench.tensor(RNG.standard_normal(params.out_shape), "f32")
+    y = popnn.pool(bench.graph, x, params, bench.prog)
+    dx = popnn.pool_input_gradient(bench.graph, params, g, x, y, prog=bench.prog, use_scaled_gradient=True)
+    # PyTorch's amax shares its gradient evenly.
+    leaf = torch.tensor(bench.values(x), requires_grad=True)
+    _torch_pool(leaf, params).backward(torch.tensor(bench.values(g)))
+    assert_close(bench.run_both(dx)[0], leaf.grad, x.dtype)
+
+
+def test_pool_gradient__channels_per_group_given__lie_together() -> None:
+    bench, params = Bench(16), _params("avg", WINDOWS[1])
+    g = bench.tensor(RNG.standard_normal(params.out_shape), "f32")
+    eight = popnn.pool_input_gradient(bench.graph, params, g, prog=bench.prog, fwd_chans_per_group=8)
+    sixteen = popnn.pool_input_gradient(bench.graph, params, g, prog=bench.prog)
+    assert storage_order(eight).extents[-1] == 8
+    got = bench.run_both(eight, sixteen)
+    assert_close(got[0], got[1], g.dtype)
+
+
+def test_create_pool_input__any_grouping__has_the_shape_of_the_input() -> None:
+    bench, params = Bench(64), _params("max", WINDOWS[0])
+    x = popnn.create_pool_input(bench.graph, "f16", params, group=8)
+    assert (x.shape, x.dtype.name, storage_order(x).extents[-1]) == (params.in_shape, "f16", 8)
+    with pytest.raises(TensorError, match="32 channels do not divide into groups of 5"):
+        popnn.create_pool_input(bench.graph, "f16", params, group=5)
+
+
+def test_pool_gradient__scaled_average__is_refused() -> None:
+    bench, params = Bench(4), _params("avg", WINDOWS[0])
+    g = bench.tensor(np.zeros(params.out_shape), "f32")
+    with pytest.raises(InvalidOptionError, match="only max pooling has a scaled gradient, not avg"):
+        popnn.pool_input_gradient(bench.graph, params, g, prog=bench.prog, use_scaled_gradient=True)
 
 
 def test_pool_params__impossible_ones__are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="no pooling 'mean'"):
         _params("mean", WINDOWS[0])
-    with pytest.raises(TensorError, match="must be narrower than the window"):
-        _params("max", ((2, 2), (1, 1), (2, 0)))
+    with pytest.raises(TensorError, match="is negative"):
+        _params("max", ((2, 2), (1, 1), (-1, 0)))
     with pytest.raises(TensorError, match="is larger than the padded field"):
         _params("max", ((9, 2), (1, 1), (0, 0)))
     with pytest.raises(TensorError, match="differ in their number of field dimensions"):

@@ -36,11 +36,25 @@ def _window_sizes_nest(params: PoolParams, operand: int) -> ir.Nest:
     return ir.Nest(tuple(dims), (ir.Store(operand, target, ir.select(inside, ir.as_expr(1.0), 0.0), "add"),))
 
 
+def _max_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
+    """Maxima, 0 where a window covers nothing. Operands: input, output, maxima, window sizes."""
+    shape, at = params.out_shape, point(2 + params.rank)
+    value = ir.select(ir.Load(3, at[2:]) > 0.0, ir.Load(2, at), 0.0)
+    nests = (
+        _window_nest(params, shape, ir.Store(2, at, ir.Load(0, _covered(params), -math.inf), "max")),
+        _window_sizes_nest(params, 3),
+        nest_over(shape, ir.Store(1, at, value)),
+    )
+    return ir.HostKernel((params.in_shape, shape, shape, shape[2:]), (dtype, dtype, f32, f32), 1, 1, nests)
+
+
 def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
     """Operands: the input, the output; sums and window sizes where the result needs them."""
     shape, at = params.out_shape, point(2 + params.rank)
     fill = (-math.inf if params.kind == "max" else 0.0) if params.pads else None
     x = ir.Load(0, _covered(params), fill)
+    if params.kind == "max" and params.has_empty_windows:
+        return _max_kernel(params, dtype)
     if params.kind == "max" or (params.kind == "sum" and dtype == f32):
         combine = "max" if params.kind == "max" else "add"
         nests: tuple[ir.Nest, ...] = (_window_nest(params, shape, ir.Store(1, at, x, combine)),)
@@ -48,7 +62,7 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
     total: ir.Expr = ir.Load(2, at)
     counts = (_window_sizes_nest(params, 3),) if params.kind == "avg" and params.pads else ()
     if params.kind == "avg":
-        total = total / ir.Load(3, at[2:]) if counts else total * (1.0 / math.prod(params.kernel))
+        total = total / ir.apply("max", ir.Load(3, at[2:]), 1.0) if counts else total * (1.0 / math.prod(params.kernel))
     sums = _window_nest(params, shape, ir.Store(2, at, x, "add"))
     nests = (sums, *counts, nest_over(shape, ir.Store(1, at, total)))
     shapes, types = (params.in_shape, shape, shape), (dtype, dtype, f32)
@@ -57,7 +71,7 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
     return ir.HostKernel(shapes, types, 1, 1, nests)
 
 
-def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
+def pool_gradient_kernel(params: PoolParams, dtype: ElementType, *, is_scaled: bool = False) -> ir.HostKernel:
     """Scatter the gradient of each output over its window; what falls into the padding is dropped.
 
     Operands: the output gradient, for max pooling the output and the input; the input gradient; temporaries.
@@ -71,10 +85,17 @@ def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKerne
     g: ir.Expr = ir.Load(0, at)
     if maximum:
         x = ir.Load(2, covered, -math.inf if params.pads else None)
-        g = ir.select(x.eq(ir.Load(1, at)), g, 0.0)
+        hit = x.eq(ir.Load(1, at))
+        if is_scaled:
+            ties = len(shapes)
+            share = ir.select(hit, ir.as_expr(1.0), 0.0)
+            nests.append(_window_nest(params, shape, ir.Store(ties, at, share, "add")))
+            shapes, types = [*shapes, shape], [*types, f32]
+            g = g / ir.apply("max", ir.Load(ties, at), 1.0)
+        g = ir.select(hit, g, 0.0)
     elif params.kind == "avg" and params.pads:
         nests.append(_window_sizes_nest(params, len(shapes)))
-        g = g / ir.Load(len(shapes), at[2:])
+        g = g / ir.apply("max", ir.Load(len(shapes), at[2:]), 1.0)
         shapes, types = [*shapes, shape[2:]], [*types, f32]
     elif params.kind == "avg":
         g = g * (1.0 / math.prod(params.kernel))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from abele.poplibs.poputil.layout import channels_per_group, unmapped_activation
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
 
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 
@@ -45,13 +47,28 @@ def create_pool_input(
         TensorError: ``group`` does not divide the channels.
     """
     inner = channels_per_group(params.channels) if group is None else group
-    return create_blocks(graph, as_element_type(dtype), params, name, group=inner, is_input=True)
+    return create_blocks(graph, as_element_type(dtype), params, name, group=inner, is_input=True)[0]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of activations seen as [groups · batch, *field, channels of a group].
+
+    Attributes:
+        tile: Tile of each, int32[n].
+        start: First group and position of each, int64[n, 1 + rank].
+        size: Groups and positions of each, int64[n, 1 + rank].
+    """
+
+    tile: Int32
+    start: Int64
+    size: Int64
 
 
 def create_blocks(
     graph: Graph, dtype: ElementType, params: PoolParams, name: str, *, group: int, is_input: bool
-) -> Tensor:
-    """New activations, [batch, channels, *field], in the blocks that tiles make of them.
+) -> tuple[Tensor, Blocks]:
+    """New activations, [batch, channels, *field], and the blocks that tiles make of them.
 
     Args:
         graph: Where to create them.
@@ -63,24 +80,38 @@ def create_blocks(
     """
     shape = params.in_shape if is_input else params.out_shape
     made = unmapped_activations(graph, dtype, shape, name, group=group)
-    if not made.size:
-        return made.map(0)
     outer = shape[0] * (shape[1] // group)
+    if not made.size:
+        empty = np.zeros((0, 1 + params.rank), np.int64)
+        return made.map(0), Blocks(np.zeros(0, np.int32), empty, empty)
     parts = _parts(graph, dtype, params, shape[2:], outer, group, is_input=is_input)
-    tile = _tiles(outer, shape[2:], parts, graph.system.num_tiles)
+    blocks = _blocks((outer, *shape[2:]), parts, graph.system.num_tiles)
+    tile = _tile_of_each((outer, *shape[2:]), parts, graph.system.num_tiles)
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
-    order = storage_order(made)
     mapping = TileMapping(made.size, first * group, tile[first].astype(np.int32))
-    set_mapping(graph, order.apply(made), mapping)
-    return made
+    set_mapping(graph, storage_order(made).apply(made), mapping)
+    return made, blocks
 
 
-def _tiles(outer: int, field: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:
-    """Tile of every position of [outer, *field], whose dimensions are cut into so many parts each."""
+def _spread(number: Int64, blocks: int, tiles: int) -> Int64:
+    """Tile of blocks by their number: neighbours are neighbours."""
+    return np.asarray(number * tiles // max(blocks, tiles), np.int64)
+
+
+def _blocks(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Blocks:
+    numbers = np.indices(parts).reshape(len(parts), -1).T
+    counts, whole = np.array(parts), np.array(extents)
+    start, end = -(-numbers * whole // counts), -(-(numbers + 1) * whole // counts)
+    tile = _spread(np.arange(len(numbers)), len(numbers), tiles)
+    return Blocks(tile.astype(np.int32), start, end - start)
+
+
+def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:
+    """Tile of every position of a box whose dimensions are cut into so many parts each."""
     number: Int64 = np.zeros((), np.int64)
-    for extent, count in zip((outer, *field), parts, strict=True):
+    for extent, count in zip(extents, parts, strict=True):
         number = number[..., None] * count + np.arange(extent) * count // extent
-    return np.asarray(number.reshape(-1) * tiles // max(math.prod(parts), tiles), np.int64)
+    return _spread(number.reshape(-1), math.prod(parts), tiles)
 
 
 def _parts(

@@ -27,8 +27,8 @@ class PoolParams:
 
     Raises:
         InvalidOptionError: No such kind.
-        TensorError: Different numbers of dimensions, a window or stride below 1, padding as wide as the window, or a
-            window that is larger than the padded field.
+        TensorError: Different numbers of dimensions, a window or stride below 1, negative padding, or a window that is
+            larger than the padded field.
     """
 
     kind: PoolKind
@@ -51,11 +51,10 @@ class PoolParams:
             raise TensorError(f"pooling parameters differ in their number of field dimensions: {self}")
         if min(self.kernel) < 1 or min(self.stride) < 1:
             raise TensorError(f"pooling window {self.kernel} and stride {self.stride} must be at least 1")
-        pads = zip(self.padding_lower, self.padding_upper, self.kernel, strict=True)
-        if any(not (0 <= low < k and 0 <= high < k) for low, high, k in pads):
+        if min(*self.padding_lower, *self.padding_upper) < 0:
             raise TensorError(
-                f"pooling padding {self.padding_lower}, {self.padding_upper} must be narrower than the window",
-                because=f"a window of {self.kernel} would see nothing but padding",
+                f"pooling padding {self.padding_lower}, {self.padding_upper} is negative",
+                remedy="slice the input to leave out a part of its field",
             )
         if any(n < k for n, k in zip(self._padded, self.kernel, strict=True)):
             raise TensorError(f"pooling window {self.kernel} is larger than the padded field {self._padded}")
@@ -88,4 +87,9 @@ class PoolParams:
     def window_sizes(self, dim: int) -> list[int]:
         """Elements inside the field that each window along ``dim`` covers."""
         starts = [o * self.stride[dim] - self.padding_lower[dim] for o in range(self.out_shape[2 + dim])]
-        return [min(s + self.kernel[dim], self.field[dim]) - max(s, 0) for s in starts]
+        return [max(min(s + self.kernel[dim], self.field[dim]) - max(s, 0), 0) for s in starts]
+
+    @property
+    def has_empty_windows(self) -> bool:
+        """Whether some window covers nothing but padding; it gives 0."""
+        return any(0 in self.window_sizes(d) for d in range(self.rank))

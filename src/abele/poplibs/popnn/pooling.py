@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Execute, Graph, Tensor, boxes
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
-from abele.poplibs.popnn.pool_codelets import pool_codelet, pool_gradient_codelet
+from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
-from abele.poplibs.popnn.pool_layout import create_blocks
+from abele.poplibs.popnn.pool_layout import Blocks, create_blocks
 from abele.poplibs.popnn.pool_params import PoolParams
-from abele.poplibs.popops.expr import _1, _2
+from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.map import emit_map
-from abele.poplibs.poputil.grid import Cells, Grid, cells_of, split_for_workers
 from abele.poplibs.poputil.layout import channels_per_group, create_output_like
 from abele.poplibs.poputil.order import storage_order
 
@@ -42,7 +40,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
     """
     _check("the input", tensor, params.in_shape, name)
     group = _group(tensor)
-    out = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
+    out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
     if out.size == 0:
         return out
     call = graph.library_call(
@@ -55,7 +53,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
         debug_name=name,
     )
     with call as body:
-        body.add(_execute_pool(graph, params, tensor, out, group))
+        body.add(_execute_pool(graph, params, params.kind, {"x": tensor}, out, blocks, group))
     return out
 
 
@@ -67,11 +65,14 @@ def pool_input_gradient(
     pooled: Tensor | None = None,
     *,
     prog: Sequence,
+    fwd_chans_per_group: int | None = None,
+    use_scaled_gradient: bool = False,
     name: str = "pool_gradient",
 ) -> Tensor:
     """Gradient of the input of :func:`pool`, as a new tensor.
 
-    A maximum passes its gradient to every element of the window that equals it.
+    A maximum passes its gradient to every element of the window that equals it, or a share of it to each with
+    ``use_scaled_gradient``.
 
     Args:
         graph: Where vertices and the result are made.
@@ -80,15 +81,21 @@ def pool_input_gradient(
         tensor: Its input; for ``max`` only.
         pooled: Its output; for ``max`` only.
         prog: Sequence that the steps are appended to.
+        fwd_chans_per_group: Channels that lie together in the result; by default those of the input or gradient.
+        use_scaled_gradient: Elements of a window that equal its maximum share the gradient; for ``max`` only.
         name: Name of the steps.
 
     Raises:
-        TensorError: Shapes that are not those of the parameters, or ``max`` without input and output.
+        TensorError: Shapes that are not those of the parameters, groups that do not divide the channels,
+            or ``max`` without input and output.
         TypeMismatchError: Elements of different types, or no floats.
+        InvalidOptionError: A scaled gradient of another kind than ``max``.
     """
     inputs = _gradient_operands(params, pooled_gradient, tensor, pooled, name)
-    group = _group(pooled_gradient if tensor is None else tensor)
-    out = create_blocks(graph, pooled_gradient.dtype, params, f"{name}/out", group=group, is_input=True)
+    if use_scaled_gradient and params.kind != "max":
+        raise InvalidOptionError(f"{name}: only max pooling has a scaled gradient, not {params.kind}")
+    group = fwd_chans_per_group or _group(pooled_gradient if tensor is None else tensor)
+    out, blocks = create_blocks(graph, pooled_gradient.dtype, params, f"{name}/out", group=group, is_input=True)
     if out.size == 0:
         return out
     call = graph.library_call(
@@ -96,12 +103,12 @@ def pool_input_gradient(
         f"popnn.{params.kind}_pool_gradient",
         inputs=inputs,
         outputs=(out,),
-        kernel=pool_gradient_kernel(params, out.dtype),
+        kernel=pool_gradient_kernel(params, out.dtype, is_scaled=use_scaled_gradient),
         flops=pooled_gradient.size * math.prod(params.kernel),
         debug_name=name,
     )
     with call as body:
-        _emit_gradient(graph, body, params, inputs, out, group)
+        _emit_gradient(graph, body, params, inputs, out, blocks, group, use_scaled_gradient)
     return out
 
 
@@ -143,76 +150,70 @@ def _grouped(tensor: Tensor, group: int) -> Tensor:
     return view.transpose((1, 0, *range(3, view.ndim), 2))
 
 
-# --- placing -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Stretches:
-    """Cells of a grouped tensor: each a stretch of one row of its innermost field dimension.
-
-    Attributes:
-        cells: The cells; rows are positions, columns channels of the group.
-        outer: Group and batch of each, int64[n, 2].
-        field: Position along every field dimension but the last, int64[n, rank − 1].
-    """
-
-    cells: Cells
-    outer: Int64
-    field: Int64
-
-
-def _stretches(graph: Graph, tensor: Tensor, group: int) -> _Stretches:
+def _boxed(tensor: Tensor, group: int) -> Tensor:
+    """[batch, channels, *field] seen as [groups · batch, *field, group], as blocks are."""
     view = _grouped(tensor, group)
-    grid = Grid(tuple((d, d + 1) for d in range(view.ndim)), view.shape)
-    ipu = graph.system.ipu
-    cells = split_for_workers(cells_of(grid, graph.mapping_of(view)), ipu.num_workers, ipu.vector_width(tensor.dtype))
-    coordinates = np.stack(np.unravel_index(cells.block, view.shape[:-2]), axis=1).astype(np.int64)
-    return _Stretches(cells, coordinates[:, :2], coordinates[:, 2:])
+    return view.reshape((view.shape[0] * view.shape[1], *view.shape[2:]))
 
 
-def _box(stretches: _Stretches, low: Int64, high: Int64) -> tuple[Int64, Int64]:
-    """Start and size of boxes in a grouped tensor: the stretch's group, batch and channels, and a field range."""
-    cells = stretches.cells
-    one = np.ones((cells.num, 2), np.int64)
-    start = np.concatenate([stretches.outer, low, cells.column[:, None]], axis=1)
-    size = np.concatenate([one, high - low, cells.num_columns[:, None]], axis=1)
-    return start, size
+def _regions(tensor: Tensor, group: int, outer: tuple[Int64, Int64], low: Int64, size: Int64) -> Regions:
+    """A box of each block: its groups, a range of the field, all channels of the group."""
+    column = np.zeros((len(low), 1), np.int64)
+    start = np.concatenate([outer[0], low, column], axis=1)
+    return boxes(_boxed(tensor, group), start, np.concatenate([outer[1], size, column + group], axis=1))
 
 
-def _execute_pool(graph: Graph, params: PoolParams, tensor: Tensor, out: Tensor, group: int) -> Execute:
-    stretches = _stretches(graph, out, group)
-    cells = stretches.cells
-    first_out = np.concatenate([stretches.field, cells.row[:, None]], axis=1)
-    last_out = np.concatenate([stretches.field, (cells.row + cells.num_rows - 1)[:, None]], axis=1)
+def _parts(graph: Graph, size: Int64) -> Int64:
+    """Parts of each row, so that the workers of a tile have one each."""
+    rows = np.prod(size[:, :-1], axis=1)
+    return np.asarray(np.minimum(size[:, -1], -(-graph.system.ipu.num_workers // rows)), np.int64)
+
+
+def _state(graph: Graph, blocks: Blocks, box: Int64, first: Int64, group: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"outer": blocks.size[:, 0], "parts": _parts(graph, blocks.size), "channels": group}
+    for d in range(box.shape[1]):
+        state |= {f"in_{d}": box[:, d], f"out_{d}": blocks.size[:, 1 + d], f"first_{d}": first[:, d]}
+    return state
+
+
+def _execute_pool(
+    graph: Graph,
+    params: PoolParams,
+    step: PoolStep,
+    inputs: dict[str, Tensor],
+    out: Tensor,
+    blocks: Blocks,
+    group: int,
+) -> Execute:
+    field = np.array(params.field)
     stride, lower, kernel = map(np.array, (params.stride, params.padding_lower, params.kernel))
-    begin = first_out * stride - lower
-    low = np.maximum(begin, 0)
-    high = np.minimum(last_out * stride - lower + kernel, np.array(tensor.shape[2:]))
-    start, size = _box(stretches, low, high)
+    outer, own, extent = (blocks.start[:, :1], blocks.size[:, :1]), blocks.start[:, 1:], blocks.size[:, 1:]
+    begin = own * stride - lower
+    low = np.clip(begin, 0, field - 1)
+    high = np.maximum(np.minimum(begin + (extent - 1) * stride + kernel, field), low + 1)
+    edges: dict[str, Any] = {"x": _regions(inputs["x"], group, outer, low, high - low)}
+    if "pooled" in inputs:
+        edges["pooled"] = _regions(inputs["pooled"], group, outer, own, extent)
     compute_set = graph.compute_set("pool")
     compute_set.vertices(
-        pool_codelet(params.kind, tensor.dtype),
-        tile=cells.tile,
-        x=boxes(_grouped(tensor, group), start, size),
-        y=boxes(_grouped(out, group), *_own_box(stretches)),
-        kernel=params.kernel[-1],
-        stride=params.stride[-1],
-        span=size[:, -2],
-        channels=cells.num_columns,
-        first=(begin - low)[:, -1],
+        pool_codelet(step, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
+        tile=blocks.tile,
+        y=_regions(out, group, outer, own, extent),
+        **edges,
+        **_state(graph, blocks, high - low, begin - low, group),
     )
     return Execute(compute_set)
 
 
-def _own_box(stretches: _Stretches) -> tuple[Int64, Int64]:
-    cells = stretches.cells
-    low = np.concatenate([stretches.field, cells.row[:, None]], axis=1)
-    high = np.concatenate([stretches.field + 1, (cells.row + cells.num_rows)[:, None]], axis=1)
-    return _box(stretches, low, high)
-
-
 def _emit_gradient(
-    graph: Graph, body: Sequence, params: PoolParams, inputs: tuple[Tensor, ...], out: Tensor, group: int
+    graph: Graph,
+    body: Sequence,
+    params: PoolParams,
+    inputs: tuple[Tensor, ...],
+    out: Tensor,
+    blocks: Blocks,
+    group: int,
+    is_scaled: bool,
 ) -> None:
     gradient = inputs[0]
     scale = 1.0
@@ -220,42 +221,46 @@ def _emit_gradient(
         gradient = _scaled_by_windows(graph, body, params, gradient)
     elif params.kind == "avg":
         scale = 1.0 / math.prod(params.kernel)
-    stretches = _stretches(graph, out, group)
-    cells = stretches.cells
-    first = np.concatenate([stretches.field, cells.row[:, None]], axis=1) + np.array(params.padding_lower)
-    last = first + np.where(np.arange(params.rank) == params.rank - 1, (cells.num_rows - 1)[:, None], 0)
+    elif is_scaled:
+        gradient = _scaled_by_ties(graph, body, params, inputs, group)
+    outer, own, extent = (blocks.start[:, :1], blocks.size[:, :1]), blocks.start[:, 1:], blocks.size[:, 1:]
     stride, kernel = np.array(params.stride), np.array(params.kernel)
-    outputs = np.array(gradient.shape[2:])
-    low = np.clip(-((kernel - 1 - first) // stride), 0, outputs)
-    high = np.maximum(np.minimum(last // stride + 1, outputs), low)
-    box = _box(stretches, low, high)
-    fields: dict[str, Any] = {"g": boxes(_grouped(gradient, group), *box)}
+    first = own + np.array(params.padding_lower)
+    outputs = np.array(params.out_shape[2:])
+    low = np.clip(-((kernel - 1 - first) // stride), 0, outputs - 1)
+    high = np.maximum(np.minimum((first + extent - 1) // stride + 1, outputs), low + 1)
+    edges: dict[str, Any] = {"g": _regions(gradient, group, outer, low, high - low)}
     if params.kind == "max":
-        fields["pooled"] = boxes(_grouped(inputs[1], group), *box)
-        fields["x"] = boxes(_grouped(inputs[2], group), *_own_box(stretches))
+        edges["pooled"] = _regions(inputs[1], group, outer, low, high - low)
+        edges["x"] = _regions(inputs[2], group, outer, own, extent)
     compute_set = graph.compute_set("gradient")
     compute_set.vertices(
-        pool_gradient_codelet(params.kind, out.dtype),
-        tile=cells.tile,
-        y=boxes(_grouped(out, group), *_own_box(stretches)),
-        kernel=params.kernel[-1],
-        stride=params.stride[-1],
+        pool_gradient_codelet(params.kind, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
+        tile=blocks.tile,
+        y=_regions(out, group, outer, own, extent),
         scale=scale,
-        span=np.maximum((high - low)[:, -1], 1),
-        channels=cells.num_columns,
-        first=low[:, -1],
-        at=first[:, -1],
-        **fields,
+        **edges,
+        **_state(graph, blocks, high - low, first - low * stride, group),
     )
     body.add(Execute(compute_set))
+
+
+def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tuple[Tensor, ...], group: int) -> Tensor:
+    """The output gradient over the number of elements of each window that equal its maximum."""
+    gradient, pooled, tensor = inputs
+    ties, blocks = create_blocks(graph, gradient.dtype, params, "ties/out", group=group, is_input=False)
+    body.add(_execute_pool(graph, params, "ties", {"x": tensor, "pooled": pooled}, ties, blocks, group))
+    scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
+    emit_map(graph, body, [_1 / Op("max", _2, 1.0)], [gradient, ties], [scaled], "scaled")
+    return scaled
 
 
 def _scaled_by_windows(graph: Graph, body: Sequence, params: PoolParams, gradient: Tensor) -> Tensor:
     """The output gradient over the number of elements of each window."""
     sizes = np.ones(())
     for dim in range(params.rank):
-        sizes = sizes[..., None] * np.array(params.window_sizes(dim))
-    shares = graph.constant(f32, gradient.shape[2:], 1.0 / sizes, name="shares")
+        sizes = sizes[..., None] * np.maximum(params.window_sizes(dim), 0)
+    shares = graph.constant(f32, gradient.shape[2:], 1.0 / np.maximum(sizes, 1), name="shares")
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
     emit_map(graph, body, [_1 * _2], [gradient, shares], [scaled], "scaled")
     return scaled
