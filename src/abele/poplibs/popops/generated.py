@@ -63,6 +63,16 @@ def type_name(type_: ElementType) -> str:
     return "bool_" if type_.name == "bool" else type_.name
 
 
+def identifier(name: str) -> str:
+    """``name`` as the beginning of a class name.
+
+    >>> identifier("layer-3.bias"), identifier("0")
+    ('layer_3_bias', '_0')
+    """
+    word = "".join(c if c.isalnum() else "_" for c in name)
+    return word if word.isidentifier() else f"_{word}"
+
+
 def _class_text(base: str, fields: Sequence[str], body: Sequence[str]) -> str:
     arguments = "self, worker_id" if base == "MultiVertex" else "self"
     lines = ["@codelet", f"class CLASS({base}):", *(f"    {f}" for f in fields), ""]
@@ -84,5 +94,6 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 
 @cache
 def _names() -> dict[str, Any]:
-    words = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex", "Input", "Output", "InOut", "Vector", "ONE_PTR")
-    return {w: getattr(language, w) for w in (*words, *FUNCTIONS)} | {type_name(t): t for t in types.ALL}
+    kinds = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex")
+    words = ("Input", "Output", "InOut", "Vector", "VectorList", "ONE_PTR")
+    return {w: getattr(language, w) for w in (*kinds, *words, *FUNCTIONS)} | {type_name(t): t for t in types.ALL}

@@ -116,7 +116,7 @@ def regions_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, fini
         *_indented(_accumulate(op, f"self.x[k][{at}]", dtype, kind), 3),
         *_indented(finish.store("i", op, kind), 1),
     ]
-    fields = [f"x: Vector[Input[Vector[{type_name(dtype)}]]]", *finish.fields()]
+    fields = [f"x: Input[VectorList[{type_name(dtype)}]]", *finish.fields()]
 
     def formula(v: Any, ipu: Ipu) -> Int64:
         width = reduce_cost.accumulators(op, ipu, dtype)
