@@ -135,3 +135,10 @@ def test_names__every_operation__has_poplibs_name_in_expressions() -> None:
     assert got.tolist() == [1.0, 5.0]
     assert hashed.dtype == i32
     assert mixed[0] != mixed[1]
+
+
+@pytest.mark.parametrize("name", ["0", "layer-3", "größe", "a b/c.d", ""])
+def test_map__any_name__makes_a_codelet(name: str) -> None:
+    bench = Bench(4)
+    out = popops.map(bench.graph, _1 + 1.0, [bench.tensor([1.0], "f32")], bench.prog, name)
+    assert bench.run(out)[0].tolist() == [2.0]

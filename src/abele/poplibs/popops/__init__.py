@@ -54,9 +54,12 @@ from abele.poplibs.popops.sorting import (
     top_k_key_value,
     top_k_with_permutation,
 )
+from abele.poplibs.popops.spline import spline_basis, spline_weighting
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
+    "spline_basis",
+    "spline_weighting",
     "CircBuf",
     "MASKED_LABEL_CODE",
     "PaddingType",

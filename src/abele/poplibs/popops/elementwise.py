@@ -13,6 +13,7 @@ from abele.graph import Execute, Graph, Program, Regions, Tensor
 from abele.machine import Ipu
 from abele.poplibs.popops.element_cost import Form, element_cycles, vector_type
 from abele.poplibs.popops.fused import Fused
+from abele.poplibs.popops.generated import identifier
 from abele.poplibs.popops.source import Access, Layout, Port, element_codelet
 from abele.poplibs.poputil.broadcast import broadcast_dims
 from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse, rectangles_of
@@ -173,7 +174,7 @@ class _Placement:
             values["columns"] = self.cells.num_columns
         if layout.indexed:
             values |= self._index_state()
-        short = name.rsplit("/", 1)[-1].replace(".", "_")
+        short = identifier(name.rsplit("/", 1)[-1])
         cost_key = getattr(self.own_cycles, "key", None)
         built = element_codelet(short, self.fused, layout, self._formula(layout), cost_key)
         compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
