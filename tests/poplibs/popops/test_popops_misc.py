@@ -22,7 +22,7 @@ from abele.poplibs.poputil.groupings import detect_innermost_grouping
 RNG = np.random.default_rng(5)
 
 
-@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("num_tiles", [*TILES, 1472])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "u32", "u8"])
 def test_encode_one_hot__indices_and_masked_rows__are_rows_of_the_identity(num_tiles: int, dtype: str) -> None:
     bench = Bench(num_tiles)

@@ -21,7 +21,7 @@ def _cycles(bench: Bench) -> int:
     return sum(int(vertex_costs(g, bench.graph.system.ipu).amount.max()) for g in groups)
 
 
-@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("num_tiles", [*TILES, 1472])
 @pytest.mark.parametrize(("a_type", "b_type"), [("f32", "f32"), ("f16", "f16"), ("f32", "f16"), ("f16", "f32")])
 @pytest.mark.parametrize("form", ["DEFAULT", "X_MINUS_AX_PLUS_BY", "subtract"])
 def test_scaled_add__types_and_forms__are_numpy(num_tiles: int, a_type: str, b_type: str, form: str) -> None:

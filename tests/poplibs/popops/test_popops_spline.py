@@ -37,7 +37,7 @@ def _oracle(pseudo: np.ndarray, sizes: list[int], opened: list[int], degree: int
     return basis, index
 
 
-@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("num_tiles", [*TILES, 1472])
 @pytest.mark.parametrize(("degree", "dims"), [(1, 1), (1, 2), (2, 2), (3, 1)])
 def test_spline_basis__degrees_and_dims__is_the_formula(num_tiles: int, degree: int, dims: int) -> None:
     bench = Bench(num_tiles)
