@@ -104,6 +104,17 @@ def test_extremes__with_their_index__are_numpys_first(num_tiles: int, dtype: str
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("num_tiles", TILES)
+def test_top_k__rows__largest_first_with_positions(num_tiles: int) -> None:
+    bench = Bench(num_tiles)
+    x = bench.tensor(np.array([RNG.permutation(40) for _ in range(6)]).reshape(2, 3, 40), "f32")
+    values, indices = popnn.top_k(bench.graph, x, 5, bench.prog)
+    got = bench.run_both(values, indices)
+    want = torch.topk(torch.tensor(bench.values(x)), 5)
+    np.testing.assert_array_equal(got[0], want.values)
+    np.testing.assert_array_equal(got[1], want.indices)
+
+
 def test_scaled_softmax__half__is_multiplied_by_16384() -> None:
     bench = Bench(16)
     x, y = (bench.tensor(RNG.standard_normal((4, 20)), t) for t in ("f16", "f32"))

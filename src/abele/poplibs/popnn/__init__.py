@@ -39,6 +39,7 @@ from abele.poplibs.popnn.softmax import (
     softmax_scaling,
 )
 from abele.poplibs.popnn.spatial_softmax import spatial_softmax2d
+from abele.poplibs.popnn.top_k import top_k
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "scaled_softmax_stable_in_place",
     "softmax_scaling",
     "spatial_softmax2d",
+    "top_k",
     *nonlinearity_named.__all__,
     "create_pool_input",
     "arg_min",
