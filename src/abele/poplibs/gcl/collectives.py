@@ -1,0 +1,232 @@
+"""Collectives between the replicas of a graph."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.graph import Graph, Tensor, concat
+from abele.graph.program import Copy, Sequence
+from abele.poplibs.gcl.groups import CommGroup
+from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending, read_operator
+from abele.poplibs.gcl.options import read_directions
+from abele.poplibs.gcl.ring import Ring
+from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.mapping import map_tensor_linearly
+from abele.poplibs.poputil.options import Options
+
+ALL = CommGroup()
+Op = CollectiveOperator | str
+
+
+def all_reduce_cross_replica(
+    graph: Graph,
+    data: Tensor,
+    op: Op,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "all_reduce",
+) -> Tensor:
+    """``data`` combined over the replicas of each group; all of them have the result, a new tensor like ``data``.
+
+    Args:
+        graph: A graph of replicas.
+        data: Any shape.
+        op: A :class:`CollectiveOperator` or its name.
+        prog: Sequence that the steps are appended to.
+        group: Who communicates.
+        options: See :data:`COLLECTIVE_OPTIONS`.
+        name: Name of the steps.
+
+    Raises:
+        InvalidOptionError: A misspelt operator or option.
+        TypeMismatchError: The operator does not take elements of this type.
+        GraphReplicationError: The replicas do not divide into such groups.
+
+    Model: reduce-scatter and all-gather on a ring: 2·(n−1)/n of the bytes go over each link.
+    """
+    out = clone(graph, data, f"{name}/out")
+    all_reduce_cross_replica_to_destination(graph, data, out, op, prog, group, options=options, name=name)
+    return out
+
+
+def all_reduce_cross_replica_in_place(
+    graph: Graph,
+    data: Tensor,
+    op: Op,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "all_reduce",
+) -> None:
+    """Overwrite ``data`` with what it is over the group; see :func:`all_reduce_cross_replica`."""
+    all_reduce_cross_replica_to_destination(graph, data, data, op, prog, group, options=options, name=name)
+
+
+def all_reduce_cross_replica_to_destination(
+    graph: Graph,
+    data: Tensor,
+    destination: Tensor,
+    op: Op,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "all_reduce",
+) -> None:
+    """As :func:`all_reduce_cross_replica`, into a tensor of the same type and shape.
+
+    Raises:
+        TensorError: The shapes differ.
+        TypeMismatchError: The types differ.
+    """
+    _check_like(name, data, destination)
+    kind, directions = read_operator(op, data.dtype, name), read_directions(name, options)
+    with graph.scope(name):
+        if kind is CollectiveOperator.LOCAL:
+            prog.add(Copy(data, destination))
+            return
+        sent = before_sending(graph, kind, data, prog, "all_reduce")
+        for n, (ring, rows, begin, end) in enumerate(_parts(graph, sent, group, directions)):
+            own = ring.reduce_scatter(rows, kind, prog, f"reduce_scatter{n}")
+            after_receiving(graph, kind, own, ring.size, prog, f"reduce_scatter{n}")
+            whole = ring.all_gather(own, prog, f"all_gather{n}")
+            prog.add(Copy(whole.flatten()[: end - begin], destination.flatten()[begin:end]))
+
+
+def reduce_scatter_cross_replica(
+    graph: Graph,
+    data: Tensor,
+    op: Op,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "reduce_scatter",
+) -> Tensor:
+    """The replica's part of ``data`` combined over its group: [⌈n/size⌉] of n elements.
+
+    The replica of rank r has elements r·⌈n/size⌉ on; what lies behind the last element is zero before ``op``.
+    ``LOCAL`` gives each replica its part of its own data. Arguments and errors as of :func:`all_reduce_cross_replica`.
+    """
+    kind, directions = read_operator(op, data.dtype, name), read_directions(name, options)
+    with graph.scope(name):
+        sent = before_sending(graph, kind, data, prog, "reduce_scatter")
+        ring = Ring(graph, group, directions[0])
+        rows = _rows(graph, sent.flatten(), ring.size)
+        if kind is CollectiveOperator.LOCAL:
+            return ring.own_row(rows, prog, "own")
+        pieces = []
+        cuts = np.arange(len(directions) + 1) * rows.shape[1] // len(directions)
+        for n, clockwise in enumerate(directions):
+            part = rows[:, int(cuts[n]) : int(cuts[n + 1])]
+            if part.size:
+                pieces.append(Ring(graph, group, clockwise).reduce_scatter(part, kind, prog, f"part{n}"))
+        own = concat(pieces)
+        after_receiving(graph, kind, own, ring.size, prog, "own")
+        return own
+
+
+def all_gather_cross_replica(
+    graph: Graph,
+    data: Tensor,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "all_gather",
+) -> Tensor:
+    """``data`` of all replicas of the group by rank: [size, *shape].
+
+    Arguments as of :func:`all_reduce_cross_replica`.
+    """
+    directions, flat = read_directions(name, options), data.flatten()
+    cuts = np.arange(len(directions) + 1) * flat.size // len(directions)
+    with graph.scope(name):
+        pieces = []
+        for n, clockwise in enumerate(directions):
+            part = flat[int(cuts[n]) : int(cuts[n + 1])]
+            if part.size:
+                pieces.append(Ring(graph, group, clockwise).all_gather(part, prog, f"part{n}"))
+        whole = concat(pieces, 1)
+    return whole.reshape((whole.shape[0], *data.shape))
+
+
+def all_to_all_cross_replica(
+    graph: Graph,
+    data: Tensor,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    *,
+    options: Options = None,
+    name: str = "all_to_all",
+) -> Tensor:
+    """Row r of the replica of rank p becomes row p of the replica of rank r: [size, …] → [size, …].
+
+    Raises:
+        TensorError: ``data`` has not one row for each replica of the group.
+    """
+    ring = Ring(graph, group, read_directions(name, options)[0])
+    if data.ndim == 0 or data.shape[0] != ring.size:
+        raise TensorError(
+            f"{name}: {data!r} has not one row for each of the {ring.size} replicas of a group",
+            remedy=f"shape ({ring.size}, …)",
+        )
+    with graph.scope(name):
+        return ring.all_to_all(data.reshape((ring.size, -1)), prog, "exchange").reshape(data.shape)
+
+
+def broadcast_cross_replica(
+    graph: Graph,
+    data: Tensor,
+    prog: Sequence,
+    group: CommGroup = ALL,
+    root: int = 0,
+    *,
+    options: Options = None,
+    name: str = "broadcast",
+) -> Tensor:
+    """``data`` of the replica of rank ``root`` in all replicas of its group.
+
+    Raises:
+        TensorError: The group has no such rank.
+    """
+    ring = Ring(graph, group, read_directions(name, options)[0])
+    if not 0 <= root < ring.size:
+        raise TensorError(f"{name}: no rank {root} in groups of {ring.size} replicas")
+    with graph.scope(name):
+        return ring.broadcast(data.flatten().reshape((1, -1)), root, prog, "send").reshape(data.shape)
+
+
+def _parts(
+    graph: Graph, data: Tensor, group: CommGroup, directions: tuple[bool, ...]
+) -> list[tuple[Ring, Tensor, int, int]]:
+    """Ring, rows by rank, and range of elements of each part that takes a ring of its own."""
+    flat = data.flatten()
+    cuts = np.arange(len(directions) + 1) * flat.size // len(directions)
+    parts = []
+    for n, clockwise in enumerate(directions):
+        begin, end, ring = int(cuts[n]), int(cuts[n + 1]), Ring(graph, group, clockwise)
+        if end > begin:
+            parts.append((ring, _rows(graph, flat[begin:end], ring.size), begin, end))
+    return parts
+
+
+def _rows(graph: Graph, flat: Tensor, size: int) -> Tensor:
+    """``flat`` with zeros behind it as [size, width]."""
+    width = -(-flat.size // size)
+    missing = width * size - flat.size
+    if missing:
+        zeros = graph.constant(flat.dtype, (missing,), 0, name="padding")
+        flat = concat([flat, map_tensor_linearly(graph, zeros)])
+    return flat.reshape((size, width))
+
+
+def _check_like(name: str, data: Tensor, destination: Tensor) -> None:
+    if data.dtype != destination.dtype:
+        raise TypeMismatchError(f"{name}: {data!r} cannot become {destination!r}: their types differ")
+    if data.shape != destination.shape:
+        raise TensorError(f"{name}: {data!r} cannot become {destination!r}: their shapes differ")
