@@ -82,6 +82,9 @@ def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task
     theirs = [plain(a) for a in next(iter(seen))]
     if set(theirs) != set(dict(consumer.parallel)) or len(set(theirs)) < len(theirs):
         return None
+    made, used = dict(producer.parallel), dict(consumer.parallel)
+    if any(used[str(d)] != made[name] for d, name in zip(theirs, names, strict=True)):
+        return None  # it takes only the first of what is made
     dims = {str(d): Affine(((name, 1),)) for d, name in zip(theirs, names, strict=True)}
     moved = _renamed(consumer, dims)
     if not _same_points(producer, moved):
