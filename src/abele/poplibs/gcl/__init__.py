@@ -1,4 +1,4 @@
-"""gcl: collectives between replicas."""
+"""gcl: collectives between replicas, and between the IPUs of one."""
 
 from abele.poplibs.gcl.balanced import CollectiveBalancedHostRearrangement, CollectiveBalancedReorder
 from abele.poplibs.gcl.collectives import (
@@ -14,6 +14,11 @@ from abele.poplibs.gcl.groups import CommGroup
 from abele.poplibs.gcl.operators import CollectiveOperator
 from abele.poplibs.gcl.options import COLLECTIVE_OPTIONS
 from abele.poplibs.gcl.tiles import per_ipu_tiles
+from abele.poplibs.gcl.within import (
+    all_gather_within_replica,
+    all_reduce_within_replica,
+    reduce_scatter_within_replica,
+)
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -23,13 +28,16 @@ __all__ = [
     "CollectiveOperator",
     "CommGroup",
     "all_gather_cross_replica",
+    "all_gather_within_replica",
     "all_reduce_cross_replica",
     "all_reduce_cross_replica_in_place",
     "all_reduce_cross_replica_to_destination",
+    "all_reduce_within_replica",
     "all_to_all_cross_replica",
     "broadcast_cross_replica",
     "per_ipu_tiles",
     "reduce_scatter_cross_replica",
+    "reduce_scatter_within_replica",
 ]
 
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))

@@ -85,7 +85,13 @@ def ring_order(graph: Graph, size: int) -> Int64:
     Where a replica is one IPU, the ring goes up one rail of the ladder and down the other, so that each hop of it has
     links of its own. A replica of several IPUs is on both rails; the ring goes from rung to rung.
     """
-    ranks = np.arange(size, dtype=np.int64)
     if graph.system.num_ipus > 1:
-        return ranks
-    return np.concatenate([ranks[::2], ranks[1::2][::-1]])
+        return np.arange(size, dtype=np.int64)
+    return ring_order_within(size, True)
+
+
+def ring_order_within(ipus: int, clockwise: bool) -> Int64:
+    """IPUs in the order of a ring that goes up one rail of the ladder and down the other, int64[ipus]."""
+    all_ = np.arange(ipus, dtype=np.int64)
+    order = np.concatenate([all_[::2], all_[1::2][::-1]])
+    return order if clockwise else order[::-1].copy()

@@ -1,0 +1,142 @@
+"""Collectives between the IPUs of one replica."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor, concat
+from abele.graph.mapping import TileMapping
+from abele.graph.program import Copy, Sequence
+from abele.numerics import ElementType
+from abele.poplibs.gcl.groups import ring_order_within
+from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending, combine, read_operator
+from abele.poplibs.gcl.options import read_directions
+from abele.poplibs.poputil.mapping import linear_mapping, map_tensor_linearly
+from abele.poplibs.poputil.options import Options
+
+Int64 = npt.NDArray[np.int64]
+
+
+def reduce_scatter_within_replica(
+    graph: Graph,
+    data: Tensor,
+    op: CollectiveOperator | str,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "reduce_scatter_within",
+) -> Tensor:
+    """Combine the rows of ``data``, one an IPU, and leave each IPU a part of the result.
+
+    Args:
+        graph: A graph over several IPUs.
+        data: [IPUs, n]; row i belongs on IPU i.
+        op: A :class:`CollectiveOperator` or its name, not ``LOCAL``.
+        prog: Sequence that the steps are appended to.
+        options: See :data:`COLLECTIVE_OPTIONS`; the direction of ``method`` counts.
+        name: Name of the steps.
+
+    Returns:
+        [IPUs, ⌈n/IPUs⌉]: row i, on IPU i, has elements i·⌈n/IPUs⌉ on; what lies behind the last is padding.
+
+    Raises:
+        TensorError: ``data`` has not one row for each IPU, or the operator is ``LOCAL``.
+        InvalidOptionError: A misspelt operator or option.
+        TypeMismatchError: The operator does not take elements of this type.
+    """
+    kind, directions = read_operator(op, data.dtype, name), read_directions(name, options)
+    ipus = _check(graph, data, name)
+    if kind is CollectiveOperator.LOCAL:
+        raise TensorError(f"{name}: the operator local combines nothing between IPUs")
+    with graph.scope(name):
+        order = ring_order_within(ipus, directions[0])
+        width = -(-data.shape[1] // ipus)
+        sent = before_sending(graph, kind, data, prog, "reduce_scatter")
+        own = _on_ipus(graph, data.dtype, ipus, width, "own")
+        prog.add(Copy(_padded(graph, sent, ipus * width), own.reshape((ipus, -1))))
+        received = _on_ipus(graph, data.dtype, 1, width, "received")[:, 0]
+        places = np.arange(ipus)
+        for step in range(ipus - 1):
+            # The IPU at place p sends the part of place p−1−step; what comes in is that of p−2−step.
+            parts = order[(places - 1 - step) % ipus]
+            source = _chosen(own, order, parts)
+            following = np.roll(order, -1)
+            arriving = concat([received[int(i) : int(i) + 1] for i in following])
+            prog.add(Copy(source, arriving))
+            combine(graph, kind, _chosen(own, following, parts), arriving, prog, f"step{step}")
+        result = _chosen(own, np.arange(ipus), np.arange(ipus))
+        after_receiving(graph, kind, result, ipus, prog, "reduce_scatter")
+    return result
+
+
+def all_gather_within_replica(
+    graph: Graph, data: Tensor, prog: Sequence, *, options: Options = None, name: str = "all_gather_within"
+) -> Tensor:
+    """Give every IPU the rows of all: [IPUs, n] → [IPUs, IPUs · n], row i on IPU i.
+
+    Arguments and errors as of :func:`reduce_scatter_within_replica`.
+    """
+    directions, ipus = read_directions(name, options), _check(graph, data, name)
+    with graph.scope(name):
+        order, width = ring_order_within(ipus, directions[0]), data.shape[1]
+        gathered = _on_ipus(graph, data.dtype, ipus, width, "gathered")
+        prog.add(Copy(data, _chosen(gathered, np.arange(ipus), np.arange(ipus))))
+        for step in range(ipus - 1):
+            parts = order[(np.arange(ipus) - step) % ipus]
+            prog.add(Copy(_chosen(gathered, order, parts), _chosen(gathered, np.roll(order, -1), parts)))
+    return gathered.reshape((ipus, -1))
+
+
+def all_reduce_within_replica(
+    graph: Graph,
+    data: Tensor,
+    op: CollectiveOperator | str,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "all_reduce_within",
+) -> Tensor:
+    """Combine the rows of ``data`` and give every IPU the result: [IPUs, n] → [IPUs, n], row i on IPU i.
+
+    Arguments and errors as of :func:`reduce_scatter_within_replica`.
+
+    Model: reduce-scatter and all-gather on a ring: 2·(IPUs−1)/IPUs of a row's bytes go over each link.
+    """
+    part = reduce_scatter_within_replica(graph, data, op, prog, options=options, name=name)
+    return all_gather_within_replica(graph, part, prog, options=options, name=name)[:, : data.shape[1]]
+
+
+def _check(graph: Graph, data: Tensor, name: str) -> int:
+    ipus = graph.system.num_ipus
+    if data.ndim != 2 or data.shape[0] != ipus:
+        raise TensorError(f"{name}: {data!r} has not one row for each of the {ipus} IPUs", remedy=f"shape ({ipus}, n)")
+    return ipus
+
+
+def _on_ipus(graph: Graph, dtype: ElementType, parts: int, width: int, name: str) -> Tensor:
+    """A variable [IPUs, parts, width] with each part spread over the tiles of its IPU."""
+    ipus, each = graph.system.num_ipus, graph.system.ipu.num_tiles
+    made = graph.variable(dtype, (ipus, parts, width), name=name)
+    one = linear_mapping(graph, width, dtype)
+    used = min(each, len(one.tile))
+    # Chunks for all tiles of the graph are joined to as many as one IPU has tiles.
+    begin = one.begin[np.arange(used, dtype=np.int64) * len(one.begin) // used]
+    starts = np.arange(ipus * parts, dtype=np.int64)[:, None] * width + begin
+    ipu = np.repeat(np.arange(ipus, dtype=np.int64), parts)[:, None]
+    tile = (ipu * each + np.arange(used)).astype(np.int32)
+    return graph.map(made, TileMapping(made.size, starts.ravel(), tile.ravel()))
+
+
+def _padded(graph: Graph, data: Tensor, width: int) -> Tensor:
+    missing = width - data.shape[1]
+    if not missing:
+        return data
+    zeros = graph.constant(data.dtype, (data.shape[0], missing), 0, name="padding")
+    return concat([data, map_tensor_linearly(graph, zeros)], 1)
+
+
+def _chosen(tensor: Tensor, ipus: Int64, parts: Int64) -> Tensor:
+    """Part ``parts[k]`` of IPU ``ipus[k]`` for each k: [k, width]."""
+    return concat([tensor[i, p : p + 1] for i, p in zip(ipus.tolist(), parts.tolist(), strict=True)])
