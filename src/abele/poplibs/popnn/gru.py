@@ -23,7 +23,6 @@ from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
 
-
 __all__ = [
     "GruGradients",
     "GruParams",
@@ -171,8 +170,9 @@ def gru_fwd(
             given = products_of_input(setting, input, weights.input, prog)
         cell = GruCell(setting, params, has_input=given is None)
         keeps = not chosen.inference_only and chosen.recomputation != "full"
-        more = {"slots": cell.kept, "keep": keeps}
-        made = forward_pass(setting, cell, [state], input, weights, prog, given=given, scores=scores, **more)
+        slots = cell.kept
+        operands = [state], input, weights, prog
+        made = forward_pass(setting, cell, *operands, slots=slots, keep=keeps, given=given, scores=scores)
     return GruResult(made.output, made.states[0], made.kept)
 
 

@@ -338,7 +338,7 @@ def _recompute_cells(setting: Setting, state: LstmState, gates: Tensor, prog: Se
     def body(loop: Loop) -> None:
         loop.slice(gates, few, "slice_gates")
         at = {name: step[n] for n, name in enumerate(KEPT)}
-        loop.copy(list(few), [step[n] for n in _RECOMPUTED], "gates")
+        loop.copy([few[n] for n in range(few.shape[0])], [step[n] for n in _RECOMPUTED], "gates")
         valid, held = setting.hold(loop, [cell])
         cells.update_cell(loop, at, at["previous_output"], cell)
         setting.keep(loop, valid, held, [cell])

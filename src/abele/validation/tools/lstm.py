@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abele.graph import Graph, Sequence
+from abele.numerics import as_element_type
 from abele.poplibs.popnn import lstm
 from abele.poplibs.popnn.lstm import LstmParams
 from abele.validation.parameters import Parameters
@@ -11,7 +12,7 @@ from abele.validation.parameters import Parameters
 def build(graph: Graph, given: Parameters) -> Sequence:
     """The layer that ``given`` describes, over all steps of the sequence."""
     params = LstmParams(
-        dtype=given.text("data-type", "half"),
+        dtype=as_element_type(given.text("data-type", "half")),
         batch=given.integer("batch-size", 1),
         time_steps=given.integer("sequence-size", 1),
         layer_sizes=(given.integer("input-size"), given.integer("output-size")),

@@ -128,10 +128,12 @@ class LstmParams(RecurrentParams):
 
     @property
     def kind(self) -> str:
+        """Name of the layer, for errors."""
         return "lstm"
 
     @property
     def cells(self) -> tuple[str, ...]:
+        """Its gates."""
         return LSTM_CELLS
 
 
@@ -148,10 +150,12 @@ class GruParams(RecurrentParams):
 
     @property
     def kind(self) -> str:
+        """Name of the layer, for errors."""
         return "gru"
 
     @property
     def cells(self) -> tuple[str, ...]:
+        """Its gates."""
         return GRU_CELLS
 
 

@@ -1,4 +1,4 @@
-"""The passes of a recurrent layer over a sequence: forward, backward, weight update; the same for every kind of cell."""
+"""The passes of a recurrent layer over a sequence, the same for every kind of cell: forward, backward, update."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def forward_pass(
             loop.update(whole, output, "update_output")
         if kept is not None:
             if kept_slots is not None:
-                loop.copy([step[n] for n in kept_slots], list(few), "few")
+                loop.copy([step[n] for n in kept_slots], [few[n] for n in range(few.shape[0])], "few")
             loop.update(kept, few, "keep")
 
     run_loop(graph, prog, params.time_steps, body)
@@ -215,9 +215,7 @@ def _take_scores(loop: Loop, cell: Cell, scores: Tensor | None) -> None:
         loop.slice(scores, cell.score, "slice_scores")
 
 
-def _start(
-    setting: Setting, gradients: list[Tensor | None], output_gradient: Tensor, prog: Sequence
-) -> list[Tensor]:
+def _start(setting: Setting, gradients: list[Tensor | None], output_gradient: Tensor, prog: Sequence) -> list[Tensor]:
     now = [setting.units.state(f"{setting.name}/gradient{n}") for n in range(len(gradients))]
     for given, gradient in zip(gradients, now, strict=True):
         if given is None:

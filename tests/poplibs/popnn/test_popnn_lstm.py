@@ -1,0 +1,160 @@
+"""LSTM layers against PyTorch in float64."""
+
+import numpy as np
+import pytest
+import torch
+from poplibs_kit import Bench, assert_close
+from recurrent_kit import leaf, run_lstm
+
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.numerics import as_element_type
+from abele.poplibs.popnn import lstm
+
+SIZES = 3, 8, 16, 4
+
+
+def layer(tiles=64, dtype="f32", lengths=None, options=None, split=False, sizes=SIZES, seed=0, **given):
+    """Forward, backward and weight update; device tensors and their references, by name."""
+    batch, inputs, hidden, steps = sizes
+    bench = Bench(tiles)
+    graph = bench.graph
+    counted = None if lengths is None else bench.tensor(np.array(lengths, np.uint32))
+    params = lstm.LstmParams(dtype, batch, steps, (inputs, hidden), lengths=counted, **given)
+    x, state = lstm.create_input(graph, params), lstm.create_initial_state(graph, params)
+    weights = lstm.create_weights(graph, params, options=options)
+    random = np.random.default_rng(seed)
+
+    def fill(tensor):
+        bench.data[tensor] = (random.standard_normal(tensor.shape) * 0.5).astype(params.dtype.np)
+        return leaf(bench.values(tensor))
+
+    operands = [fill(t) for t in (x, state.output, state.cell_state, weights.input, weights.output, weights.biases)]
+    made = lstm.lstm_fwd(graph, params, state, x, weights, bench.prog, options=options)
+    gradient = graph.clone(made.output, name="gradient")
+    factor = fill(gradient).detach()
+    given_state = state, made.intermediates, weights, x, gradient
+    if split:
+        back = lstm.lstm_bwd(graph, params, *given_state, bench.prog, options=options)
+        updated = lstm.lstm_wu(graph, params, back, x, bench.prog, options=options)
+    else:
+        back = lstm.lstm_bwd_with_wu(graph, params, *given_state, bench.prog, options=options)
+        updated = back.weights
+    device = [made.output, made.cell_state, back.input, back.state.output, back.state.cell_state]
+    device += [updated.input, updated.output, updated.biases]
+    vx, vh, vc, *w = operands
+    outputs, h, c = run_lstm(vx, (vh, vc), w, params.cell_order, lengths)
+    shown = outputs if params.output_full_sequence else h
+    (shown * factor).sum().backward()
+    wanted = [shown.detach(), c.detach(), *(t.grad for t in operands)]
+    return bench, device, [w.numpy() for w in wanted]
+
+
+def check(bench, device, wanted, dtype="f32", factor=1.0, both=False):
+    for got, reference in zip(bench.run_both(*device) if both else bench.run(*device), wanted, strict=True):
+        assert_close(got, reference, as_element_type(dtype), factor)
+
+
+def test_lstm__against_torch_in_float64__values_and_all_gradients_agree():
+    check(*layer(), both=True)
+
+
+@pytest.mark.parametrize("tiles", [4, 1472])
+def test_lstm__other_numbers_of_tiles__same_values(tiles):
+    check(*layer(tiles))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"recomputationMode": "full"},
+        {"recomputationMode": "cellAndTanh"},
+        {"preCalcWeights": True},
+        {"rnnStepsPerWU": 2},
+        {"availableMemoryProportion": 0.2, "rnnCodeReuse": "true"},
+    ],
+)
+def test_lstm__options__numbers_stay(options):
+    check(*layer(options=options))
+
+
+def test_lstm__shuffled_gates__weights_follow_the_order():
+    check(*layer(cell_order=("input", "output", "forget", "cell")))
+
+
+def test_lstm__weight_update_of_its_own__same_gradients():
+    check(*layer(split=True))
+
+
+def test_lstm__sizes_that_divide_into_nothing__agree():
+    check(*layer(sizes=(2, 5, 7, 3)))
+
+
+def test_lstm__only_the_last_output__gradients_come_from_it():
+    check(*layer(output_full_sequence=False))
+
+
+@pytest.mark.parametrize("mode", ["none", "cellAndTanh"])
+def test_lstm__samples_of_different_lengths__tails_are_zero_and_states_stay(mode):
+    check(*layer(lengths=[4, 1, 3], options={"recomputationMode": mode}))
+
+
+def test_lstm__half__within_its_rounding():
+    check(*layer(dtype="f16", options={"weightAccumulatorsType": "float"}), dtype="f16", factor=4)
+
+
+def test_lstm__inference__keeps_nothing():
+    bench = Bench(4)
+    params = lstm.LstmParams("f32", 2, 3, (8, 8))
+    state, x = lstm.create_initial_state(bench.graph, params), lstm.create_input(bench.graph, params)
+    weights = lstm.create_weights(bench.graph, params)
+    given = bench.graph, params, state
+    made = lstm.lstmFwd(*given, x, weights, bench.prog, options={"inferenceOnly": True})
+    assert made.intermediates is None
+    with pytest.raises(TensorError, match="needs the forward pass's intermediates"):
+        lstm.lstm_bwd(*given, made.intermediates, weights, x, made.output, bench.prog)
+
+
+def test_lstm__products_of_the_input_given__as_if_multiplied():
+    bench, params = Bench(16), lstm.LstmParams("f32", 2, 3, (8, 8), do_input_weight_calc=False)
+    graph, random = bench.graph, np.random.default_rng(1)
+    x, state = lstm.create_input(graph, params), lstm.create_initial_state(graph, params)
+    weights = lstm.create_weights(graph, params)
+    for tensor in (x, state.output, state.cell_state, weights.output, weights.biases):
+        bench.data[tensor] = random.standard_normal(tensor.shape).astype(np.float32)
+    made = lstm.lstm_fwd(graph, params, state, x, weights, bench.prog)
+    back = lstm.lstm_bwd(graph, params, state, made.intermediates, weights, x, made.output, bench.prog)
+    products, h, c, wo, bias = (
+        leaf(bench.values(t)) for t in (x, state.output, state.cell_state, weights.output, weights.biases)
+    )
+    empty, none = torch.zeros(4, 1, 8, dtype=torch.float64), torch.zeros(3, 2, 1, dtype=torch.float64)
+    outputs = []
+    for t in range(3):
+        one, h, c = run_lstm(none[:1], (h, c), (empty, wo, products[t] + bias[:, None]), params.cell_order)
+        outputs.append(one[0])
+    shown = torch.stack(outputs)
+    (shown * shown.detach()).sum().backward()
+    got = bench.run(made.output, back.input)
+    assert_close(got[0], shown.detach().numpy(), params.dtype)
+    assert_close(got[1], products.grad.numpy(), params.dtype, 4)
+
+
+def test_lstm__bad_arguments__typed_errors_in_its_words():
+    with pytest.raises(InvalidOptionError, match="cell order forget, input, cell"):
+        lstm.LstmParams("f32", 2, 3, (8, 8), cell_order=("forget", "input", "cell"))
+    with pytest.raises(InvalidOptionError, match="activation 'gelu'"):
+        lstm.LstmParams("f32", 2, 3, (8, 8), activation="gelu")
+    with pytest.raises(TypeMismatchError, match="data type i32"):
+        lstm.LstmParams("i32", 2, 3, (8, 8))
+    with pytest.raises(TensorError, match="0 steps"):
+        lstm.LstmParams("f32", 2, 0, (8, 8))
+    bench, params = Bench(4), lstm.LstmParams("f32", 2, 3, (8, 8))
+    with pytest.raises(TensorError, match="lengths are u32 of 1 or 2"):
+        lstm.LstmParams("f32", 2, 3, (8, 8), lengths=bench.tensor(np.zeros(5, np.uint32)))
+    state, weights = lstm.create_initial_state(bench.graph, params), lstm.create_weights(bench.graph, params)
+    wrong = bench.tensor(np.zeros((3, 2, 9), np.float32))
+    with pytest.raises(TensorError, match=r"lstm: input .* has shape \[3, 2, 9\], needs \[3, 2, 8\]"):
+        lstm.lstm_fwd(bench.graph, params, state, wrong, weights, bench.prog)
+    x = lstm.create_input(bench.graph, params)
+    for options, text in (({"numShards": 2}, "numShards"), ({"rnnStepsPerWU": 2}, "does not divide the 3 steps")):
+        with pytest.raises(InvalidOptionError, match=text):
+            lstm.lstm_fwd(bench.graph, params, state, x, weights, bench.prog, options=options)
