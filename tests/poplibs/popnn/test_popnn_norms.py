@@ -194,7 +194,7 @@ def test_norm__operands_that_do_not_fit__are_named() -> None:
         popnn.batch_norm_param_gradients(graph, x, x, prog, mean=six)
     with pytest.raises(TensorError, match="has no channels"):
         popnn.batch_norm_statistics(graph, six, EPS, prog)
-    with pytest.raises(TensorError, match="5 samples of shared statistics are no multiple of 2"):
+    with pytest.raises(TensorError, match="5 samples that share statistics are no multiple of the 2 here"):
         popnn.distributed_batch_norm_statistics(graph, x, EPS, prog, lambda *a: [], 5)
     with pytest.raises(TypeMismatchError, match="holds no floating-point elements"):
         popnn.batch_norm_statistics(graph, bench.tensor(np.zeros((2, 2)), "i32"), EPS, prog)

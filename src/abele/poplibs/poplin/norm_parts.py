@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Graph, Tensor
+from abele.graph import ComputeSet, Execute, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.kernels import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Expr, Op, _1, _2, _3, _4, _5
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map, map_with_outputs
-from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.popops.reduce import ReduceParams, SingleReduceOp, emit_reduce, reduce_many
 from abele.poplibs.poputil.layout import create_output_like
 
 
@@ -119,10 +119,20 @@ def sums(graph: Graph, x: Tensor, y: Tensor | None, kept: tuple[int, ...], prog:
 def _emit_sums(graph: Graph, body: Steps, x: Tensor, y: Tensor | None, kept: tuple[int, ...]) -> list[Tensor]:
     gone = gone_dims(x.ndim, kept)
     if y is None:
-        return [emit_reduce(graph, body, x, gone, op, op.lower()) for op in ("ADD", "SQUARE_ADD")]
+        return _emit_together(graph, body, [(x, "ADD"), (x, "SQUARE_ADD")], gone)
     product = create_output_like(graph, [x, y], x.shape, x.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [x, y], [product], "product")
-    return [emit_reduce(graph, body, t, gone, "ADD", n) for t, n in ((x, "sum"), (product, "product_sum"))]
+    return _emit_together(graph, body, [(x, "ADD"), (product, "ADD")], gone)
+
+
+def _emit_together(graph: Graph, body: Steps, wanted: Sequence[tuple[Tensor, str]], gone: list[int]) -> list[Tensor]:
+    """Reductions to f32 in shared supersteps."""
+    sets: list[ComputeSet] = []
+    reductions = [SingleReduceOp(t, gone, ReduceParams(op), f32, f"sum{n}") for n, (t, op) in enumerate(wanted)]
+    made = reduce_many(graph, reductions, sets, name="sums")
+    for compute_set in sets:
+        body.add(Execute(compute_set))
+    return made
 
 
 def _inverse_deviation(variance: Expr, moments: Moments) -> Expr:
@@ -331,7 +341,7 @@ def input_gradient(
             product = create_output_like(graph, [g, w], g.shape, g.dtype, "product/out")
             emit_map(graph, body, [_1 * _2, _1 * _2 * _3], [g, gamma, w], [scaled, product], "scaled")
             gone = gone_dims(w.ndim, kept)
-            total, with_w = (emit_reduce(graph, body, t, gone, "ADD", "sum") for t in (scaled, product))
+            total, with_w = _emit_together(graph, body, [(scaled, "ADD"), (product, "ADD")], gone)
             _emit_gradient(graph, body, (w, scaled, inverse, total, with_w), kept, 1.0 / count, out)
         else:
             total, with_w = _emit_sums(graph, body, g, w, kept)
