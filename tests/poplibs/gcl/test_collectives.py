@@ -195,3 +195,12 @@ def test_errors__name_what_is_wrong(make, kind, text):
     graph, x, _, prog = _setup(4, (6,), "i32")
     with pytest.raises(kind, match=text):
         make(graph, x, prog)
+
+
+def test_all_reduce__replicas_of_two_ipus__equals_numpy():
+    whole = systems.get("bow-pod16").with_ipus(8)
+    graph = Graph(replace(whole, ipu=replace(whole.ipu, num_tiles=4)), replicas=4)
+    values, prog = _values(4, (101,), "f32"), Sequence()
+    x = graph.variable("f32", (101,), "x").map_linear()
+    gcl.all_reduce_cross_replica_in_place(graph, x, "add", prog)
+    np.testing.assert_array_equal(_run(graph, x, values, prog, x), np.broadcast_to(values.sum(0), values.shape))
