@@ -3,6 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
+from abele.poplibs.poplin import norms
 from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
 from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
 from abele.poplibs.poplin.create import (
@@ -23,6 +24,7 @@ from abele.poplibs.poplin.linalg import (
     triangular_solve,
 )
 from abele.poplibs.poplin.matmul import matmul, matmul_grouped
+from abele.poplibs.poplin.norms import *  # noqa: F403
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
@@ -54,6 +56,7 @@ __all__ = [
     "meshgrid2d",
     "triangular_mask",
     "triangular_solve",
+    *norms.__all__,
 ]
 
 _MATMUL_NAMES = {

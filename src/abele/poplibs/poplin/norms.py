@@ -18,6 +18,20 @@ from abele.poplibs.popops.expr import _1, _2, _3
 from abele.poplibs.popops.map import map_with_output
 from abele.poplibs.poputil.layout import create_output_like
 
+__all__ = [
+    "create_norm_beta",
+    "create_norm_gamma",
+    "create_norm_params",
+    "distributed_norm_statistics",
+    "distributed_norm_statistics_gradients",
+    "norm_gradients",
+    "norm_param_gradients",
+    "norm_statistics",
+    "norm_statistics_gradients",
+    "norm_whiten",
+    "normalise",
+]
+
 KEPT = (1,)
 AllReduce = Callable[[Graph, list[Tensor], Steps, int], Sequence[Tensor]]
 """Sums tensors over groups of replicas: (graph, tensors, prog, replicas in a group) -> the sums, of the same shapes."""
