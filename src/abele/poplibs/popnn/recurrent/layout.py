@@ -75,7 +75,7 @@ def new_operand(graph: Graph, dtype: ElementType, batch: int, sizes: tuple[int, 
 def new_input_sequence(
     graph: Graph, dtype: ElementType, steps: int, batch: int, size: int, hidden: int, name: str
 ) -> Tensor:
-    """The input of a network of ``hidden`` units, [steps, batch, size]: each step lies as the products' operand does."""
+    """The input of a network of ``hidden`` units, [steps, batch, size]: its steps lie as the products' operand."""
     group = channels_per_group(math.gcd(size, hidden))
     made = graph.variable(dtype, (size // group, batch, steps, group), name=name)
     grain = steps * group

@@ -41,7 +41,7 @@ class RecurrentParams:
         batch: Samples.
         time_steps: Steps, or the most steps where ``lengths`` says how many there are.
         layer_sizes: Input size and hidden units.
-        lengths: Steps of each sample, u32[batch] or u32[1], or None: all. Outputs of later steps are 0, and states stay.
+        lengths: Steps of each sample, u32[batch] or u32[1], or None: all. Later outputs are 0, and states stay.
         activation: Non-linearity of the candidate and of the state.
         recurrent_activation: Non-linearity of the gates.
         output_full_sequence: Whether the output has all steps, or only the last.

@@ -1,0 +1,150 @@
+"""Plain recurrent networks, and the pieces that loops over sequences are made of.
+
+Weights are input weights [1, input, units], output weights [1, units, units], biases [1, units].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.errors import InvalidOptionError, UnsupportedOpError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence
+from abele.poplibs.popnn.recurrent.cell import Setting, Weights
+from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
+from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options
+from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pass, forward_pass
+from abele.poplibs.popnn.recurrent.product import create_product_weights
+from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
+from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
+from abele.poplibs.poputil.names import camel_aliases
+from abele.poplibs.poputil.options import Options
+
+__all__ = [
+    "RnnParams",
+    "RnnWeights",
+    "create_initial_state",
+    "create_input",
+    "create_weights",
+    "rnn_bwd_sequence",
+    "rnn_fwd_sequence",
+    "slice_step",
+    "update_step",
+]
+
+RnnWeights = Weights
+
+
+@dataclass(frozen=True)
+class RnnParams(RecurrentParams):
+    """A plain recurrent layer; ``activation`` is its non-linearity."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the layer, for errors."""
+        return "rnn"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its one gate."""
+        return ("cell",)
+
+
+def create_input(graph: Graph, params: RnnParams, name: str = "input") -> Tensor:
+    """The input, [steps, batch, input size]; each step lies where its product is fed."""
+    return new_input_sequence(
+        graph, params.dtype, params.time_steps, params.batch, params.input_size, params.hidden, name
+    )
+
+
+def create_initial_state(graph: Graph, params: RnnParams, name: str = "state") -> Tensor:
+    """The output before the first step, [batch, units]; its values are the caller's."""
+    return _units(graph, params).state(name)
+
+
+def create_weights(graph: Graph, params: RnnParams, name: str = "weights", options: Options = None) -> RnnWeights:
+    """Weights in the layout of the planned product, and biases."""
+    types, units = recurrent_options(params, options).types, _units(graph, params)
+    of_input, of_output = create_product_weights(graph, units, params.layer_sizes, 1, types, name)
+    return RnnWeights(of_input, of_output, units.biases((1,), params.dtype, f"{name}/biases"))
+
+
+def rnn_fwd_sequence(
+    graph: Graph,
+    params: RnnParams,
+    state: Tensor,
+    input: Tensor,
+    weights: RnnWeights,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "rnn_fwd",
+) -> Forward:
+    """Run a plain network over ``input``, [steps, batch, input size].
+
+    Raises:
+        TensorError: An operand does not have the shape that the parameters say.
+        TypeMismatchError: An operand is not of the layer's type.
+        InvalidOptionError: An option that there is not, or a value that it does not take.
+    """
+    setting = _setting(graph, params, options, name)
+    _check(params, state, input, weights)
+    with graph.scope(name):
+        keep = not setting.options.inference_only
+        return forward_pass(setting, RnnCell(setting), [state], input, weights, prog, slots=len(KEPT), keep=keep)
+
+
+def rnn_bwd_sequence(
+    graph: Graph,
+    params: RnnParams,
+    state: Tensor,
+    kept: Tensor,
+    weights: RnnWeights,
+    input: Tensor,
+    output_gradient: Tensor,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "rnn_bwd",
+) -> Backward:
+    """Gradients of input, initial state and weights from what :func:`rnn_fwd_sequence` kept.
+
+    Raises:
+        TensorError: An operand does not have the shape that the parameters say.
+        TypeMismatchError: An operand is not of the layer's type.
+        InvalidOptionError: An option that there is not, or a value that it does not take.
+    """
+    setting = _setting(graph, params, options, name)
+    _check(params, state, input, weights)
+    one = (params.batch, params.hidden)
+    params.check("kept states", kept, (params.time_steps, len(KEPT), *one))
+    params.check("output gradient", output_gradient, (params.time_steps, *one) if params.output_full_sequence else one)
+    more = kept, output_gradient, [None], prog
+    with graph.scope(name):
+        cell = RnnCell(setting)
+        return backward_pass(setting, cell, weights, *more, gates=1, input=input, has_input=True, keep_deltas=False)
+
+
+def _setting(graph: Graph, params: RnnParams, options: Options, name: str) -> Setting:
+    chosen = recurrent_options(params, options)
+    if not params.do_input_weight_calc:
+        raise UnsupportedOpError(f"{name}: plain networks multiply their input", remedy="do_input_weight_calc=True")
+    if chosen.recomputation != "none" or chosen.pre_calc:
+        raise InvalidOptionError(f"{name}: plain networks neither recompute nor multiply all steps before the loop")
+    return Setting(graph, params, chosen, _units(graph, params), name)
+
+
+def _units(graph: Graph, params: RnnParams) -> Units:
+    return Units(graph, params.dtype, params.batch, params.hidden)
+
+
+def _check(params: RnnParams, state: Tensor, input: Tensor, weights: RnnWeights) -> None:
+    params.check("initial output", state, (params.batch, params.hidden))
+    params.check("input", input, (params.time_steps, params.batch, params.input_size))
+    if weights.input is not None:
+        params.check("input weights", weights.input, (1, *params.layer_sizes))
+    params.check("output weights", weights.output, (1, params.hidden, params.hidden))
+    params.check("biases", weights.biases, (1, params.hidden))
+
+
+globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
