@@ -3,7 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popnn import nonlinearity_named, norms
+from abele.poplibs.popnn import gru, lstm, nonlinearity_named, norms, rnn
 from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
@@ -50,6 +50,7 @@ __all__ = [
     "MASKED_LABEL_CODE",
     "calc_accuracy",
     "calc_loss",
+    "lstm",
     "max_and_arg_max",
     "min_and_arg_min",
     "scaled_softmax_stable",
@@ -62,6 +63,7 @@ __all__ = [
     "arg_min",
     "cross_entropy_loss",
     "cross_entropy_loss_gradient",
+    "gru",
     "leaky_relu",
     "leaky_relu_input_gradient",
     "log_softmax",
@@ -76,6 +78,7 @@ __all__ = [
     "non_linearity_input_gradient",
     "pool",
     "pool_input_gradient",
+    "rnn",
     *norms.__all__,
     "sgd_update",
     "softmax",
