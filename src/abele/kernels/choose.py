@@ -11,7 +11,7 @@ from itertools import combinations
 
 from abele.kernels.ir import Apply
 from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
-from abele.kernels.panels import Panel, find_panel
+from abele.kernels.panels import Panel, can_be_packed, find_panel
 from abele.kernels.schedule import Schedule
 from abele.kernels.traffic import Traffic
 
@@ -79,6 +79,9 @@ def _lane_candidates(nest: LoopNest) -> list[str]:
 def _can_be_lane(nest: LoopNest, dim: str) -> bool:
     if dim in dict(nest.reduced):
         return not any(dim in g.position.names for g in nest.guards())
+    # Guards that differ between lanes would not keep the loads from places outside the operand.
+    if any(dim in g.position.names for a in nest.accumulates for g in a.guards):
+        return False
     return all(out.access.stride(dim) for out in nest.outs)
 
 
@@ -147,7 +150,7 @@ class _Model:
         inner = [a.value for a in nest.accumulates]
         self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
         fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
-        self.loads = [(free_dims(f), self._load_cost(f.access)) for f in sorted(fetches, key=str)]
+        self.loads = [(free_dims(f), self._inner_cost(f)) for f in sorted(fetches, key=str)]
         values = (*nest.locals, *(o.value for o in nest.outs))
         outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
         self.outer = sum(self._load_cost(f.access) for f in outside)
@@ -155,6 +158,11 @@ class _Model:
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.parallel = dict(nest.parallel)
         self.folds = lane in dict(nest.reduced)
+
+    def _inner_cost(self, fetch: Fetch) -> float:
+        """Cost of a load in the reduction; as if in order where a panel will be copied."""
+        packed = can_be_packed(self.nest, fetch, self.lane, self.width)
+        return 1.0 if packed else self._load_cost(fetch.access)
 
     def _load_cost(self, access: Access) -> float:
         stride = access.stride(self.lane) if self.lane else 0

@@ -60,6 +60,17 @@ def find_panel(nest: LoopNest, schedule: Schedule) -> Panel | None:
     return max(found, key=lambda p: p.elements, default=None)
 
 
+def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
+    """Whether ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
+    if nest.unit or len(nest.accumulates) != 1 or fetch not in _candidates(nest):
+        return False
+    names = set(fetch.access.address.names)
+    reduced = [n for d, n in nest.reduced if d in names]
+    served = math.prod(n for d, n in nest.parallel if d not in names)
+    big = math.prod(reduced) * lanes * 4 >= MIN_BYTES
+    return lane in names and lane not in dict(nest.reduced) and bool(reduced) and big and served >= 16 * MIN_REUSE
+
+
 def packed_nest(nest: LoopNest, panel: Panel) -> LoopNest:
     """``nest`` reading the copy, which is its last argument, instead of the operand."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from abele.kernels.assemble import Draft, Part, assemble
@@ -11,6 +12,7 @@ from abele.kernels.flat import Layout, flatten, row_major
 from abele.kernels.fuse import fuse
 from abele.kernels.merge import merge_dims
 from abele.kernels.native import NativePlan
+from abele.kernels.pad import with_copies
 from abele.kernels.panels import Panel
 from abele.kernels.refine import refine
 from abele.kernels.sample import SampleDim, find_sample_dim
@@ -40,7 +42,7 @@ class _Planner:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        found = find_sample_dim(program)
+        found = None if _is_one_contraction(program) else find_sample_dim(program)
         self.sample = found if found is not None and found.extent >= 4 else None
         self.lanes = lanes_for(self.sample.extent, target().lanes) if self.sample else 1
         self.layouts: dict[int, Layout] = {}
@@ -134,6 +136,7 @@ class _Planner:
 
     def _plain(self, tasks: list[Task]) -> None:
         """Leaves for ``tasks``: those that do not depend on each other side by side."""
+        tasks = [part for task in tasks for part in with_copies(self.program, task)]
         depths: list[int] = []
         for needed in dependences(tasks):
             depths.append(1 + max((depths[n] for n in needed), default=-1))
@@ -142,6 +145,17 @@ class _Planner:
             self.lines.append(f"leaf {len(self.drafts)}: side by side")
             parts = [self._part(t) for t in members]
             self.drafts.append(Draft("tasks", parts, calls=_names(members)))
+
+
+def _is_one_contraction(program: Program) -> bool:
+    """Whether all there is to do is one task with much to reuse, and enough results for threads to share."""
+    if len(program.tasks) != 1:
+        return False
+    task = program.tasks[0]
+    results = math.prod(n for _, n in task.parallel)
+    return (
+        bool(task.reduced) and results >= 1024 and task.points >= 16 * max(program.spaces[s].size for s in task.reads)
+    )
 
 
 def _names(tasks: Sequence[Task]) -> tuple[str, ...]:
