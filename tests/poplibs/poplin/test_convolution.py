@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abele.errors import TensorError, TypeMismatchError, UnsupportedOpError
+from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor
 from abele.kernels.reference import evaluate
 from abele.numerics import ElementType, f16, f32
@@ -138,14 +138,6 @@ def test_convolution__channels_differ__names_the_tensor() -> None:
         poplin.convolution(graph, x, w, params, Sequence())
     assert "x has shape [1, 3, 5], the convolution needs [1, 4, 5]" in str(caught.value)
     assert "x has 3 channels in dimension 1, not 4" in str(caught.value)
-
-
-def test_convolution__four_field_dimensions__are_refused() -> None:
-    graph = Graph(system(4))
-    params = ConvParams(1, 1, 1, (2, 2, 2, 2), (1, 1, 1, 1))
-    x, w = poplin.create_input(graph, params, f32), poplin.create_weights(graph, params, f32)
-    with pytest.raises(UnsupportedOpError, match="4 field dimensions, at most 3 are supported"):
-        poplin.convolution(graph, x, w, params, Sequence())
 
 
 def test_convolution__types_differ__names_both() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from abele.errors import TensorError, UnsupportedOpError
+from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
@@ -12,6 +12,7 @@ from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.binding import Binding, field_roles
 from abele.poplibs.poplin.combine import combinations_of_groups
 from abele.poplibs.poplin.contract import Call, cheapest
+from abele.poplibs.poplin.deep_fields import convolve_deep, weight_deltas_deep
 from abele.poplibs.poplin.dilate import dilated_after
 from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_rows
@@ -55,12 +56,28 @@ def convolution(
     Raises:
         TensorError: A tensor whose shape is not that of ``params``.
         TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
-        UnsupportedOpError: More than three field dimensions.
         OutOfMemoryError: No split fits the tiles.
     """
     _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, settings.partials)
+    if len(params.field) > FIELD_DIMS:
+
+        def less(rows: Tensor, kernel: Tensor, inner: ConvParams) -> Tensor:
+            return convolution(
+                graph,
+                rows,
+                kernel,
+                inner,
+                prog,
+                output_type=types.output,
+                partials_type=types.partials,
+                available_memory_proportion=available_memory_proportion,
+                options=options,
+                name=name,
+            )
+
+        return convolve_deep(graph, x, weights, params, prog, less, name)
     return forward_call(graph, x, weights, params, types, settings.planning, name).append(prog)
 
 
@@ -118,12 +135,25 @@ def convolution_backward_data(
         Gradients of the input, [batch, in_channels, *field].
 
     Raises:
-        TensorError, TypeMismatchError, UnsupportedOpError, OutOfMemoryError: As for :func:`convolution`.
+        TensorError, TypeMismatchError, InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
     _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, settings.partials)
     rank = len(params.field)
+    if rank > FIELD_DIMS:
+        return convolution(
+            graph,
+            z_deltas,
+            _exchanged(weights, params),
+            params.gradient_params(),
+            prog,
+            output_type=types.output,
+            partials_type=types.partials,
+            available_memory_proportion=available_memory_proportion,
+            options=options,
+            name=name,
+        )
     problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
@@ -166,23 +196,42 @@ def calculate_weight_deltas(
         Gradients of the weights, [out_channels, in_channels / groups, *kernel].
 
     Raises:
-        TensorError, TypeMismatchError, UnsupportedOpError, OutOfMemoryError: As for :func:`convolution`.
+        TensorError, TypeMismatchError, InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
     given = {"z_deltas": (z_deltas, params.output_shape), "activations": (activations, params.input_shape)}
     _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
     dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, dtypes, output_type, settings.partials)
+    if len(params.field) > FIELD_DIMS:
+
+        def less(rows: Tensor, x: Tensor, inner: ConvParams) -> Tensor:
+            return calculate_weight_deltas(
+                graph,
+                rows,
+                x,
+                inner,
+                prog,
+                output_type=types.output,
+                partials_type=types.partials,
+                available_memory_proportion=available_memory_proportion,
+                options=options,
+                name=name,
+            )
+
+        return weight_deltas_deep(graph, z_deltas, activations, params, less)
     gradient = WeightGradient(graph, name, params, types, z_deltas, activations, settings.planning, like)
     return gradient.cheapest().append(prog)
 
 
+def _exchanged(weights: Tensor, params: ConvParams) -> Tensor:
+    """Weights with the channel dimensions of every group exchanged: [in_channels, out_channels / groups, *kernel]."""
+    outs, ins, *kernel = weights.shape
+    grouped = weights.reshape((params.groups, outs // params.groups, ins, *kernel))
+    return grouped.moveaxis(2, 1).reshape((params.groups * ins, outs // params.groups, *kernel))
+
+
 def _check(name: str, params: ConvParams, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
-    if len(params.field) > FIELD_DIMS:
-        raise UnsupportedOpError(
-            f"{name}: {len(params.field)} field dimensions, at most {FIELD_DIMS} are supported",
-            remedy="fold a dimension in which the kernel has one element into the batch",
-        )
     for label, (tensor, shape) in given.items():
         if tensor.shape == tuple(shape):
             continue
