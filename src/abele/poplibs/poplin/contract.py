@@ -168,6 +168,14 @@ class Call:
         call.attributes["plan"] = self.schedule
         return returned
 
+    def emit(self, body: Program) -> Tensor:
+        """Append the steps of the contraction to the body of a larger library call and return its output."""
+        assert self.meaning is None and self.spread is None
+        with self.graph.scope(self.name):
+            made, homes, result = self._outputs()
+            self._build(body, made, homes, result)
+        return result
+
     def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
         operands = *self._operands(body), self._output(made)
