@@ -170,7 +170,8 @@ class Call:
 
     def emit(self, body: Program) -> Tensor:
         """Append the steps of the contraction to the body of a larger library call and return its output."""
-        assert self.meaning is None and self.spread is None
+        assert self.meaning is None
+        assert self.spread is None
         with self.graph.scope(self.name):
             made, homes, result = self._outputs()
             self._build(body, made, homes, result)
