@@ -110,7 +110,7 @@ def test_linalg__wrong_arguments__are_named() -> None:
     whole, half = bench.tensor(np.zeros((4, 4), np.int32)), bench.tensor(np.zeros((4, 1), np.float16))
     with pytest.raises(TensorError, match="does not fit b of shape"):
         linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog)
-    with pytest.raises(TypeMismatchError, match="a holds f32, b holds f16"):
+    with pytest.raises(TypeMismatchError, match=r"operands of one type, got Tensor\(f32\[4, 4\] of 'v0'"):
         linalg.triangular_solve(bench.graph, a, half, True, True, False, bench.prog)
     with pytest.raises(TypeMismatchError, match="cholesky: a takes f32 or f16"):
         linalg.cholesky(bench.graph, whole, True, bench.prog)

@@ -2,10 +2,10 @@
 
 from abele.poplibs.poplin.linalg.cholesky import cholesky, create_cholesky_input
 from abele.poplibs.poplin.linalg.grids import linspace, meshgrid2d
+from abele.poplibs.poplin.linalg.masks import triangular_mask
 from abele.poplibs.poplin.linalg.triangular import (
     create_triangular_solve_input_lhs,
     create_triangular_solve_input_rhs,
-    triangular_mask,
     triangular_solve,
 )
 

@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Graph, Tensor, concat
-from abele.numerics import ElementType, as_element_type
+from abele.graph import Graph, Sequence, Tensor, concat
+from abele.numerics import ElementType, as_element_type, f32
+from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.matmul import product_call
+from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poputil.options import Option, Options, integer, number, read_options
 
 Int64 = npt.NDArray[np.int64]
@@ -54,6 +57,18 @@ def check_square(function: str, name: str, shape: tuple[int, ...]) -> None:
 def extents(size: int, block: int) -> list[int]:
     """Rows of each block."""
     return [min(block, size - start) for start in range(0, size, block)]
+
+
+def ranges(batch: int, parts: int, part: int) -> Int64:
+    """Numbers int64[batch] of a part, where every batch has so many parts and they follow each other."""
+    return np.arange(batch, dtype=np.int64) * parts + part
+
+
+def emit_product(graph: Graph, body: Sequence, a: Tensor, b: Tensor, proportion: float) -> Tensor:
+    """Append the steps of the products of [g, m, k] and [g, k, n] to a body; [g, m, n] in the type of ``a``."""
+    problem = problems.matmul(a.shape[0], a.shape[1], a.shape[2], b.shape[2], a.dtype, f32, a.dtype)
+    planning = Planning(proportion=proportion)
+    return product_call(graph, "poplin.matmul_grouped", "product", problem, a, b, planning).emit(body)
 
 
 def block_tiles(graph: Graph, batch: int, index: int) -> Int64:
