@@ -99,9 +99,10 @@ def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str,
 def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[Tile]:
     """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
     guarded = {d for g in nest.guards() for d in g.position.names}
+    # Of equal tiles the first is taken: the one whose points lie closest.
     sizes = {
         d: -(-n // width) if d == lane else n
-        for d, n in nest.parallel
+        for d, n in sorted(nest.parallel, key=lambda p: _stride_key(nest, p[0]))
         if d not in guarded and d not in nest.unit and not (d == lane and nest.lane)
     }
     limit = max(1, target.accumulators * target.lanes // max(width, target.lanes))
