@@ -63,11 +63,17 @@ def test_cycles__more_rows__cost_more(method: Method, dtype: ElementType, partia
     assert (np.diff(found) > 0).all()
 
 
-@pytest.mark.parametrize(("dtype", "partials", "macs"), [(f16, f16, 64), (f16, f32, 32), (f32, f32, 16)])
-def test_amp__long_slices__approach_the_peak_rate(dtype: ElementType, partials: ElementType, macs: int) -> None:
-    units = systems.get("bow").ipu.amp.mode(dtype.name, partials.name).num_units
+@pytest.mark.parametrize(
+    ("chip", "dtype", "partials", "macs"),
+    [("bow", f16, f16, 64), ("bow", f16, f32, 32), ("bow", f32, f32, 16), ("gc2", f16, f32, 32), ("gc2", f32, f32, 8)],
+)
+def test_amp__long_slices__approach_the_peak_rate(
+    chip: str, dtype: ElementType, partials: ElementType, macs: int
+) -> None:
+    mode = systems.get(chip).ipu.amp.mode(dtype.name, partials.name)
     work = rows_of_16([60_000], dtype, partials, in_channels=256)
-    for method in (Method("amp_1x1", units), Method("amp_nx1", units)):
+    for kind in ("amp_1x1", "amp_nx1"):
+        method = Method(kind, mode.num_units, core_cycles=mode.core_cycles)
         assert 0.9 < 60_000 * 256 * 16 / method.cycles(work, 8)[0] / macs <= 1.0
 
 

@@ -30,13 +30,14 @@ def weights_per_unit(dtype: ElementType) -> int:
     return _AMP_WEIGHT_BYTES // dtype.bytes
 
 
-def amp_1x1(work: Work, units: int, load_bytes: int) -> Int64:
+def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0) -> Int64:
     """Tile cycles of ConvPartial1x1Out: a matmul of positions by channels on the AMP units.
 
     Args:
         work: Slices without a kernel.
         units: Conv units that work together for these types.
         load_bytes: Bytes of weights loaded in a cycle.
+        core_cycles: Cycles from one position to the next; by default those of Mk2.
 
     Source: machine.md §4.2; measured minus formula +4 to +7 cycles for 32 to 2,048 rows (§4.0). One thing differs:
     there a sweep of two positions takes 41 or 42 slots and one of three 37 or 38. It starts the same pipeline and
@@ -46,27 +47,28 @@ def amp_1x1(work: Work, units: int, load_bytes: int) -> Int64:
     c = 1 if common else 0
     ig, og, passes = _channel_groups(work, units, weights_per_unit(work.dtype))
     load = units * _AMP_WEIGHT_BYTES // load_bytes
-    first = _inner_1x1(work, units, common=common, zeroing=True)
-    later = _inner_1x1(work, units, common=common, zeroing=False)
+    core = core_cycles or _core_cycles(work.dtype)
+    first = _inner_1x1(work, units, core, common=common, zeroing=True)
+    later = _inner_1x1(work, units, core, common=common, zeroing=False)
     head = 50 + (6 * (7 + 3 * (ig * work.groups - 1)) if common else 0)
     accumulate = (ig - 1) * (16 - c + og * (19 + passes * (6 + load + later)))
     zero = 11 + og * (19 - c + passes * (7 + load + first))
     return np.asarray(head + work.groups * (12 + c + accumulate + zero), dtype=np.int64)
 
 
-def _inner_1x1(work: Work, units: int, *, common: bool, zeroing: bool) -> Int64:
+def _inner_1x1(work: Work, units: int, core: int, *, common: bool, zeroing: bool) -> Int64:
     """Cycles of all workers over their share of the rows, once. Source: §4.2."""
     most, least = ceil_div(work.positions, WORKERS), work.positions // WORKERS
-    slots = [_worker_1x1(n, work, units, common=common, zeroing=zeroing) for n in (most, least)]
+    slots = [_worker_1x1(n, work, units, core, common=common, zeroing=zeroing) for n in (most, least)]
     return np.maximum(WORKERS * slots[0], WORKERS * slots[1] + 14)
 
 
-def _worker_1x1(n: Int64, work: Work, units: int, *, common: bool, zeroing: bool) -> Int64:
+def _worker_1x1(n: Int64, work: Work, units: int, core: int, *, common: bool, zeroing: bool) -> Int64:
     if common:
         short, many = ((21, 32, 37), 37) if zeroing else ((22, 33, 38), 38)
         return _by_length(n, short, many, 4) - 7
     if work.dtype == f32:
-        slots = _by_length(n, (24, 47, 46), 46, 8)
+        slots = _by_length(n, *_filled((24, 47, 46), 46, core))
         per_row = 8 if units == 16 else 4
     else:
         slots = _by_length(n, (24, 39, 40), 41, 4)
@@ -74,13 +76,14 @@ def _worker_1x1(n: Int64, work: Work, units: int, *, common: bool, zeroing: bool
     return slots + (2 + per_row * n if zeroing else 0)
 
 
-def amp_nx1(work: Work, units: int, load_bytes: int, height: int = 1) -> Int64:
+def amp_nx1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, height: int = 1) -> Int64:
     """Tile cycles of ConvPartialnx1: a convolution on the AMP units, one kernel position after the other.
 
     Args:
         work: Slices.
         units: Conv units that work together for these types.
         load_bytes: Bytes of weights loaded in a cycle.
+        core_cycles: Cycles from one position to the next; by default those of Mk2.
         height: Kernel rows that share one load of the weights, with as many fewer in-channels each.
 
     Source: machine.md §4.1.
@@ -90,7 +93,9 @@ def amp_nx1(work: Work, units: int, load_bytes: int, height: int = 1) -> Int64:
     load = units * _AMP_WEIGHT_BYTES // (8 if height == 4 else load_bytes)
     rows = ceil_div(work.kernel_outer, height)
     most, least = ceil_div(work.positions, WORKERS), work.positions // WORKERS
-    sweep = np.maximum(WORKERS * _worker_nx1(most, work, units), WORKERS * _worker_nx1(least, work, units) + 9)
+    core = core_cycles or _core_cycles(work.dtype)
+    slots = [_worker_nx1(n, work, units, core) for n in (most, least)]
+    sweep = np.maximum(WORKERS * slots[0], WORKERS * slots[1] + 9)
     per_position = 12 + passes * (load + _SHUFFLE.get(height, 20 * height) + 3 + sweep)
     inner = rows * (14 + work.kernel_inner * per_position)
     cg = work.groups
@@ -101,12 +106,12 @@ def amp_nx1(work: Work, units: int, load_bytes: int, height: int = 1) -> Int64:
     return np.asarray(setup + body + zeroing, dtype=np.int64)
 
 
-def _worker_nx1(n: Int64, work: Work, units: int) -> Int64:
+def _worker_nx1(n: Int64, work: Work, units: int, core: int) -> Int64:
     """Slots of a worker that sweeps ``n`` positions in as few rows as they make. Source: §4.1."""
     rows = np.maximum(ceil_div(n, np.maximum(work.run, 1)), 1)
     along = ceil_div(n, rows)
     if work.dtype == f32:
-        slots = _by_length(along, (17, 33, 44), 45, 8)
+        slots = _by_length(along, *_filled((17, 33, 44), 45, core))
     else:
         extra = 1 if (units == 16) == (work.partials == f16) else 0
         slots = _by_length(along, (17, 29, 33 + extra), 34, 4)
@@ -147,6 +152,24 @@ def _channel_groups(work: Work, units: int, in_group: int) -> tuple[Int64, Int64
     """In-groups, out-groups and passes over the units in an out-group."""
     out_group = np.minimum(work.out_channels, _OUT_GROUP)
     return ceil_div(work.in_channels, in_group), ceil_div(work.out_channels, _OUT_GROUP), ceil_div(out_group, units)
+
+
+_POSITIONS_IN_FLIGHT = 3
+"""Positions that enter the units before the first result leaves them. Source: machine.md §1.3."""
+
+
+def _core_cycles(dtype: ElementType) -> int:
+    """Cycles from one position to the next on Mk2. Source: machine.md §1.3."""
+    return 8 if dtype == f32 else 4
+
+
+def _filled(short: tuple[int, int, int], many: int, core: int) -> tuple[tuple[int, int, int], int, int]:
+    """PL's slots of f32 sweeps, which are those of Mk2, for units that take another time a position (Mk1: 4 cycles).
+
+    Filling the units costs as much less as the positions in flight take less. Source: derived from machine.md §1.3.
+    """
+    less = _POSITIONS_IN_FLIGHT * (8 - core)
+    return (short[0], short[1] - less, short[2] - less), many - less, core
 
 
 def _by_length(n: Int64, short: tuple[int, int, int], many: int, step: int) -> Int64:

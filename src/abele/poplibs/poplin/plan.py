@@ -24,20 +24,22 @@ class Method:
         units: Conv units used by the AMP kinds.
         height: Kernel rows that share one load of weights.
         wide_loads: Whether weights are loaded 128 bits at a time.
+        core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
     """
 
     kind: str
     units: int = 0
     height: int = 1
     wide_loads: bool = False
+    core_cycles: int = 0
 
     def cycles(self, work: Work, load_bytes: int) -> Int64:
         """Tile cycles of slices, int64[n]."""
         match self.kind:
             case "amp_1x1":
-                return cost.amp_1x1(work, self.units, load_bytes)
+                return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles)
             case "amp_nx1":
-                return cost.amp_nx1(work, self.units, load_bytes, self.height)
+                return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
             case "outer_product":
                 return cost.outer_product(work)
         return cost.hmac(work)

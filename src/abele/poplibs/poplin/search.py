@@ -232,12 +232,12 @@ def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int6
 
 def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
     """The vertices that can do the work, preferred first."""
-    units = target.conv_units(problem.dtype, problem.partials)
+    units, core = target.conv_units(problem.dtype, problem.partials)
     if units and problem.is_pointwise:
-        yield Method("amp_1x1", units, wide_loads=target.wide_loads)
+        yield Method("amp_1x1", units, 1, target.wide_loads, core)
     if units and problem.rank:
         heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
-        yield from (Method("amp_nx1", units, h, target.wide_loads) for h in heights)
+        yield from (Method("amp_nx1", units, h, target.wide_loads, core) for h in heights)
     if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
         yield Method("outer_product")
     if problem.dtype in (f16, f32):

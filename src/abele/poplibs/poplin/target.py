@@ -22,7 +22,8 @@ class Target:
         pair_bytes_per_cycle: The same where the other tile of its pair receives the same.
         fragment_cycles: What receiving one separate piece takes at least.
         superstep_cycles: Sync and launch of one superstep.
-        units: Conv units that work together, by the names of input and partials type.
+        units: Conv units that work together, and cycles from one position to the next, by names of input and partials
+            type.
         load_bytes: Bytes of weights that the conv units load in a cycle.
         wide_loads: Whether these are 128-bit loads.
     """
@@ -34,13 +35,13 @@ class Target:
     pair_bytes_per_cycle: float
     fragment_cycles: int
     superstep_cycles: int
-    units: tuple[tuple[str, str, int], ...]
+    units: tuple[tuple[str, str, int, int], ...]
     load_bytes: int
     wide_loads: bool = False
 
-    def conv_units(self, dtype: ElementType, partials: ElementType) -> int:
-        """Conv units for these types; 0 where the AMP cannot take them."""
-        return next((n for d, p, n in self.units if (d, p) == (dtype.name, partials.name)), 0)
+    def conv_units(self, dtype: ElementType, partials: ElementType) -> tuple[int, int]:
+        """Conv units for these types, and cycles a position; 0 where the AMP cannot take them."""
+        return next(((n, core) for d, p, n, core in self.units if (d, p) == (dtype.name, partials.name)), (0, 0))
 
 
 @lru_cache(maxsize=256)
@@ -56,7 +57,7 @@ def target_of(system: System, planning: Planning = DEFAULT) -> Target:
         ipu.exchange.pair_bytes_per_cycle,
         ipu.exchange.fragment_cycles,
         ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
-        tuple((mode.input, mode.partials, mode.num_units) for mode in ipu.amp.modes),
+        tuple((mode.input, mode.partials, mode.num_units, mode.core_cycles) for mode in ipu.amp.modes),
         amp.wide_weight_load_bytes_per_cycle if planning.wide_loads else amp.weight_load_bytes_per_cycle,
         planning.wide_loads,
     )
