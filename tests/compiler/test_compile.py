@@ -197,7 +197,17 @@ def test_memory__categories__are_what_the_program_holds(graph: Graph) -> None:
     assert by["vertex_code"] == [compile_codelet(Update.codelet).code_bytes] * 8
     assert by["exchange_code"] == [0] * 8
     assert by["control_code"] == [memory.control_step_bytes] * 8
-    assert by["stacks"] == [6 * memory.worker_stack_bytes + memory.supervisor_stack_bytes] * 8
+    assert by["stacks"] == [memory.supervisor_stack_bytes] * 8
+
+
+def test_memory__compiled_code__needs_stacks_for_its_workers_where_it_runs(graph: Graph) -> None:
+    x = graph.variable(f32, (2, 5), "x").map_rows([0, 3])
+    cs = graph.compute_set()
+    cs.vertices(Move, tile=[0, 3], x=x, y=x)
+    memory = graph.system.ipu.tile
+    stacks = compile_program(graph, Execute(cs)).memory.by_category["stacks"].tolist()
+    needed = 6 * memory.worker_stack_bytes + memory.supervisor_stack_bytes
+    assert stacks == [needed, 0, 0, needed, 0, 0, 0, 0]
 
 
 def test_memory__temporaries_that_never_meet__share_their_place(graph: Graph) -> None:
