@@ -32,7 +32,7 @@ from abele.graph import (
     shared,
 )
 from abele.numerics import bool_, f32, i32
-from compiler.support import SLOTS, Bump, Increment, Multi, Reader, Search, Update, Writer, small_system
+from compiler.support import SLOTS, Bump, Increment, Move, Multi, Reader, Search, Update, Writer, small_system
 
 
 def saxpy(graph: Graph) -> Execute:
@@ -203,7 +203,8 @@ def test_memory__categories__are_what_the_program_holds(graph: Graph) -> None:
 def test_memory__compiled_code__needs_stacks_for_its_workers_where_it_runs(graph: Graph) -> None:
     x = graph.variable(f32, (2, 5), "x").map_rows([0, 3])
     cs = graph.compute_set()
-    cs.vertices(Move, tile=[0, 3], x=x, y=x)
+    y = graph.variable(f32, (2, 5), "y").map_rows([0, 3])
+    cs.vertices(Move, tile=[0, 3], x=x, y=y)
     memory = graph.system.ipu.tile
     stacks = compile_program(graph, Execute(cs)).memory.by_category["stacks"].tolist()
     needed = 6 * memory.worker_stack_bytes + memory.supervisor_stack_bytes
