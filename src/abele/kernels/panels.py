@@ -17,12 +17,14 @@ from abele.kernels.loops import Access, Fetch, LoopNest
 from abele.kernels.schedule import Schedule
 from abele.kernels.task import rewrite
 
-MIN_REUSE = 12
+MIN_REUSE = 8
 """Tiles of the other operand that a panel must serve, or copying it costs too much."""
 FAR_BYTES = 2048
 """Rows at least so far apart are not prefetched across: the next is in another page, or nearly."""
-MIN_BYTES, MAX_BYTES = 1 << 15, 1 << 22
+MIN_BYTES, MAX_BYTES = 1 << 13, 1 << 23
 """A smaller panel stays in the first-level cache as it is; a larger one is not worth the memory."""
+WIDEST_TILE = 24
+"""Points along one dim that a register tile may have; what is expected before the tile is known holds for all."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
     names = set(fetch.access.address.names)
     reduced = [n for d, n in nest.reduced if d in names]
     served = math.prod(n for d, n in nest.parallel if d not in names)
-    big = math.prod(reduced) * lanes * 4 >= MIN_BYTES
-    return lane in names and lane not in dict(nest.reduced) and bool(reduced) and big and served >= 16 * MIN_REUSE
+    vectors = math.prod(reduced) * lanes * 4
+    fits = MIN_BYTES <= vectors <= MAX_BYTES // WIDEST_TILE
+    return lane in names and lane not in dict(nest.reduced) and fits and served >= WIDEST_TILE * MIN_REUSE
 
 
 def packed_nest(nest: LoopNest, panel: Panel) -> LoopNest:
