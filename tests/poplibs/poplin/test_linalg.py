@@ -1,4 +1,4 @@
-"""Cholesky, triangular solves, masks and grids against NumPy."""
+"""Masks and grids against NumPy; layouts, options and errors of linear algebra."""
 
 from __future__ import annotations
 
@@ -6,85 +6,20 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench
 
-from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
-from abele.graph import Copy
+from abele.errors import AbeleError, InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Copy, LibraryCall
+from abele.poplibs import poplin
 from abele.poplibs.poplin import linalg
 
 RNG = np.random.default_rng(5)
 
 
-def _spd(batch: int, n: int, dtype: str) -> np.ndarray:
-    x = RNG.standard_normal((batch, n, n))
-    return (x @ x.transpose(0, 2, 1) / n + np.eye(n)).astype(dtype)
-
-
-@pytest.mark.parametrize(
-    ("batch", "n", "block", "lower", "dtype", "tiles"),
-    [(1, 4, 4, True, "float32", 4), (2, 10, 4, False, "float32", 64), (2, 8, 4, True, "float16", 64)],
-)
-def test_cholesky__matches_numpy(batch: int, n: int, block: int, lower: bool, dtype: str, tiles: int) -> None:
-    bench = Bench(tiles)
-    a = bench.tensor(_spd(batch, n, dtype))
-    out = linalg.cholesky(bench.graph, a, lower, bench.prog, options={"blockSize": block})
-    (got,) = bench.run(out)
-    wanted = np.linalg.cholesky(bench.values(a))
-    wanted = wanted if lower else wanted.transpose(0, 2, 1)
-    np.testing.assert_allclose(got, wanted, atol=1e-5 if dtype == "float32" else 1e-2)
-
-
-def test_cholesky__not_positive_definite__gives_nan() -> None:
-    bench = Bench(4)
-    a = bench.tensor(np.array([[1.0, 2.0], [2.0, 1.0]], np.float32))
-    (got,) = bench.run(linalg.cholesky(bench.graph, a, True, bench.prog))
-    assert np.isnan(got[1, 1])
-
-
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize(("n", "block", "unit"), [(4, 8, False), (10, 3, False), (8, 4, True)])
-def test_triangular_solve__matches_numpy(left: bool, lower: bool, n: int, block: int, unit: bool) -> None:
-    bench = Bench(64)
-    a = bench.tensor((RNG.standard_normal((2, n, n)) * 0.3 + 2 * np.eye(n)).astype(np.float32))
-    b = bench.tensor(RNG.standard_normal((2, n, 3) if left else (2, 3, n)).astype(np.float32))
-    out = linalg.triangular_solve(bench.graph, a, b, left, lower, unit, bench.prog, options={"block_size": block})
-    (got,) = bench.run(out)
-    matrix = np.tril(bench.values(a)) if lower else np.triu(bench.values(a))
-    if unit:
-        matrix[:, range(n), range(n)] = 1.0
-    back = matrix @ got if left else got @ matrix
-    np.testing.assert_allclose(back, bench.values(b), atol=2e-5)
-
-
-@pytest.mark.parametrize("tiles", [4, 1472])
-def test_created_inputs__any_number_of_tiles__same_solution(tiles: int) -> None:
-    bench = Bench(tiles)
-    shapes, options = ((2, 7, 7), (2, 7, 5)), {"blockSize": 3}
-    a = linalg.create_triangular_solve_input_lhs(bench.graph, "half", *shapes, options=options)
-    b = linalg.create_triangular_solve_input_rhs(bench.graph, "half", *shapes, options=options)
-    assert (a.shape, b.shape) == shapes
-    rng = np.random.default_rng(9)
-    values = (rng.standard_normal(shapes[0]) * 0.2 + 2 * np.eye(7), rng.standard_normal(shapes[1]))
-    sources = [bench.tensor(v.astype(np.float16)) for v in values]
-    for source, made in zip(sources, (a, b), strict=True):
-        bench.prog.add(Copy(source, made))
-    (got,) = bench.run(linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog, options=options))
-    wanted = np.linalg.solve(np.tril(bench.values(sources[0])), bench.values(sources[1]))
-    np.testing.assert_allclose(got, wanted, atol=1e-2)
-
-
-def test_created_inputs__shapes_that_do_not_fit__are_refused() -> None:
-    bench = Bench(4)
-    with pytest.raises(TensorError, match=r"takes square matrices \[..., n, n\], got shape \[3, 4\]"):
-        linalg.create_cholesky_input(bench.graph, "float", (3, 4))
-    with pytest.raises(TensorError, match="on the right does not fit b"):
-        linalg.create_triangular_solve_input_rhs(bench.graph, "float", (4, 4), (4, 1), False)
-
-
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("unit", [True, False])
-def test_triangular_mask__keeps_one_triangle(lower: bool, unit: bool) -> None:
+def test_triangular_mask__keeps_one_triangle(lower: bool, unit: bool, dtype: str) -> None:
     bench = Bench(4)
-    a = bench.tensor(RNG.standard_normal((2, 5, 5)).astype(np.float32))
+    a = bench.tensor(RNG.standard_normal((2, 5, 5)).astype(dtype))
     (got,) = bench.run_both(linalg.triangular_mask(bench.graph, a, lower, unit, bench.prog))
     wanted = np.tril(bench.data[a]) if lower else np.triu(bench.data[a])
     if unit:
@@ -95,26 +30,107 @@ def test_triangular_mask__keeps_one_triangle(lower: bool, unit: bool) -> None:
 def test_grids__match_numpy() -> None:
     bench = Bench(4)
     x = linalg.linspace(bench.graph, "float", -1.0, 2.0, 7)
-    y = linalg.linspace(bench.graph, "float", 0.0, 1.0, 3)
-    got = [t.shape for t in linalg.meshgrid2d(bench.graph, x, y)]
-    assert got == [(3, 7), (3, 7)]
-    with pytest.raises(TensorError, match="count of at least 1, got 0"):
-        linalg.linspace(bench.graph, "float", 0.0, 1.0, 0)
-    with pytest.raises(TensorError, match="meshgrid2d takes vectors"):
-        linalg.meshgrid2d(bench.graph, x, x.expand_dims(0))
+    y = linalg.linspace(bench.graph, "half", 0.0, 1.0, 3)
+    views = linalg.meshgrid2d(bench.graph, x, y)
+    wanted = np.meshgrid(np.linspace(-1, 2, 7, dtype=np.float32), np.linspace(0, 1, 3, dtype=np.float16))
+    outs = [bench.graph.variable(v.dtype, v.shape, name="out").map_linear() for v in views]
+    for view, out in zip(views, outs, strict=True):
+        bench.prog.add(Copy(view, out))
+    for got, grid in zip(bench.run(*outs), wanted, strict=True):
+        np.testing.assert_array_equal(got, grid)
 
 
-def test_linalg__wrong_arguments__are_named() -> None:
+def test_calls__one_node_each__with_their_operations() -> None:
     bench = Bench(4)
-    a, b = bench.tensor(np.zeros((4, 4), np.float32)), bench.tensor(np.zeros((3, 1), np.float32))
-    whole, half = bench.tensor(np.zeros((4, 4), np.int32)), bench.tensor(np.zeros((4, 1), np.float16))
-    with pytest.raises(TensorError, match="does not fit b of shape"):
-        linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog)
-    with pytest.raises(TypeMismatchError, match=r"operands of one type, got Tensor\(f32\[4, 4\] of 'v0'"):
-        linalg.triangular_solve(bench.graph, a, half, True, True, False, bench.prog)
-    with pytest.raises(TypeMismatchError, match="cholesky: a takes f32 or f16"):
-        linalg.cholesky(bench.graph, whole, True, bench.prog)
-    with pytest.raises(TensorError, match="square"):
-        linalg.cholesky(bench.graph, b, True, bench.prog)
-    with pytest.raises(InvalidOptionError, match="blockSize"):
-        linalg.cholesky(bench.graph, a, True, bench.prog, options={"blockSize": 0})
+    a = bench.tensor(np.eye(4, dtype=np.float32))
+    q = bench.tensor(np.eye(4, dtype=np.float32))
+    linalg.cholesky(bench.graph, a, True, bench.prog)
+    linalg.triangular_solve(bench.graph, a, q, True, True, False, bench.prog, options={"blockSize": 2})
+    linalg.triangular_mask(bench.graph, a, True, False, bench.prog)
+    linalg.lu_factorization(bench.graph, a, bench.prog)
+    linalg.qr_factorization(bench.graph, a, q, bench.prog)
+    calls = [s for s in bench.prog if isinstance(s, LibraryCall)]
+    assert calls == list(bench.prog)
+    assert [c.name for c in calls] == [
+        f"poplin.{n}"
+        for n in ("cholesky", "triangular_solve", "triangular_mask", "lu_factorization", "qr_factorization")
+    ]
+    assert [c.flops for c in calls] == [21, 64, 0, 2 * (16 + 9 + 4 + 1), 384]
+
+
+def test_names__those_of_poplibs_too() -> None:
+    assert poplin.QRFactorization is linalg.qr_factorization
+    assert poplin.LUFactorization is linalg.lu_factorization
+    assert poplin.createQRFactorizationMatrices is linalg.create_qr_factorization_matrices
+    assert poplin.triangularSolve is linalg.triangular_solve
+
+
+FLOATS = np.zeros((4, 4), np.float32)
+HALVES = np.zeros((4, 1), np.float16)
+WHOLE = np.zeros((4, 4), np.int32)
+TALL = np.zeros((3, 1), np.float32)
+REFUSED = [
+    (lambda g, p, t: linalg.cholesky(g, t(WHOLE), True, p), TypeMismatchError, "cholesky: a takes f32 or f16"),
+    (lambda g, p, t: linalg.cholesky(g, t(TALL), True, p), TensorError, r"square matrices \[..., n, n\], got shape"),
+    (
+        lambda g, p, t: linalg.cholesky(g, t(FLOATS), True, p, options={"blockSize": 0}),
+        InvalidOptionError,
+        "cholesky: option 'blockSize' takes a whole number from 1 on, got 0",
+    ),
+    (
+        lambda g, p, t: linalg.cholesky(g, t(FLOATS), True, p, options={"block": 4}),
+        InvalidOptionError,
+        "cholesky has no option 'block'",
+    ),
+    (
+        lambda g, p, t: linalg.triangular_solve(g, t(FLOATS), t(TALL), True, True, False, p),
+        TensorError,
+        r"a of shape \[4, 4\] on the left does not fit b of shape \[3, 1\]",
+    ),
+    (
+        lambda g, p, t: linalg.triangular_solve(g, t(FLOATS), t(HALVES), True, True, False, p),
+        TypeMismatchError,
+        r"operands of one type, got Tensor\(f32\[4, 4\] of 'v0'",
+    ),
+    (lambda g, p, t: linalg.triangular_mask(g, t(WHOLE), True, True, p), TypeMismatchError, "a takes f32 or f16"),
+    (lambda g, p, t: linalg.triangular_mask(g, t(TALL), True, True, p), TensorError, "triangular_mask: a takes square"),
+    (lambda g, p, t: linalg.lu_factorization(g, t(WHOLE), p), TypeMismatchError, "lu_factorization: a takes f32"),
+    (
+        lambda g, p, t: linalg.lu_factorization(g, t(np.zeros((2, 3, 3), np.float32)), p),
+        TensorError,
+        r"a takes a matrix \[rows, columns\], got Tensor\(f32\[2, 3, 3\] of 'v0'",
+    ),
+    (
+        lambda g, p, t: linalg.qr_factorization(g, t(FLOATS), t(TALL), p),
+        TensorError,
+        r"q of a \[4, 4\] matrix is \[4, 4\], got Tensor\(f32\[3, 1\]",
+    ),
+    (
+        lambda g, p, t: linalg.qr_factorization(g, t(FLOATS), t(np.zeros((4, 4), np.float16)), p),
+        TypeMismatchError,
+        "qr_factorization takes operands of one type",
+    ),
+    (
+        lambda g, p, t: linalg.create_qr_factorization_matrices(g, "float", 0, 3),
+        TensorError,
+        r"extents of at least 1, got \[0, 3\]",
+    ),
+    (lambda g, p, t: linalg.create_qr_factorization_matrices(g, "int", 3, 3), TypeMismatchError, "f32 or f16"),
+    (lambda g, p, t: linalg.create_cholesky_input(g, "float", (3, 4)), TensorError, r"got shape \[3, 4\]"),
+    (
+        lambda g, p, t: linalg.create_triangular_solve_input_rhs(g, "float", (4, 4), (4, 1), False),
+        TensorError,
+        "on the right does not fit b",
+    ),
+    (lambda g, p, t: linalg.linspace(g, "float", 0.0, 1.0, 0), TensorError, "count of at least 1, got 0"),
+    (lambda g, p, t: linalg.linspace(g, "int", 0.0, 1.0, 3), TypeMismatchError, "linspace: dtype takes f32 or f16"),
+    (lambda g, p, t: linalg.meshgrid2d(g, t(FLOATS), t(TALL)), TensorError, "meshgrid2d takes vectors"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), REFUSED)
+def test_wrong_arguments__are_named(call: object, kind: type[AbeleError], text: str) -> None:
+    bench = Bench(4)
+    with pytest.raises(kind, match=text):
+        call(bench.graph, bench.prog, bench.tensor)
+    assert not list(bench.prog)

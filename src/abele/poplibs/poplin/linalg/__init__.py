@@ -1,8 +1,10 @@
-"""Dense linear algebra: Cholesky factorisation, triangular solves, masks and grids."""
+"""Dense linear algebra: Cholesky, QR and LU factorisations, triangular solves, masks and grids."""
 
 from abele.poplibs.poplin.linalg.cholesky import cholesky, create_cholesky_input
 from abele.poplibs.poplin.linalg.grids import linspace, meshgrid2d
+from abele.poplibs.poplin.linalg.lu import lu_factorization
 from abele.poplibs.poplin.linalg.masks import triangular_mask
+from abele.poplibs.poplin.linalg.qr import create_qr_factorization_matrices, qr_factorization
 from abele.poplibs.poplin.linalg.triangular import (
     create_triangular_solve_input_lhs,
     create_triangular_solve_input_rhs,
@@ -12,10 +14,13 @@ from abele.poplibs.poplin.linalg.triangular import (
 __all__ = [
     "cholesky",
     "create_cholesky_input",
+    "create_qr_factorization_matrices",
     "create_triangular_solve_input_lhs",
     "create_triangular_solve_input_rhs",
     "linspace",
+    "lu_factorization",
     "meshgrid2d",
+    "qr_factorization",
     "triangular_mask",
     "triangular_solve",
 ]

@@ -1,0 +1,63 @@
+"""Matrices whose rows are spread over tiles, and steps that go over them once a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from abele.errors import TensorError
+from abele.graph import Copy, Graph, Repeat, Sequence, Tensor
+from abele.numerics import ElementType, u32
+from abele.poplibs.poplin.linalg import blocks
+from abele.poplibs.popops.expr import Const, _1
+from abele.poplibs.popops.map import emit_map
+
+
+def rows_of(graph: Graph, rows: int) -> list[int]:
+    """How many rows each tile takes: as many tiles as there are, or as there are rows."""
+    return blocks.extents(rows, -(-rows // graph.num_tiles))
+
+
+def create_rows(graph: Graph, dtype: ElementType, rows: int, columns: int, name: str) -> Tensor:
+    """A matrix [rows, columns], rows spread over tiles."""
+    made = graph.variable(dtype, (rows, columns), name=name)
+    tiles = [tile for tile, count in enumerate(rows_of(graph, rows)) for _ in range(count)]
+    return made.map_rows(tiles)
+
+
+def shares(graph: Graph, rows: int) -> Iterator[tuple[slice, slice, int]]:
+    """Equal shares of rows: tiles, rows of all of them together, and rows of each. At most two."""
+    sizes = rows_of(graph, rows)
+    full = sum(size == sizes[0] for size in sizes)
+    yield slice(0, full), slice(0, full * sizes[0]), sizes[0]
+    if full < len(sizes):
+        yield slice(full, full + 1), slice(full * sizes[0], rows), sizes[-1]
+
+
+def repeat(graph: Graph, body: Sequence, count: int, counter: Tensor, inner: Sequence) -> None:
+    """Append ``inner`` for ``counter`` (u32, a scalar) from 0 up to ``count``."""
+    emit_map(graph, inner, [_1 + Const(1, u32)], [counter], [counter], "count")
+    first = graph.map(graph.constant(u32, (), 0, name="first"), 0)
+    body.add(Copy(first, counter))
+    body.add(Repeat(count, inner))
+
+
+def new_counter(graph: Graph) -> Tensor:
+    """The number of the present column: u32, a scalar."""
+    return graph.variable(u32, (), name="column", map=0)
+
+
+def check_matrix(function: str, name: str, tensor: Tensor) -> None:
+    """Refuse what is no matrix of floats.
+
+    Raises:
+        TensorError: It has another number of dimensions than two, or no elements.
+        TypeMismatchError: Its elements are neither f32 nor f16.
+    """
+    blocks.check_type(function, name, tensor.dtype)
+    if tensor.ndim != 2 or tensor.size == 0:
+        raise TensorError(f"{function}: {name} takes a matrix [rows, columns], got {tensor!r}")
+
+
+def flat(tensor: Tensor, vertices: int) -> Tensor:
+    """A matrix as one row a vertex."""
+    return tensor.reshape((vertices, tensor.size // vertices))

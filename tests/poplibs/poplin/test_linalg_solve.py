@@ -1,0 +1,122 @@
+"""Cholesky factorisations and triangular solves against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poplibs_kit import Bench
+
+from abele.graph import Copy
+from abele.poplibs.poplin import linalg
+
+TOLERANCE = {"float32": 2e-5, "float16": 1.5e-2}
+DTYPES = sorted(TOLERANCE)
+LEADING = st.sampled_from([(), (1,), (3,), (2, 2)])
+
+
+def _positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Symmetric positive definite matrices, eigenvalues not below 1."""
+    x = rng.standard_normal(shape)
+    return x @ np.swapaxes(x, -1, -2) / shape[-1] + np.eye(shape[-1])
+
+
+def _triangular(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Matrices whose triangles are well conditioned."""
+    return rng.standard_normal(shape) * 0.2 + 2 * np.eye(shape[-1])
+
+
+def _triangle(a: np.ndarray, lower: bool, unit: bool = False) -> np.ndarray:
+    kept = np.tril(a) if lower else np.triu(a)
+    if unit:
+        kept[..., range(a.shape[-1]), range(a.shape[-1])] = 1.0
+    return kept
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_cholesky__any_shape__matches_numpy(data: st.DataObject) -> None:
+    n, lower = data.draw(st.integers(1, 11)), data.draw(st.booleans())
+    dtype, tiles = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from([4, 64]))
+    bench = Bench(tiles)
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    values = _positive(rng, (*data.draw(LEADING), n, n)).astype(dtype)
+    a = bench.tensor(_triangle(values, lower))
+    options = {"blockSize": data.draw(st.integers(1, 12))}
+    (got,) = bench.run_both(linalg.cholesky(bench.graph, a, lower, bench.prog, options=options))
+    wanted = np.linalg.cholesky(values.astype(np.float64))
+    np.testing.assert_allclose(got, wanted if lower else np.swapaxes(wanted, -1, -2), atol=TOLERANCE[dtype])
+
+
+def test_cholesky__not_positive_definite__gives_nan() -> None:
+    bench = Bench(4)
+    a = bench.tensor(np.array([[1.0, 2.0], [2.0, 1.0]], np.float32))
+    (got,) = bench.run(linalg.cholesky(bench.graph, a, True, bench.prog))
+    assert np.isnan(got[1, 1])
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_triangular_solve__any_shape_side_and_triangle__solves(data: st.DataObject) -> None:
+    n, r = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 9))
+    left, lower, unit = (data.draw(st.booleans()) for _ in range(3))
+    dtype, tiles = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from([4, 64]))
+    leading = data.draw(LEADING)
+    bench = Bench(tiles)
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    a = bench.tensor(_triangular(rng, (*leading, n, n)).astype(dtype))
+    b = bench.tensor(rng.standard_normal((*leading, n, r) if left else (*leading, r, n)).astype(dtype))
+    options = {"block_size": data.draw(st.integers(1, 11))}
+    out = linalg.triangular_solve(bench.graph, a, b, left, lower, unit, bench.prog, options=options)
+    (got,) = bench.run_both(out)
+    matrix, right = _triangle(bench.values(a), lower, unit), bench.values(b)
+    if left:
+        wanted = np.linalg.solve(matrix, right)
+    else:
+        wanted = np.swapaxes(np.linalg.solve(np.swapaxes(matrix, -1, -2), np.swapaxes(right, -1, -2)), -1, -2)
+    np.testing.assert_allclose(got, wanted, atol=TOLERANCE[dtype] * max(1.0, abs(wanted).max()))
+
+
+def test_triangular_solve__other_triangle_not_a_number__is_not_read() -> None:
+    bench = Bench(4)
+    values = _triangular(np.random.default_rng(0), (5, 5)).astype(np.float32)
+    values[np.triu_indices(5)] = np.nan
+    a, b = bench.tensor(values), bench.tensor(np.ones((5, 2), np.float32))
+    options = {"blockSize": 2}
+    (got,) = bench.run(linalg.triangular_solve(bench.graph, a, b, True, True, True, bench.prog, options=options))
+    wanted = np.linalg.solve(_triangle(np.nan_to_num(bench.values(a)), True, True), np.ones((5, 2)))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+def test_triangular_solve__no_right_hand_side__is_empty() -> None:
+    bench = Bench(4)
+    a, b = bench.tensor(np.eye(3, dtype=np.float32)), bench.tensor(np.zeros((3, 0), np.float32))
+    assert linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog).shape == (3, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_created_inputs__any_number_of_tiles__same_results(dtype: str) -> None:
+    shapes, options = ((2, 13, 13), (2, 13, 20)), {"blockSize": 4}
+    rng = np.random.default_rng(9)
+    values = [f(rng, shapes[0]).astype(dtype) for f in (_positive, _triangular)]
+    values.append(rng.standard_normal(shapes[1]).astype(dtype))
+    results = [_on(tiles, dtype, shapes, options, values) for tiles in (4, 64, 1472)]
+    for result in results[1:]:
+        for one, other in zip(results[0], result, strict=True):
+            np.testing.assert_allclose(one, other, atol=TOLERANCE[dtype])
+
+
+def _on(tiles: int, dtype: str, shapes: tuple, options: dict, values: list[np.ndarray]) -> list[np.ndarray]:
+    bench = Bench(tiles)
+    g = bench.graph
+    made = [
+        linalg.create_cholesky_input(g, dtype, shapes[0], options=options),
+        linalg.create_triangular_solve_input_lhs(g, dtype, *shapes, options=options),
+        linalg.create_triangular_solve_input_rhs(g, dtype, *shapes, options=options),
+    ]
+    for array, tensor in zip(values, made, strict=True):
+        bench.prog.add(Copy(bench.tensor(array), tensor))
+    factor = linalg.cholesky(g, made[0], True, bench.prog, options=options)
+    solved = linalg.triangular_solve(g, made[1], made[2], True, True, False, bench.prog, options=options)
+    return bench.run(factor, solved)
