@@ -4,6 +4,14 @@ Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
 from abele.poplibs.poplin import norms
+from abele.poplibs.poplin.arranged import (
+    fully_connected_weight_transpose,
+    matmul_grouped_with_output,
+    matmul_with_output,
+    pre_arrange_matmul_input_rhs,
+    transpose_grouped_matrix,
+    weights_transpose_chans_flip_xy,
+)
 from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
 from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
 from abele.poplibs.poplin.create import (
@@ -11,15 +19,19 @@ from abele.poplibs.poplin.create import (
     create_input,
     create_matmul_input_lhs,
     create_matmul_input_rhs,
+    create_matmul_output,
     create_weights,
 )
 from abele.poplibs.poplin.linalg import (
     cholesky,
     create_cholesky_input,
+    create_qr_factorization_matrices,
     create_triangular_solve_input_lhs,
     create_triangular_solve_input_rhs,
     linspace,
+    lu_factorization,
     meshgrid2d,
+    qr_factorization,
     triangular_mask,
     triangular_solve,
 )
@@ -27,12 +39,16 @@ from abele.poplibs.poplin.matmul import matmul, matmul_grouped
 from abele.poplibs.poplin.norms import *  # noqa: F403
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
+from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
     "ConvParams",
+    "InputTransform",
+    "OutputTransform",
     "Plan",
+    "TransformedConv",
     "add_bias",
     "bias_gradient",
     "calculate_weight_deltas",
@@ -46,16 +62,26 @@ __all__ = [
     "create_input",
     "create_matmul_input_lhs",
     "create_matmul_input_rhs",
+    "create_matmul_output",
+    "create_qr_factorization_matrices",
     "create_triangular_solve_input_lhs",
     "create_triangular_solve_input_rhs",
     "create_weights",
+    "fully_connected_weight_transpose",
     "linspace",
+    "lu_factorization",
     "matmul",
     "matmul_acc",
     "matmul_grouped",
+    "matmul_grouped_with_output",
+    "matmul_with_output",
     "meshgrid2d",
+    "pre_arrange_matmul_input_rhs",
+    "transpose_grouped_matrix",
+    "qr_factorization",
     "triangular_mask",
     "triangular_solve",
+    "weights_transpose_chans_flip_xy",
     *norms.__all__,
 ]
 
@@ -63,11 +89,22 @@ _MATMUL_NAMES = {
     "matMul": matmul,
     "matMulGrouped": matmul_grouped,
     "matMulAcc": matmul_acc,
+    "matMulGroupedAcc": matmul_acc,
+    "matMulWithOutput": matmul_with_output,
+    "matMulGroupedWithOutput": matmul_grouped_with_output,
+    "createMatMulOutput": create_matmul_output,
+    "createMatMulGroupedOutput": create_matmul_output,
+    "preArrangeMatMulInputRHS": pre_arrange_matmul_input_rhs,
+    "weightsTransposeChansFlipXY": weights_transpose_chans_flip_xy,
+    "calculateWeightDeltas": calculate_weight_deltas,
     "createMatMulInputLHS": create_matmul_input_lhs,
     "createMatMulInputRHS": create_matmul_input_rhs,
     "createMatMulGroupedInputLHS": create_matmul_input_lhs,
     "createMatMulGroupedInputRHS": create_matmul_input_rhs,
     "createTriangularSolveInputLHS": create_triangular_solve_input_lhs,
     "createTriangularSolveInputRHS": create_triangular_solve_input_rhs,
+    "createQRFactorizationMatrices": create_qr_factorization_matrices,
+    "QRFactorization": qr_factorization,
+    "LUFactorization": lu_factorization,
 }
 globals().update(camel_aliases(globals(), __all__[2:]) | _MATMUL_NAMES)
