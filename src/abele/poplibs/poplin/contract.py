@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -140,6 +140,10 @@ class Call:
         sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
         before = 0 if self.expansion is None else self.expansion.estimate(machine)
         return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+
+    def create_output(self, graph: Graph) -> Tensor:
+        """A tensor of ``graph`` that is stored and lies as the output of this call would."""
+        return replace(self, graph=graph)._outputs()[0]
 
     def append(self, prog: Program) -> Tensor:
         """Append the library call to ``prog`` and return its output."""

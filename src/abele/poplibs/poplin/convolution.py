@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
@@ -18,6 +19,7 @@ from abele.poplibs.poplin.expand import expansions
 from abele.poplibs.poplin.flatten import flat_rows
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.transforms import TransformedConv
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
 from abele.poplibs.poputil.options import Options
@@ -27,7 +29,7 @@ def convolution(
     graph: Graph,
     x: Tensor,
     weights: Tensor,
-    params: ConvParams,
+    params: ConvParams | TransformedConv,
     prog: Program,
     *,
     output_type: ElementType | str | None = None,
@@ -42,7 +44,7 @@ def convolution(
         graph: The graph.
         x: Input, [batch, in_channels, *field].
         weights: Weights, [out_channels, in_channels / groups, *kernel].
-        params: How they slide over each other.
+        params: How they slide over each other; or PopLibs' full description, with what happens before and after.
         prog: Where the call is appended.
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
@@ -59,6 +61,10 @@ def convolution(
         OutOfMemoryError: No split fits the tiles.
     """
     _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
+    if isinstance(params, TransformedConv):
+        seen = params.seen_input(x), params.seen_weights(weights)
+        made = convolution(graph, *seen, params.core, prog, **_given(locals()))
+        return params.shown_output(graph, made)
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, settings.partials)
     if len(params.field) > FIELD_DIMS:
@@ -108,7 +114,7 @@ def convolution_backward_data(
     graph: Graph,
     z_deltas: Tensor,
     weights: Tensor,
-    params: ConvParams,
+    params: ConvParams | TransformedConv,
     prog: Program,
     *,
     output_type: ElementType | str | None = None,
@@ -138,6 +144,10 @@ def convolution_backward_data(
         TensorError, TypeMismatchError, InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
     _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
+    if isinstance(params, TransformedConv):
+        seen = params.seen_deltas(z_deltas), params.seen_weights(weights)
+        made = convolution_backward_data(graph, *seen, params.core, prog, **_given(locals()))
+        return params.shown_input_gradient(graph, made)
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, settings.partials)
     rank = len(params.field)
@@ -166,7 +176,7 @@ def calculate_weight_deltas(
     graph: Graph,
     z_deltas: Tensor,
     activations: Tensor,
-    params: ConvParams,
+    params: ConvParams | TransformedConv,
     prog: Program,
     *,
     output_type: ElementType | str | None = None,
@@ -200,6 +210,10 @@ def calculate_weight_deltas(
     """
     given = {"z_deltas": (z_deltas, params.output_shape), "activations": (activations, params.input_shape)}
     _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
+    if isinstance(params, TransformedConv):
+        seen = params.seen_deltas(z_deltas), params.seen_input(activations)
+        made = calculate_weight_deltas(graph, *seen, params.core, prog, **_given(locals()))
+        return params.shown_weight_gradient(graph, made)
     dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, dtypes, output_type, settings.partials)
@@ -231,7 +245,13 @@ def _exchanged(weights: Tensor, params: ConvParams) -> Tensor:
     return grouped.moveaxis(2, 1).reshape((params.groups * ins, outs // params.groups, *kernel))
 
 
-def _check(name: str, params: ConvParams, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
+def _given(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments that a call hands on."""
+    names = ("output_type", "partials_type", "available_memory_proportion", "options", "name")
+    return {name: named[name] for name in names}
+
+
+def _check(name: str, params: ConvParams | TransformedConv, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
     for label, (tensor, shape) in given.items():
         if tensor.shape == tuple(shape):
             continue

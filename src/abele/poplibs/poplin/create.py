@@ -116,6 +116,27 @@ def create_matmul_input_rhs(
     return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
 
 
+def create_matmul_output(
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "product",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """A tensor [m, n], or [g, m, n], stored and placed as a matmul of operands that are made here would leave it.
+
+    Raises:
+        TensorError: The shapes are not those of two matrices that can be multiplied.
+    """
+    settings = read_settings(name, options, partials_type, available_memory_proportion)
+    with graph.scope(name):
+        return _best_layout(graph, a_shape, b_shape, dtype, settings).call.create_output(graph)
+
+
 def _input_blocks(params: ConvParams) -> tuple[int, ...]:
     """Channels that may follow each other in memory, best first unless the plan says otherwise."""
     channels = params.in_channels // params.groups

@@ -154,6 +154,50 @@ class ConvParams:
             flip=tuple(not f for f in self.flip),
         )
 
+    def weight_update_params(self) -> ConvParams:
+        """The convolution that turns the input, with gradients of the output as its kernel, into those of the weights.
+
+        Samples are its channels: it takes the input with batch and channels exchanged (within each group), gives the
+        gradients of the weights with in-channels as its batch, and needs a kernel that does not run backwards.
+
+        Raises:
+            TensorError: The kernel runs backwards.
+        """
+        if any(self.flip):
+            raise TensorError("convolution: weight_update_params of a convolution whose kernel runs backwards")
+        upper = tuple(
+            (k - 1) * dilation + (o - 1) * stride + 1 - ((n - 1) * apart + 1) - lower
+            for k, dilation, o, stride, n, apart, lower in zip(
+                self.kernel,
+                self.dilation,
+                self.output_field,
+                self.stride,
+                self.field,
+                self.input_dilation,
+                self.padding_lower,
+                strict=True,
+            )
+        )
+        return replace(
+            self,
+            batch=self.in_channels // self.groups,
+            in_channels=self.batch * self.groups,
+            kernel=self.output_field,
+            stride=self.dilation,
+            dilation=self.stride,
+            padding_upper=upper,
+        )
+
+    def canonicalize(self) -> ConvParams:
+        """The same convolution without what changes nothing: dilation of a single element, and turning one around."""
+        single = [n == 1 for n in self.kernel]
+        return replace(
+            self,
+            dilation=tuple(1 if one else n for n, one in zip(self.dilation, single, strict=True)),
+            flip=tuple(turned and not one for turned, one in zip(self.flip, single, strict=True)),
+            input_dilation=tuple(1 if n == 1 else d for d, n in zip(self.input_dilation, self.field, strict=True)),
+        )
+
     @property
     def macs(self) -> int:
         """Multiply-accumulates, those on padding left out."""
