@@ -12,7 +12,8 @@ from abele.graph import Graph, Sequence
 from abele.numerics import f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import problem as problems
-from abele.poplibs.poplin.options import Planning
+from abele.poplibs.poplin.matmul_layout import _joint_cycles, best_layout
+from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
@@ -177,3 +178,13 @@ def test_grid__planned_sizes__are_those_of_the_largest_vertex() -> None:
     assert int(np.prod([grid.all.size[d] for d in ("b", "o0", "o1", "co", "ci", "k0", "k1")], axis=0).sum()) == np.prod(
         [plan.problem.extents[d] for d in plan.problem.split_dims]
     )
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(16, 1000, 100), (64, 96, 512), (300, 64, 48)])
+def test_training_pass__layout__suits_all_three_passes_together(rows: int, inner: int, columns: int) -> None:
+    shapes, types = ((rows, inner), (inner, columns)), Types(f16, f32, f16)
+    joint, alone = Planning(joint=True), Planning()
+    together, forward = (best_layout(system(64), *shapes, types, p) for p in (joint, alone))
+    costs = [_joint_cycles(layout, *shapes, types, joint) for layout in (together, forward)]
+    assert costs[0] <= costs[1]
+    assert forward.call.cycles <= together.call.cycles

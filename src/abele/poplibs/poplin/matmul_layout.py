@@ -59,7 +59,31 @@ def best_layout(
         extent = a_shape[-2] if swapped else b_shape[-1]
         for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
             found.append(_layout(system, a_shape, b_shape, types, planning, swapped=swapped, block=block))
-    return min(found, key=lambda layout: layout.call.cycles)
+    return min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
+
+
+def _joint_cycles(
+    layout: MatmulLayout, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
+) -> int:
+    """Cycles of the product and, where passes are planned together, of both gradients of operands that lie so.
+
+    Source: machine.md §5.15.
+    """
+    if not planning.joint:
+        return layout.call.cycles
+    graph = Graph(layout.call.graph.system)
+    a, b = (make(graph, types.dtype, s, n) for make, s, n in ((layout.lhs, a_shape, "a"), (layout.rhs, b_shape, "b")))
+    out = layout.call.create_output(graph)
+    back = _gradient(graph, out, b.moveaxis(-1, -2), types, planning, None)
+    update = _gradient(graph, a.moveaxis(-1, -2), out, types, planning, b)
+    return layout.call.cycles + back.cycles + update.cycles
+
+
+def _gradient(graph: Graph, left: Tensor, right: Tensor, types: Types, planning: Planning, like: Tensor | None) -> Call:
+    groups = left.shape[0] if left.ndim == 3 else 1
+    shape = groups, left.shape[-2], left.shape[-1], right.shape[-1]
+    problem = problems.matmul(*shape, types.dtype, types.partials, types.output)
+    return product_call(graph, "poplin.matmul", "matmul", problem, left, right, planning, like)
 
 
 def _layout(

@@ -55,7 +55,8 @@ class Planning:
 
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
-        keeps_weights: The right operand stays what the matrix units hold: layers whose passes share one plan.
+        keeps_weights: The right operand stays what the matrix units hold.
+        joint: Operands are laid out for forward pass, backward pass and weight update together.
         wide_loads: Weights enter the units by 128-bit loads.
         tiles: Tiles that are used at most; 0 for all.
         parts: Numbers of parts that are given, by dimension.
@@ -64,6 +65,7 @@ class Planning:
 
     proportion: float = PROPORTION.default
     keeps_weights: bool = False
+    joint: bool = False
     wide_loads: bool = False
     tiles: int = 0
     parts: tuple[tuple[str, int], ...] = ()
@@ -108,7 +110,8 @@ def read_settings(
     parts, method = _constraints(function, values["planConstraints"])
     planning = Planning(
         values["availableMemoryProportion"],
-        way.startswith("FC_") if is_conv else way != "NONE",
+        way == "INFERENCE_FWD" and not is_conv,
+        "TRAINING" in way and not is_conv,
         values["use128BitConvUnitLoad"],
         values["tilesPerIPU"],
         parts,

@@ -15,10 +15,11 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     dtype = as_element_type(given.text("data-type", "half"))
     partials = as_element_type(given.text("partials-type", "float"))
     x_shape, w_shape, z_shape = (groups, batch, inputs), (groups, inputs, outputs), (groups, batch, outputs)
-    x = poplin.create_matmul_input_lhs(graph, dtype, x_shape, w_shape, name="activations")
-    weights = poplin.create_matmul_input_rhs(graph, dtype, x_shape, w_shape, name="weights")
+    options = {"fullyConnectedPass": "TRAINING_FWD"}
+    x = poplin.create_matmul_input_lhs(graph, dtype, x_shape, w_shape, name="activations", options=options)
+    weights = poplin.create_matmul_input_rhs(graph, dtype, x_shape, w_shape, name="weights", options=options)
     prog = Sequence()
-    poplin.matmul_grouped(graph, x, weights, prog, partials_type=partials, name="fwd")
+    poplin.matmul_grouped(graph, x, weights, prog, partials_type=partials, options=options, name="fwd")
     if given.flag("inference-only"):
         return prog
     turned = weights.transpose((0, 2, 1))
