@@ -1,0 +1,267 @@
+"""The vertices of beam search. Scores are natural logarithms of probabilities, in f32.
+
+A beam is a label sequence with the log-probabilities that the alignments of it so far end in a blank (``blank``) or in
+its last label (``label``), and of both (``total``). ``last`` is its last label, −1 of the empty one. ``parent`` is the
+beam that it extends, if that one is kept too, else −1: such an extension is the beam itself, and is added to it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.machine import Ipu
+from abele.numerics import ElementType, f32
+from abele.poplibs.popnn.ctc_infer.costs import extend_slots, read_slots, select_slots
+from abele.poplibs.popops.generated import build
+
+Int64 = npt.NDArray[np.int64]
+
+LOW = -1e30
+"""The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""
+FLOOR = -1e29
+"""Whatever is below stands for 0."""
+
+
+@lru_cache(maxsize=8)
+def extend_codelet(dtype: ElementType) -> type:
+    """The best extensions of all beams by some classes, best first; equal ones in order of beam and symbol.
+
+    ``data`` is [classes, steps], of which step ``at`` counts. ``own`` gets the scores of each beam's last label, and
+    of the blank, where they are among these classes, else LOW.
+    """
+    fields = [f"data: Input[Vector[{dtype.name}]]", "at: Input[u32]"]
+    fields += ["blank: Input[Vector[f32]]", "total: Input[Vector[f32]]"]
+    fields += ["last: Input[Vector[i32]]", "parent: Input[Vector[i32]]"]
+    fields += ["score: Output[Vector[f32]]", "beam: Output[Vector[i32]]", "symbol: Output[Vector[i32]]"]
+    fields += ["own: Output[Vector[f32]]", "first: i32", "steps: i32", "void: i32"]
+    lines = [
+        "w = len(self.total)",
+        "classes = len(self.data) // self.steps",
+        "t = i32(self.at)",
+        "for j in range(w):",
+        f"    self.score[j] = {LOW}",
+        "    self.beam[j] = -1",
+        "    self.symbol[j] = -1",
+        f"    self.own[j] = {LOW}",
+        "    mine = self.last[j] - self.first",
+        "    if mine >= 0 and mine < classes:",
+        f"        self.own[j] = max(f32(self.data[mine * self.steps + t]), {LOW})",
+        f"self.own[w] = {LOW}",
+        "b = self.void - self.first",
+        "if b >= 0 and b < classes:",
+        f"    self.own[w] = max(f32(self.data[b * self.steps + t]), {LOW})",
+        "for i in range(w):",
+        f"    if self.total[i] > {FLOOR}:",
+        "        for c in range(classes):",
+        "            s = f32(self.data[c * self.steps + t])",
+        "            symbol = self.first + c",
+        "            if symbol == self.last[i]:",
+        "                s = s + self.blank[i]",
+        "            else:",
+        "                s = s + self.total[i]",
+        f"            if symbol != self.void and s > self.score[w - 1] and s > {FLOOR}:",
+        "                known = 0",
+        "                for j in range(w):",
+        "                    if self.parent[j] == i and self.last[j] == symbol:",
+        "                        known = 1",
+        "                if known == 0:",
+        "                    p = w - 1",
+        "                    while p > 0 and self.score[max(p - 1, 0)] < s:",
+        "                        self.score[p] = self.score[p - 1]",
+        "                        self.beam[p] = self.beam[p - 1]",
+        "                        self.symbol[p] = self.symbol[p - 1]",
+        "                        p = p - 1",
+        "                    self.score[p] = s",
+        "                    self.beam[p] = i",
+        "                    self.symbol[p] = symbol",
+    ]
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        return extend_slots(np.asarray(v.data) // np.asarray(v.steps), np.asarray(v.total, np.int64))
+
+    return build("ExtendBeams", "Vertex", fields, lines, cycles, extra=dtype)
+
+
+def _log_add(target: str, a: str, b: str, indent: str) -> list[str]:
+    """Statements for target = log(exp a + exp b)."""
+    high, low = f"max({a}, {b})", f"min({a}, {b})"
+    return [f"{indent}{target} = {high}", f"{indent}{target} = {target} + log(1.0 + exp({low} - {target}))"]
+
+
+@lru_cache(maxsize=1)
+def select_codelet() -> type:
+    """The beams of the next step: the best of those that stay and of all extensions. Past ``length`` nothing changes.
+
+    ``score``, ``beam`` and ``symbol`` are [parts, w], ``own`` [parts, w + 1]. ``lengths`` [2, w] and ``labels``
+    [2, w, steps] have a half for even and one for odd steps: beams move from one to the other. The rest is scratch.
+    """
+    floats = ["score: Input", "own: Input", "blank: InOut", "label: InOut", "total: InOut"]
+    floats += ["stay: Output", "chosen: Output"]
+    whole = ["beam: Input", "symbol: Input", "last: InOut", "parent: InOut", "lengths: InOut", "labels: InOut"]
+    whole += ["head: Output", "taken: Output", "origin: Output", "added: Output"]
+    fields = ["at: Input[u32]", "length: Input[u32]"]
+    fields += [f"{f}[Vector[f32]]" for f in floats] + [f"{f}[Vector[i32]]" for f in whole] + ["steps: i32"]
+    lines = ["t = i32(self.at)", "if t < i32(self.length):"]
+    body = [
+        "w = len(self.total)",
+        "parts = len(self.head)",
+        "old = (t % 2) * w",
+        "new = w - old",
+        *_staying(),
+        *_choosing(),
+        *_moving(),
+        *_relating(),
+    ]
+    lines += [f"    {line}" for line in body]
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        parts, width, steps = (np.asarray(x, np.int64) for x in (v.head, v.total, v.steps))
+        return select_slots(parts, width, steps)
+
+    return build("SelectBeams", "Vertex", fields, lines, cycles)
+
+
+def _staying() -> list[str]:
+    """What becomes of each beam that is not extended: ``stay`` is [3, w], as blank, label, total."""
+    return [
+        f"void = f32({LOW})",
+        "for p in range(parts):",
+        "    self.head[p] = 0",
+        "    void = max(void, self.own[p * (w + 1) + w])",
+        "for j in range(w):",
+        f"    y = f32({LOW})",
+        "    for p in range(parts):",
+        "        y = max(y, self.own[p * (w + 1) + j])",
+        "    here = self.label[j] + y",
+        "    of = self.parent[j]",
+        "    if of >= 0:",
+        "        other = y + self.total[of]",
+        "        if self.last[of] == self.last[j]:",
+        "            other = y + self.blank[of]",
+        *_log_add("both", "here", "other", "        "),
+        "        here = both",
+        "    silent = self.total[j] + void",
+        "    self.stay[j] = silent",
+        "    self.stay[w + j] = here",
+        *_log_add("sum", "silent", "here", "    "),
+        "    self.stay[2 * w + j] = sum",
+        "    self.taken[j] = 0",
+    ]
+
+
+def _choosing() -> list[str]:
+    """The best w of all, best first: where each comes from and what is added; ``chosen`` is [2, w], blank and label."""
+    return [
+        "for k in range(w):",
+        f"    best = f32({FLOOR})",
+        "    kept = -1",
+        "    for j in range(w):",
+        "        if self.taken[j] == 0 and self.stay[2 * w + j] > best:",
+        "            best = self.stay[2 * w + j]",
+        "            kept = j",
+        "    part = -1",
+        "    beam = i32(0)",
+        "    symbol = i32(0)",
+        "    for p in range(parts):",
+        "        if self.head[p] < w:",
+        "            at = p * w + self.head[p]",
+        "            s = self.score[at]",
+        "            whose = self.beam[at]",
+        "            which = self.symbol[at]",
+        "            earlier = whose < beam or (whose == beam and which < symbol)",
+        "            if s > best or (s == best and part >= 0 and earlier):",
+        "                best = s",
+        "                part = p",
+        "                beam = whose",
+        "                symbol = which",
+        f"    self.chosen[k] = {LOW}",
+        f"    self.chosen[w + k] = {LOW}",
+        "    self.origin[k] = -1",
+        "    self.added[k] = -1",
+        "    if part >= 0:",
+        "        self.head[part] = self.head[part] + 1",
+        "        self.origin[k] = beam",
+        "        self.added[k] = symbol",
+        "        self.chosen[w + k] = best",
+        "    elif kept >= 0:",
+        "        self.taken[kept] = 1",
+        "        self.origin[k] = kept",
+        "        self.chosen[k] = self.stay[kept]",
+        "        self.chosen[w + k] = self.stay[w + kept]",
+    ]
+
+
+def _moving() -> list[str]:
+    """Labels and scores of the chosen beams into the other half."""
+    return [
+        "for k in range(w):",
+        "    source = self.origin[k]",
+        "    n = i32(0)",
+        "    if source >= 0:",
+        "        n = self.lengths[old + source]",
+        "        for q in range(n):",
+        "            self.labels[(new + k) * self.steps + q] = self.labels[(old + source) * self.steps + q]",
+        "        if self.added[k] >= 0:",
+        "            self.labels[(new + k) * self.steps + n] = self.added[k]",
+        "            n = n + 1",
+        "    self.lengths[new + k] = n",
+        "for k in range(w):",
+        "    n = self.lengths[new + k]",
+        "    self.last[k] = -1",
+        "    if n > 0:",
+        "        self.last[k] = self.labels[(new + k) * self.steps + n - 1]",
+        "    self.blank[k] = self.chosen[k]",
+        "    self.label[k] = self.chosen[w + k]",
+        *_log_add("sum", "self.chosen[k]", "self.chosen[w + k]", "    "),
+        "    self.total[k] = sum",
+    ]
+
+
+def _relating() -> list[str]:
+    """Which beam each one extends, if it is there: labels are compared, as a beam may have gone and come back."""
+    return [
+        "for j in range(w):",
+        "    self.parent[j] = -1",
+        "    n = self.lengths[new + j] - 1",
+        "    if n >= 0:",
+        "        for i in range(w):",
+        f"            if self.lengths[new + i] == n and self.total[i] > {FLOOR}:",
+        "                x = 0",
+        "                same = 1",
+        "                while x < n and same == 1:",
+        "                    if self.labels[(new + i) * self.steps + x] != self.labels[(new + j) * self.steps + x]:",
+        "                        same = 0",
+        "                    x = x + 1",
+        "                if same == 1:",
+        "                    self.parent[j] = i",
+    ]
+
+
+@lru_cache(maxsize=8)
+def read_codelet(dtype: ElementType) -> type:
+    """The best beams at the end: log-probability, length and labels, the blank where a label sequence has ended."""
+    narrow = "self.total[k]" if dtype == f32 else f"{dtype.name}(self.total[k])"
+    fields = ["length: Input[u32]", "total: Input[Vector[f32]]", "lengths: Input[Vector[i32]]"]
+    fields += ["labels: Input[Vector[i32]]", f"score: Output[Vector[{dtype.name}]]", "sizes: Output[Vector[u32]]"]
+    fields += ["paths: Output[Vector[u32]]", "steps: i32", "void: i32"]
+    lines = [
+        "half = (min(i32(self.length), self.steps) % 2) * len(self.total)",
+        "for k in range(len(self.score)):",
+        f"    self.score[k] = {narrow} if self.total[k] > {FLOOR} else -INF",
+        "    n = self.lengths[half + k]",
+        "    self.sizes[k] = u32(n)",
+        "    for q in range(self.steps):",
+        "        if q < n:",
+        "            self.paths[k * self.steps + q] = u32(self.labels[(half + k) * self.steps + q])",
+        "        else:",
+        "            self.paths[k * self.steps + q] = u32(self.void)",
+    ]
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        return read_slots(np.asarray(v.score, np.int64), np.asarray(v.steps, np.int64))
+
+    return build("ReadBeams", "Vertex", fields, lines, cycles, extra=dtype)
