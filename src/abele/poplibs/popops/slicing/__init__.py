@@ -1,0 +1,43 @@
+"""Slices and updates of tensors at offsets that are data, by many indices at once."""
+
+from abele.poplibs.popops.slicing import embedding
+from abele.poplibs.popops.slicing.multi_layout import (
+    create_grouped_indices_tensor,
+    create_grouped_slice_tensor,
+    create_grouped_sliceable_tensor,
+    create_indices_tensor,
+    create_slice_tensor,
+    create_sliceable_tensor,
+)
+from abele.poplibs.popops.slicing.multi_slice import grouped_multi_slice, multi_slice
+from abele.poplibs.popops.slicing.multi_update import (
+    grouped_multi_update,
+    grouped_multi_update_add,
+    multi_update,
+    multi_update_add,
+    multi_update_max,
+    multi_update_mul,
+)
+from abele.poplibs.popops.slicing.plan import SlicePlan
+from abele.poplibs.poputil.names import camel_aliases
+
+__all__ = [
+    "SlicePlan",
+    "create_grouped_indices_tensor",
+    "create_grouped_slice_tensor",
+    "create_grouped_sliceable_tensor",
+    "create_indices_tensor",
+    "create_slice_tensor",
+    "create_sliceable_tensor",
+    "embedding",
+    "grouped_multi_slice",
+    "grouped_multi_update",
+    "grouped_multi_update_add",
+    "multi_slice",
+    "multi_update",
+    "multi_update_add",
+    "multi_update_max",
+    "multi_update_mul",
+]
+
+globals().update(camel_aliases(globals(), __all__))

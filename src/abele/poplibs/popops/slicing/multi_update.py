@@ -1,0 +1,386 @@
+"""Updates of a table's rows by many indices: set, add, maximum, product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Execute, Graph, Tensor, shared
+from abele.graph.program import Sequence as Steps
+from abele.numerics import ElementType, f32, u32
+from abele.poplibs.popops.elementwise import execute_elementwise
+from abele.poplibs.popops.expr import Const
+from abele.poplibs.popops.fill import fill_cycles
+from abele.poplibs.popops.fused import fuse
+from abele.poplibs.popops.reduce_codelets import Finish
+from abele.poplibs.popops.reduce_ops import find_reduce_op
+from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.slicing.multi_check import (
+    check_single,
+    check_update,
+    checked_offsets,
+    prepared_offsets,
+    read_multi_options,
+)
+from abele.poplibs.popops.slicing.multi_codelets import Operation, Scaled, update_codelet
+from abele.poplibs.popops.slicing.multi_layout import (
+    as_table,
+    blocked,
+    checked_dims,
+    entry_rows,
+    lookup_rows,
+    map_blocked,
+    own_entries,
+    plan_for,
+    row_regions,
+)
+from abele.poplibs.popops.slicing.multi_slice import Offsets, offset_regions, static_offsets
+from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
+from abele.poplibs.poputil.options import Options
+
+Scale = float | Tensor
+REDUCTION: dict[str, str] = {"add": "ADD", "max": "MAX", "mul": "MUL"}
+"""How partial results of each operation are joined."""
+
+
+def multi_update(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Offsets,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    options: Options = None,
+    name: str = "multi_update",
+) -> None:
+    """The entry ``offsets[i]`` of ``tensor`` becomes slice i; of equal offsets the last one counts.
+
+    Args:
+        graph: Where vertices are made.
+        tensor: What is updated, in place.
+        slices: [n, *shape], 1 in place of the sliced dimension; of the type of ``tensor``.
+        offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. Indices out of range change nothing.
+        dims: The dimension that is sliced.
+        sizes: (1,).
+        prog: Sequence that the steps are appended to.
+        plan: From :func:`~abele.poplibs.popops.slicing.embedding.plan`; by default the layout of tables without plans.
+        options: See :data:`~abele.poplibs.popops.slicing.multi_check.MULTI_OPTIONS`.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: Shapes or dimensions that do not go together, a plan for another table, or a number out of range.
+        TypeMismatchError: Offsets that are no 32-bit integers, or elements that do not go together.
+        UnsupportedOpError: Slices of more than one entry, or along several dimensions.
+        InvalidOptionError: A misspelt option.
+    """
+    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "none", 1.0)
+
+
+def multi_update_add(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Offsets,
+    scale: Scale,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    options: Options = None,
+    name: str = "multi_update_add",
+) -> None:
+    """``scale`` times slice i is added to the entry ``offsets[i]`` of ``tensor``; equal offsets add up.
+
+    Args:
+        scale: A number or a floating-point tensor of one element.
+
+    The others are those of :func:`multi_update`.
+
+    Raises:
+        TensorError: A scale of several elements; see also :func:`multi_update`.
+        TypeMismatchError: A scale that is not whole for integers.
+    """
+    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "add", scale)
+
+
+def multi_update_max(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Offsets,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    options: Options = None,
+    name: str = "multi_update_max",
+) -> None:
+    """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i; see :func:`multi_update`."""
+    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "max", 1.0)
+
+
+def multi_update_mul(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Offsets,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    options: Options = None,
+    name: str = "multi_update_mul",
+) -> None:
+    """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i; see :func:`multi_update`."""
+    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "mul", 1.0)
+
+
+def grouped_multi_update(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Tensor,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    operation: Operation = "none",
+    scale: Scale = 1.0,
+    options: Options = None,
+    name: str = "grouped_multi_update",
+) -> None:
+    """The update called ``operation`` for every group.
+
+    Args:
+        tensor: [groups, *shape].
+        slices: [groups, n, *slice].
+        offsets: [groups, n, 1] or [groups, n].
+        operation: ``none``, ``add``, ``max`` or ``mul``.
+        scale: Multiplies slices that are added.
+
+    The others are those of :func:`multi_update`.
+
+    Raises:
+        InvalidOptionError: No such operation, or a scale where nothing is added; see also :func:`multi_update`.
+    """
+    if operation not in ("none", *REDUCTION):
+        raise InvalidOptionError(f"{name}: no operation {operation!r}", remedy="none, add, max or mul")
+    if operation != "add" and (isinstance(scale, Tensor) or scale != 1.0):
+        raise InvalidOptionError(f"{name}: operation {operation!r} takes no scale")
+    if tensor.ndim < 2:
+        raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
+    given = checked_offsets(offsets, tensor.shape[0], name)
+    _update(graph, tensor, slices, given, dims, sizes, prog, plan, options, name, operation, scale)
+
+
+def grouped_multi_update_add(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Tensor,
+    scale: Scale,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None = None,
+    *,
+    options: Options = None,
+    name: str = "grouped_multi_update_add",
+) -> None:
+    """:func:`multi_update_add` for every group; see :func:`grouped_multi_update`."""
+    grouped_multi_update(
+        graph,
+        tensor,
+        slices,
+        offsets,
+        dims,
+        sizes,
+        prog,
+        plan,
+        operation="add",
+        scale=scale,
+        options=options,
+        name=name,
+    )
+
+
+def _single(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Offsets,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None,
+    options: Options,
+    name: str,
+    operation: Operation,
+    scale: Scale,
+) -> None:
+    if not isinstance(offsets, Tensor):
+        found = checked_dims(tensor.shape, dims, sizes, name)
+        numbers = static_offsets(offsets, tensor.shape[found[0]], name)
+        offsets = graph.constant(u32, (len(numbers),), np.array(numbers, np.uint32), name=f"{name}/offsets")
+    given = checked_offsets(offsets, None, name)
+    table, rows = tensor.expand_dims(0), slices.expand_dims(0)
+    _update(graph, table, rows, given, dims, sizes, prog, plan, options, name, operation, scale)
+
+
+def _update(
+    graph: Graph,
+    tensor: Tensor,
+    slices: Tensor,
+    offsets: Tensor,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    plan: SlicePlan | None,
+    options: Options,
+    name: str,
+    operation: Operation,
+    scale: Scale,
+) -> None:
+    chosen = read_multi_options(name, options)
+    shape, num = tensor.shape[1:], offsets.shape[1]
+    found = checked_dims(shape, dims, sizes, name)
+    check_single(found, tuple(sizes), name)
+    wanted = (tensor.shape[0], num, *(1 if d in found else n for d, n in enumerate(shape)))
+    check_update(tensor, slices, wanted, operation, name)
+    factor = _checked_scale(scale, tensor, name)
+    table = as_table(tensor, found)
+    rows = as_table(slices.squeeze((2 + found[0],)), (0,))
+    groups, entries, columns = table.shape
+    layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
+    offsets = prepared_offsets(graph, offsets, entries, plan, chosen, prog, name)
+    if not rows.size:
+        return
+    inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
+    library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
+    flops = 0 if operation == "none" else rows.size
+    with graph.library_call(
+        prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name
+    ) as body:
+        if operation == "none" or layout.lookup_split == 1:
+            body.add(_in_place(graph, layout, table, rows, offsets, operation, factor))
+        else:
+            _emit_parted(graph, body, layout, table, rows, offsets, operation, factor)
+
+
+def _checked_scale(scale: Scale, tensor: Tensor, name: str) -> Scale:
+    if isinstance(scale, Tensor):
+        if scale.size != 1:
+            raise TensorError(f"{name}: the scale {scale!r} has {scale.size} elements, it must be one")
+        if not scale.dtype.is_float or not tensor.dtype.is_float:
+            raise TypeMismatchError(f"{name}: the scale {scale!r} is {scale.dtype}, {tensor!r} is {tensor.dtype}")
+        return scale.reshape(())
+    if not tensor.dtype.is_float and scale != int(scale):
+        raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, so the scale {scale} must be a whole number")
+    return float(scale)
+
+
+def _in_place(
+    graph: Graph, plan: SlicePlan, table: Tensor, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
+) -> Execute:
+    """Each tile looks at all indices and updates the rows that it holds."""
+    first, rows = own_entries(plan, plan.parts)
+    parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
+    low, num = np.zeros_like(first), np.full_like(first, offsets.shape[1])
+    codelet, fields = _codelet(table.dtype, slices, offsets, operation, scale)
+    step = graph.compute_set("update")
+    step.vertices(
+        codelet,
+        tile=parts.tile,
+        offsets=offset_regions(offsets, parts.group, low, num),
+        base=row_regions(table, plan, parts, first, rows),
+        sub=row_regions(slices, plan, parts, low, num),
+        first=first,
+        entries=rows,
+        width=plan.width,
+        **fields,
+    )
+    return Execute(step)
+
+
+def _emit_parted(
+    graph: Graph,
+    body: Steps,
+    plan: SlicePlan,
+    table: Tensor,
+    slices: Tensor,
+    offsets: Tensor,
+    operation: Operation,
+    scale: Scale,
+) -> None:
+    """Each tile joins the rows of its indices; what all have then joins the table."""
+    op, type_ = find_reduce_op(REDUCTION[operation]), plan.partial_type or table.dtype
+    shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
+    partials = graph.variable(type_, shape, name="partials")
+    parts = plan.parts
+    block = parts.lookup * plan.num_groups + parts.group
+    flat = partials.reshape((shape[0] * shape[1], *shape[2:]))
+    where = Parts(block, parts.entry, parts.column, parts.lookup, parts.tile)
+    map_blocked(graph, flat, plan, where, entry_rows(plan, parts))
+    empty = fuse([Const(_identity(operation, type_), type_)], (), [type_])
+    body.add(execute_elementwise(graph, empty, [], [partials], "fill", fill_cycles(type_)))
+    body.add(_parted(graph, plan, flat, where, slices, offsets, operation, scale))
+    finish = Finish(table.dtype, updates=True)
+    Reduction(graph, partials, (1, 2, 3, 4), op, finish, None, "join", type_).emit(body, blocked(table, plan))
+
+
+def _parted(
+    graph: Graph,
+    plan: SlicePlan,
+    partials: Tensor,
+    where: Parts,
+    slices: Tensor,
+    offsets: Tensor,
+    operation: Operation,
+    scale: Scale,
+) -> Execute:
+    parts = plan.parts
+    first, rows = entry_rows(plan, parts)
+    low, num = lookup_rows(plan, parts, offsets.shape[1])
+    used = np.flatnonzero(num)
+    view = partials.transpose((0, 2, 1, 3)).reshape((partials.shape[0], plan.num_entries, plan.output_size))
+    codelet, fields = _codelet(partials.dtype, slices, offsets, operation, scale)
+    step = graph.compute_set("update")
+    step.vertices(
+        codelet,
+        tile=parts.tile[used],
+        offsets=(offset_regions(offsets, parts.group, low, num), used),
+        base=(row_regions(view, plan, where, first, rows), used),
+        sub=(row_regions(slices, plan, parts, low, num), used),
+        first=first[used],
+        entries=rows[used],
+        width=plan.width,
+        **fields,
+    )
+    return Execute(step)
+
+
+def _codelet(
+    dtype: ElementType, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
+) -> tuple[type, dict[str, Any]]:
+    """The vertex of an update, and its scale if it has one."""
+    scaled: Scaled = "tensor" if isinstance(scale, Tensor) else "" if scale == 1.0 else "number"
+    kind = scale.dtype if isinstance(scale, Tensor) else f32
+    fields = {"scale": shared(scale) if isinstance(scale, Tensor) else scale} if scaled else {}
+    return update_codelet(dtype, slices.dtype, offsets.dtype, operation, scaled, kind), fields
+
+
+def _identity(operation: Operation, dtype: ElementType) -> float:
+    """What changes nothing when an operation joins it."""
+    if operation != "max":
+        return {"add": 0.0, "mul": 1.0}[operation]
+    return -float("inf") if dtype.is_float else int(np.iinfo(dtype.np).min)
