@@ -121,7 +121,7 @@ def read_settings(
     return Settings(partials, planning)
 
 
-_METHODS = {"AMP": "amp", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
+_METHODS = {"AMP": "amp", "SLIC": "slic", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
 _SPLITS = {
     "convGroupSplit": "g",
     "batchSplit": "b",

@@ -10,6 +10,7 @@ import numpy as np
 from abele.poplibs.poplin import cost
 from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poplin.slic import slic
 from abele.poplibs.poplin.work import Work
 
 _SUMMED = ("ci", "k")
@@ -20,11 +21,12 @@ class Method:
     """The vertex that does the work.
 
     Attributes:
-        kind: ``amp_1x1``, ``amp_nx1``, ``hmac`` or ``outer_product``.
+        kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``hmac`` or ``outer_product``.
         units: Conv units used by the AMP kinds.
         height: Kernel rows that share one load of weights.
         wide_loads: Whether weights are loaded 128 bits at a time.
         core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
+        stride: Step along the innermost field dimension, for SLIC.
     """
 
     kind: str
@@ -32,6 +34,7 @@ class Method:
     height: int = 1
     wide_loads: bool = False
     core_cycles: int = 0
+    stride: int = 1
 
     def cycles(self, work: Work, load_bytes: int) -> Int64:
         """Tile cycles of slices, int64[n]."""
@@ -40,6 +43,8 @@ class Method:
                 return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles)
             case "amp_nx1":
                 return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
+            case "slic":
+                return slic(work, self.stride)
             case "outer_product":
                 return cost.outer_product(work)
         return cost.hmac(work)

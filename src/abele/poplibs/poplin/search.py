@@ -18,6 +18,7 @@ from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.partials import stages
 from abele.poplibs.poplin.plan import Method, Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
+from abele.poplibs.poplin.slic import slic_takes
 from abele.poplibs.poplin.target import Target
 from abele.poplibs.poplin.work import Work
 
@@ -238,6 +239,8 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
     if units and problem.rank:
         heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
         yield from (Method("amp_nx1", units, h, target.wide_loads, core) for h in heights)
+    if problem.rank and slic_takes(problem.axes[-1], problem.dtype):
+        yield Method("slic", stride=problem.axes[-1].out_step)
     if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
         yield Method("outer_product")
     if problem.dtype in (f16, f32):

@@ -62,6 +62,7 @@ def _elimination(graph: Graph, work: Tensor, counter: Tensor) -> Sequence:
     m, n = work.shape
     count = len(rows.rows_of(graph, m))
     given = graph.variable(f32, (count, n), name="given").map_rows(list(range(count)))
+    column = rows.new_column(graph, m)
     inner = Sequence()
     publish, eliminate = graph.compute_set("publish"), graph.compute_set("eliminate")
     inner.add(Execute(publish))
@@ -74,6 +75,8 @@ def _elimination(graph: Graph, work: Tensor, counter: Tensor) -> Sequence:
             "tile": np.arange(tiles.start, tiles.stop),
             "a": rows.flat(work[held], number),
             "at": counter.broadcast_to((number,)),
+            "column": rows.flat(column[held], number),
+            "n": n,
             "first": held.start + size * np.arange(number),
         }
         publish.vertices(publish_codelet(work.dtype), pivot=given[tiles], **operands)

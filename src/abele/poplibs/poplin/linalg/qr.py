@@ -78,25 +78,35 @@ def _reflection(graph: Graph, a: Tensor, q: Tensor, counter: Tensor) -> Sequence
     m, columns = a.shape[0], a.shape[1] + q.shape[1]
     count = len(rows.rows_of(graph, m))
     partials = graph.variable(f32, (count, 2 * columns), name="partials").map_rows(list(range(count)))
+    column = rows.new_column(graph, m)
     inner = Sequence()
     summed = {"sums": partials[:, :columns], "pivot": partials[:, columns:]}
-    _on_rows(graph, inner, "sum", partials_codelet(a.dtype), a, q, counter, summed)
+    _on_rows(graph, inner, "sum", partials_codelet(a.dtype), a, q, counter, column, summed)
     total = emit_reduce(graph, inner, partials, [0], "ADD", "total")
     every = total.expand_dims(0).broadcast_to((count, 2 * columns))
     known = {"sums": every[:, :columns], "pivot": every[:, columns:]}
-    _on_rows(graph, inner, "reflect", reflect_codelet(a.dtype), a, q, counter, known)
+    _on_rows(graph, inner, "reflect", reflect_codelet(a.dtype), a, q, counter, column, known)
     return inner
 
 
 def _on_rows(
-    graph: Graph, inner: Sequence, name: str, codelet: Any, a: Tensor, q: Tensor, at: Tensor, each: dict[str, Tensor]
+    graph: Graph,
+    inner: Sequence,
+    name: str,
+    codelet: Any,
+    a: Tensor,
+    q: Tensor,
+    at: Tensor,
+    column: Tensor,
+    each: dict[str, Tensor],
 ) -> None:
     """A superstep with one vertex a tile for its rows of ``a`` and ``q``; ``each`` has one row a vertex."""
     cs = graph.compute_set(name)
     for tiles, held, size in rows.shares(graph, a.shape[0]):
         number = tiles.stop - tiles.start
         operands: dict[str, Any] = {field: tensor[tiles] for field, tensor in each.items()}
-        operands |= {"a": rows.flat(a[held], number), "q": rows.flat(q[held], number), "at": at.broadcast_to((number,))}
+        operands |= {"a": rows.flat(a[held], number), "q": rows.flat(q[held], number)}
+        operands |= {"at": at.broadcast_to((number,)), "column": rows.flat(column[held], number)}
         operands |= {"n": a.shape[1], "m": q.shape[1], "first": held.start + size * np.arange(number)}
         cs.vertices(codelet, tile=np.arange(tiles.start, tiles.stop), **operands)
     inner.add(Execute(cs))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from abele.errors import TensorError
 from abele.graph import Copy, Graph, Repeat, Sequence, Tensor
-from abele.numerics import ElementType, u32
+from abele.numerics import ElementType, f32, u32
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.popops.expr import Const, _1
 from abele.poplibs.popops.map import emit_map
@@ -22,6 +22,11 @@ def create_rows(graph: Graph, dtype: ElementType, rows: int, columns: int, name:
     made = graph.variable(dtype, (rows, columns), name=name)
     tiles = [tile for tile, count in enumerate(rows_of(graph, rows)) for _ in range(count)]
     return made.map_rows(tiles)
+
+
+def new_column(graph: Graph, rows: int) -> Tensor:
+    """One f32 for each of so many rows, on the tiles that hold them."""
+    return create_rows(graph, f32, rows, 1, "column").reshape((rows,))
 
 
 def shares(graph: Graph, rows: int) -> Iterator[tuple[slice, slice, int]]:
