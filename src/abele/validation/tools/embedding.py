@@ -15,7 +15,8 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     """A table of ``--shape`` {entries, size} in which ``--num-indices`` rows are looked up and then added to."""
     dtype = as_element_type(given.text("data-type", "half"))
     shape, num = given.integers("shape"), given.integer("num-indices")
-    plan = slicing.embedding.plan(graph, dtype, *shape, num)
+    entries, size = shape
+    plan = slicing.embedding.plan(graph, dtype, entries, size, num)
     table = slicing.create_sliceable_tensor(graph, dtype, shape, DIMS, SIZES, plan, name="table")
     offsets = slicing.create_indices_tensor(graph, DIMS, num, plan, name="offsets")
     deltas = slicing.create_slice_tensor(graph, table, DIMS, SIZES, num, plan, name="deltas")

@@ -13,7 +13,7 @@ from abele.machine import System
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.plan_search import Wish, search
-from abele.poplibs.poputil.options import PROPORTION, Options, Option, choice, element_type, flag, read_options
+from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, read_options
 
 CONSTRAINTS = {
     "slicedDimSplit": "entry_split",
@@ -42,7 +42,9 @@ PLAN_OPTIONS: dict[str, Option] = {
     "indicesDistribution": choice("uniform", "onePoint"),
     "indicesAreSorted": flag(False),
     "validateIndices": flag(False),
-    "planConstraints": Option({}, _constraints, f"a JSON object of whole numbers from 1 on by {', '.join(CONSTRAINTS)}"),
+    "planConstraints": Option(
+        {}, _constraints, f"a JSON object of whole numbers from 1 on by {', '.join(CONSTRAINTS)}"
+    ),
     "partialType": element_type(None),
     "planMinimisationTarget": choice("memory", "cycles"),
 }
@@ -62,7 +64,7 @@ def plan(
     options: Options = None,
     name: str = "embedding.plan",
 ) -> SlicePlan:
-    """How a table [num_entries, output_size] is spread over the tiles, for slices and updates by ``num_lookups`` indices.
+    """How a table [num_entries, output_size] is spread over the tiles, for calls with ``num_lookups`` indices.
 
     Args:
         graph: Whose tiles are used.

@@ -1,4 +1,4 @@
-"""Arguments of slices and updates by indices: their checks when a program is built, and that of indices when it runs."""
+"""Checks of slices and updates by indices: arguments when the program is built, indices when it runs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,13 @@ def check_update(table: Tensor, slices: Tensor, wanted: tuple[int, ...], operati
 
 
 def prepared_offsets(
-    graph: Graph, offsets: Tensor, entries: int, plan: SlicePlan | None, chosen: dict[str, Any], prog: Sequence, name: str
+    graph: Graph,
+    offsets: Tensor,
+    entries: int,
+    plan: SlicePlan | None,
+    chosen: dict[str, Any],
+    prog: Sequence,
+    name: str,
 ) -> Tensor:
     """The offsets that vertices see, after what the options want: checked, or moved into range."""
     if not offsets.size:

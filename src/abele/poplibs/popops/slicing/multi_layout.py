@@ -66,7 +66,7 @@ def create_grouped_sliceable_tensor(
     *,
     name: str = "sliceable",
 ) -> Tensor:
-    """A new tensor [group_size, *shape], every group as :func:`create_sliceable_tensor` says; ``dims`` count in shape."""
+    """A new tensor [group_size, *shape], every group as of :func:`create_sliceable_tensor`; ``dims`` count in shape."""
     return _sliceable(graph, as_element_type(dtype), group_size, tuple(shape), dims, sizes, plan, name)
 
 
@@ -267,8 +267,8 @@ def _slices(
 ) -> Tensor:
     shape = tensor.shape[1:]
     found = checked_dims(shape, dims, sizes, name)
-    table = as_table(tensor, found)
-    layout = plan_for(graph, tensor.dtype, *table.shape, plan, name)
+    groups, entries, columns = as_table(tensor, found).shape
+    layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
     rows = num * math.prod(sizes)
     made = create_blocked(graph, tensor.dtype, layout, rows, own_lookups(layout, layout.parts, rows), name)
     return as_slices(made, shape, found, tuple(sizes))

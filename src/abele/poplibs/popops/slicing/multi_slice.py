@@ -222,14 +222,12 @@ def _static_slice(
     check_single(found, tuple(sizes), name)
     numbers = static_offsets(offsets, tensor.shape[found[0]], name)
     table = as_table(tensor.expand_dims(0), found)
-    layout = plan_for(graph, tensor.dtype, *table.shape, plan, name)
+    layout = plan_for(graph, tensor.dtype, 1, table.shape[1], table.shape[2], plan, name)
     num = len(numbers)
     out = create_blocked(graph, tensor.dtype, layout, num, own_lookups(layout, layout.parts, num), f"{name}/out")
     if out.size:
         picked = concat([table[0, n : n + 1] for n in numbers], 0)
-        with graph.library_call(
-            prog, "popops.multi_slice", inputs=(tensor,), outputs=(out,), debug_name=name
-        ) as body:
+        with graph.library_call(prog, "popops.multi_slice", inputs=(tensor,), outputs=(out,), debug_name=name) as body:
             body.add(Copy(picked, out[0]))
     return as_slices(out, tensor.shape, found, (1,))[0]
 

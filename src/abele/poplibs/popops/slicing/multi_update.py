@@ -268,9 +268,7 @@ def _update(
     inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
     library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
     flops = 0 if operation == "none" else rows.size
-    with graph.library_call(
-        prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name
-    ) as body:
+    with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
         if operation == "none" or layout.lookup_split == 1:
             body.add(_in_place(graph, layout, table, rows, offsets, operation, factor))
         else:

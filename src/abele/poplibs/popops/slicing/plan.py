@@ -93,7 +93,7 @@ class SlicePlan:
 
     @cached_property
     def parts(self) -> Parts:
-        """All combinations. Those that share a part of the table are neighbours, so that they may receive it in pairs."""
+        """All combinations; those that share a part of the table are neighbours, which may receive it in pairs."""
         splits = (self.num_groups, self.entry_split, self.column_split, self.lookup_split)
         group, entry, column, lookup = (i.reshape(-1).astype(np.int64) for i in np.indices(splits))
         tile = group * self.group_split // self.num_groups

@@ -81,7 +81,7 @@ def search(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
     found = found.where(keep)
     costs = _Model(system, table, found, spread=wish.spread).costs(wish)
     best = _best(costs, wish, system)
-    splits = {f.name: int(getattr(found, f.name)[best]) for f in fields(found)}
+    splits: dict[str, Any] = {f.name: int(getattr(found, f.name)[best]) for f in fields(found)}
     return replace(table, **splits, costs={name: float(value[best]) for name, value in costs.items()})
 
 
@@ -117,13 +117,13 @@ def column_splits(columns: int, dtype: ElementType) -> Array:
     parts = parts[columns % parts == 0]
     if columns * dtype.bytes % 4 == 0:
         parts = parts[columns // parts * dtype.bytes % 4 == 0]
-    return parts
+    return np.asarray(parts)
 
 
 def _even_splits(total: int, limit: int) -> Array:
     """Numbers of parts up to ``limit`` that ⌈total / parts⌉ elements each really fill."""
     parts = np.arange(1, min(total, limit) + 1, dtype=np.int64)
-    return parts[-(-total // -(-total // parts)) == parts]
+    return np.asarray(parts[-(-total // -(-total // parts)) == parts])
 
 
 class _Model:
