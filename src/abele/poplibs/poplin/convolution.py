@@ -66,7 +66,9 @@ def convolution(
         made = convolution(graph, *seen, params.core, prog, **_given(locals()))
         return params.shown_output(graph, made)
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
-    types = resolve_types(name, {"x": x.dtype, "weights": weights.dtype}, output_type, settings.partials)
+    types = resolve_types(
+        name, {f"x {x.name!r}": x.dtype, f"weights {weights.name!r}": weights.dtype}, output_type, settings.partials
+    )
     if len(params.field) > FIELD_DIMS:
 
         def less(rows: Tensor, kernel: Tensor, inner: ConvParams) -> Tensor:
@@ -149,7 +151,12 @@ def convolution_backward_data(
         made = convolution_backward_data(graph, *seen, params.core, prog, **_given(locals()))
         return params.shown_input_gradient(graph, made)
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
-    types = resolve_types(name, {"z_deltas": z_deltas.dtype, "weights": weights.dtype}, output_type, settings.partials)
+    types = resolve_types(
+        name,
+        {f"z_deltas {z_deltas.name!r}": z_deltas.dtype, f"weights {weights.name!r}": weights.dtype},
+        output_type,
+        settings.partials,
+    )
     rank = len(params.field)
     if rank > FIELD_DIMS:
         return convolution(
@@ -214,7 +221,7 @@ def calculate_weight_deltas(
         seen = params.seen_deltas(z_deltas), params.seen_input(activations)
         made = calculate_weight_deltas(graph, *seen, params.core, prog, **_given(locals()))
         return params.shown_weight_gradient(graph, made)
-    dtypes = {"z_deltas": z_deltas.dtype, "activations": activations.dtype}
+    dtypes = {f"z_deltas {z_deltas.name!r}": z_deltas.dtype, f"activations {activations.name!r}": activations.dtype}
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     types = resolve_types(name, dtypes, output_type, settings.partials)
     if len(params.field) > FIELD_DIMS:
@@ -257,7 +264,7 @@ def _check(name: str, params: ConvParams | TransformedConv, given: Mapping[str, 
             continue
         channels = tensor.ndim == len(shape) and tensor.shape[1] != shape[1]
         raise TensorError(
-            f"{name}: {label} has shape {list(tensor.shape)}, the convolution needs {list(shape)}",
+            f"{name}: {label} is {tensor!r}, the convolution needs shape {list(shape)}",
             because=f"{label} has {tensor.shape[1]} channels in dimension 1, not {shape[1]}" if channels else None,
             remedy="make the ConvParams from the shapes of the tensors",
         )

@@ -54,7 +54,7 @@ def matmul(
     """
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
-    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, settings.partials)
+    types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
     problem = problems.matmul(1, a.shape[0], a.shape[1], b.shape[1], types.dtype, types.partials, types.output)
     return product_call(graph, "poplin.matmul", name, problem, a, b, settings.planning, like).append(prog)
 
@@ -75,7 +75,7 @@ def matmul_grouped(
     """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n]. Otherwise as :func:`matmul`."""
     _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
-    types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, output_type, settings.partials)
+    types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
     function = "poplin.matmul_grouped"
@@ -127,15 +127,15 @@ def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_
     for label, tensor, dims in (("a", a, a_dims), ("b", b, b_dims)):
         if tensor.ndim != len(dims):
             raise TensorError(
-                f"{name}: {label} must be [{', '.join(dims)}], got shape {list(tensor.shape)}",
+                f"{name}: {label} must be [{', '.join(dims)}], got {tensor!r}",
                 remedy="reshape it, or use matmul_grouped for three dimensions" if len(dims) == 2 else None,
             )
         if tensor.size == 0:
-            raise TensorError(f"{name}: {label} of shape {list(tensor.shape)} has no elements")
+            raise TensorError(f"{name}: {label} {tensor!r} has no elements")
     if a.shape[-1] != b.shape[-2]:
         raise TensorError(
             f"{name}: a has {a.shape[-1]} columns, b has {b.shape[-2]} rows",
-            because=f"a is {list(a.shape)}, b is {list(b.shape)}",
+            because=f"a is {a!r}, b is {b!r}",
             remedy="transpose one of them: tensor.T is a view",
         )
     if a.ndim == 3 and a.shape[0] != b.shape[0]:
