@@ -134,3 +134,27 @@ def test_wrong_arguments__are_named(call: object, kind: type[AbeleError], text: 
     with pytest.raises(kind, match=text):
         call(bench.graph, bench.prog, bench.tensor)
     assert not list(bench.prog)
+
+
+def test_virtual_graph__everything_stays_inside() -> None:
+    bench = Bench(16)
+    part, rng = bench.graph.virtual(8, 16), np.random.default_rng(2)
+    values = [rng.standard_normal((9, 9)) * 0.2 + 3 * np.eye(9), rng.standard_normal((9, 4))]
+    options = {"blockSize": 4}
+    a = linalg.create_triangular_solve_input_lhs(part, "float", (9, 9), (9, 4), options=options)
+    b = linalg.create_triangular_solve_input_rhs(part, "float", (9, 9), (9, 4), options=options)
+    for tensor, array in zip((a, b), values, strict=True):
+        bench.prog.add(Copy(bench.tensor(array.astype(np.float32)), tensor))
+    x = linalg.triangular_solve(part, a, b, True, True, False, bench.prog, options=options)
+    linalg.cholesky(part, a, True, bench.prog, options=options)
+    lower, upper = linalg.lu_factorization(part, a, bench.prog)
+    r, q = linalg.create_qr_factorization_matrices(part, "float", 9, 9)
+    bench.prog.add(Copy(a, r))
+    linalg.qr_factorization(part, r, q, bench.prog)
+    groups = [group for cs in bench.graph.compute_sets for group in cs.groups]
+    assert groups
+    assert all(group.tile.min() >= 8 for group in groups)
+    got = bench.run(x, lower, upper, q, r)
+    np.testing.assert_allclose(np.tril(values[0]) @ got[0], values[1], atol=1e-5)
+    for left, right in (got[1:3], got[3:5]):
+        np.testing.assert_allclose(left @ right, values[0], atol=1e-5)

@@ -148,6 +148,20 @@ def test_plan__many_classes__are_spread() -> None:
     assert str(wide) == f"beam search of 2 x 10 x 5000 f16, 4 beams, classes in {len(wide.shares)} parts"
 
 
+def test_virtual_graph__everything_stays_inside() -> None:
+    bench = Bench(16)
+    part = bench.graph.virtual(8, 16)
+    values = _data(3, (4, 2, 6), "float32")
+    plan = ctc_infer.plan(part, "float", 2, 4, 6, 3)
+    data = ctc_infer.create_data_input(part, "float", 2, 4, 6, plan)
+    lengths = bench.tensor(np.array([4, 2], np.uint32))
+    bench.prog.add(Copy(bench.tensor(values), data))
+    results = ctc_infer.beam_search_decoder_log_probabilities(part, data, lengths, bench.prog, 0, 3, 2, plan)
+    assert all(group.tile.min() >= 8 for cs in bench.graph.compute_sets for group in cs.groups)
+    for one, other in zip(bench.run(*results), _decode(values, [4, 2], 0, 3, 2), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_decoder__is_one_call_with_poplibs_names() -> None:
     bench = Bench(4)
     plan = ctc_infer.plan(bench.graph, "float", 1, 2, 3, 2)

@@ -92,6 +92,6 @@ def create_matrix(
         row = []
         for j, n in enumerate(columns):
             made = graph.variable(element, (batch, m, n), name=f"{name}/block")
-            row.append(made.map_rows([int(t) for t in block_tiles(graph, batch, i * len(columns) + j)]))
+            row.append(graph.map_rows(made, block_tiles(graph, batch, i * len(columns) + j).tolist()))
         rows.append(concat(row, 2))
     return concat(rows, 1).reshape(shape)

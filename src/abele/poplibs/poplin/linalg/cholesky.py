@@ -4,9 +4,11 @@ Each step factorises a diagonal block on one worker, inverts the factor there, a
 Graphcore's own model the steps are the same: for blocks of 16 in f16 a step takes the same cycles whether 16 or 48
 rows are left, and batches take no longer than one matrix.
 
-Its two vertices however take five times the cycles of these: 47 a cubed row of the block to factorise in f32 and 81 in
-f16, where the loops as written give 16 and 20. Its polynomials were fitted to compiled code that is not public; a loop
-over whole rows where the triangle would do is three times as long, and a block of 16 may lie below what they fitted.
+Its vertices however take three to five times the cycles of these: to factorise n rows takes 47·n³ in f32 and 81·n³
+in f16 for n = 16, where the loops as written give 14·n³ and 18·n³. Its polynomials were fitted to compiled code that is
+not public. At the cost of a round of the solving vertex, which agrees, they are those of n³ rounds: of loops over whole
+rows and columns where a triangle, n³ / 6, would do. Its f32 products also take more memory: they seem to spread over
+more tiles than the planner's here.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def _step(graph: Graph, work: Tensor, index: int, block: int, proportion: float,
     _execute(graph, body, "factorise", cholesky_codelet(work.dtype), tile=tiles, x=flat, n=size)
     if stop == work.shape[1]:
         return
-    inverse = graph.variable(work.dtype, square.shape, name="inverse").map_rows(tiles.tolist())
+    inverse = graph.map_rows(graph.variable(work.dtype, square.shape, name="inverse"), tiles.tolist())
     target = inverse.reshape(flat.shape)
     _execute(graph, body, "invert", inverse_codelet(work.dtype), tile=tiles, x=flat, y=target, n=size)
     panel, rest, right = work[:, stop:, start:stop], work[:, stop:, stop:], work[:, start:stop, stop:]

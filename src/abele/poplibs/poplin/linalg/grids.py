@@ -23,7 +23,7 @@ def linspace(
     check_type("linspace", "dtype", element)
     if count < 1:
         raise TensorError(f"linspace takes a count of at least 1, got {count}")
-    return graph.constant(element, (count,), np.linspace(left, right, count), name=name).map_linear()
+    return graph.map_linear(graph.constant(element, (count,), np.linspace(left, right, count), name=name))
 
 
 def meshgrid2d(graph: Graph, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

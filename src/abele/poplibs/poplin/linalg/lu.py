@@ -61,7 +61,7 @@ def _elimination(graph: Graph, work: Tensor, counter: Tensor) -> Sequence:
     """One round: the pivot row is brought to all tiles, and each eliminates the column from its rows."""
     m, n = work.shape
     count = len(rows.rows_of(graph, m))
-    given = graph.variable(f32, (count, n), name="given").map_rows(list(range(count)))
+    given = graph.map_rows(graph.variable(f32, (count, n), name="given"), range(count))
     column = rows.new_column(graph, m)
     inner = Sequence()
     publish, eliminate = graph.compute_set("publish"), graph.compute_set("eliminate")

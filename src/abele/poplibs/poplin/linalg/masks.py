@@ -39,5 +39,5 @@ def emit_mask(graph: Graph, body: Sequence, a: Tensor, lower: bool, unit: bool, 
     keep = np.tril(ones) if lower else np.triu(ones)
     fixed = graph.constant(a.dtype, shape, np.float32(diagonal & unit), name="outside")
     mask = graph.constant(bool_, shape, keep & ~(diagonal & unit), name="inside")
-    shown = [t.map_linear().broadcast_to(a.shape) for t in (fixed, mask)]
+    shown = [graph.map_linear(t).broadcast_to(a.shape) for t in (fixed, mask)]
     emit_map(graph, body, [select(_1, _2, _3)], [a, *shown], [out], "mask")

@@ -66,7 +66,7 @@ def qr_factorization(graph: Graph, a: Tensor, q: Tensor, prog: Sequence, *, name
         prog, "poplin.qr_factorization", inputs=(a,), outputs=(a, q), flops=flops, debug_name=name
     )
     with call as body:
-        identity = graph.constant(q.dtype, (m, m), np.eye(m), name="identity").map_linear()
+        identity = graph.map_linear(graph.constant(q.dtype, (m, m), np.eye(m), name="identity"))
         body.add(Copy(identity, q))
         if reflections:
             counter = rows.new_counter(graph)
@@ -77,7 +77,7 @@ def _reflection(graph: Graph, a: Tensor, q: Tensor, counter: Tensor) -> Sequence
     """One round: sums, their reduction, and the reflection of all rows."""
     m, columns = a.shape[0], a.shape[1] + q.shape[1]
     count = len(rows.rows_of(graph, m))
-    partials = graph.variable(f32, (count, 2 * columns), name="partials").map_rows(list(range(count)))
+    partials = graph.map_rows(graph.variable(f32, (count, 2 * columns), name="partials"), range(count))
     column = rows.new_column(graph, m)
     inner = Sequence()
     summed = {"sums": partials[:, :columns], "pivot": partials[:, columns:]}

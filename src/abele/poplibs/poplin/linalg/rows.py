@@ -21,7 +21,7 @@ def create_rows(graph: Graph, dtype: ElementType, rows: int, columns: int, name:
     """A matrix [rows, columns], rows spread over tiles."""
     made = graph.variable(dtype, (rows, columns), name=name)
     tiles = [tile for tile, count in enumerate(rows_of(graph, rows)) for _ in range(count)]
-    return made.map_rows(tiles)
+    return graph.map_rows(made, tiles)
 
 
 def new_column(graph: Graph, rows: int) -> Tensor:
@@ -48,7 +48,7 @@ def repeat(graph: Graph, body: Sequence, count: int, counter: Tensor, inner: Seq
 
 def new_counter(graph: Graph) -> Tensor:
     """The number of the present column: u32, a scalar."""
-    return graph.variable(u32, (), name="column", map=0)
+    return graph.map(graph.variable(u32, (), name="number"), 0)
 
 
 def check_matrix(function: str, name: str, tensor: Tensor) -> None:

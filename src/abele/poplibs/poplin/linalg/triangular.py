@@ -4,9 +4,11 @@ The halves of a system are solved one after the other, so the diagonal blocks ar
 there is one right-hand side, otherwise on as many tiles as give each worker one, to which the block is sent.
 
 Against Graphcore's own model: systems with one right-hand side on the left agree within 10 %. On the right its vertex
-takes twice as long, for the same number of products: its polynomial differs for upper triangles, and why is not public.
-With 256 right-hand sides it takes 5 to 10 times as long as this one: its figures grow in proportion to the right-hand
-sides, as if few tiles shared them; here they are spread over more. Memory: it lays operands out over the whole chip.
+takes twice as long for the same number of products, those of the whole square instead of a triangle; why is not public.
+With 64 right-hand sides it seems to invert the block and multiply, in about the time that substitution takes here; with
+256 it takes 5 to 8 times as long, and more with more right-hand sides, as if few tiles shared them; here they are
+spread. Its memory for small systems, 0.8 KB on every tile of the chip whatever the type, looks like maps over the whole
+chip that mask the other triangle first. Nothing here reads that triangle, so it is not masked.
 """
 
 from __future__ import annotations
@@ -176,7 +178,8 @@ class Solve:
             for part, vectors in enumerate(self._parts):
                 shape = (self.b.shape[0], vectors, size)
                 made = self.graph.variable(self.b.dtype, shape, name="x")
-                parts.append(made.map_rows(self._tiles(index, part).tolist()).transpose((0, 2, 1)))
+                self.graph.map_rows(made, self._tiles(index, part).tolist())
+                parts.append(made.transpose((0, 2, 1)))
             yield parts
 
     def _halves(self, body: Sequence, begin: int, end: int, b: Tensor) -> Tensor:

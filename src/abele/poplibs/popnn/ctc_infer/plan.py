@@ -122,7 +122,7 @@ def new_data(graph: Graph, plan: Plan, name: str) -> Tensor:
     made = graph.variable(plan.dtype, (plan.batch * plan.classes, plan.steps), name=name)
     part_of = np.repeat(np.arange(len(plan.shares)), [size for _, size in plan.shares])
     tiles = np.arange(plan.batch)[:, None] * len(plan.shares) + part_of
-    made = made.map_rows([int(t) for t in tiles.ravel() % graph.num_tiles])
+    graph.map_rows(made, (tiles.ravel() % graph.num_tiles).tolist())
     return made.reshape((plan.batch, plan.classes, plan.steps)).transpose((2, 0, 1))
 
 

@@ -84,7 +84,8 @@ class Search:
 
     def _variable(self, dtype: ElementType, shape: tuple[int, ...], name: str) -> Tensor:
         """A tensor [batch, …], each sequence on the tile that chooses its beams."""
-        return self.graph.variable(dtype, shape, name=name).map_rows(self._tiles(np.zeros(1)).tolist())
+        made = self.graph.variable(dtype, shape, name=name)
+        return self.graph.map_rows(made, self._tiles(np.zeros(1)).tolist())
 
     def _start(self, body: Sequence) -> None:
         """One empty beam, of probability 1."""
@@ -110,7 +111,7 @@ class Search:
         extensions = (("score", f32, width), ("beam", i32, width), ("symbol", i32, width), ("own", f32, width + 1))
         for name, dtype, size in extensions:
             made = self.graph.variable(dtype, (batch * parts, size), name=name)
-            made = made.map_rows(self._tiles(np.arange(parts)).tolist())
+            self.graph.map_rows(made, self._tiles(np.arange(parts)).tolist())
             self.found[name] = made.reshape((batch, parts, size))
         between = (("stay", f32, 3 * width), ("chosen", f32, 2 * width), ("head", i32, parts))
         for name, dtype, size in (*between, *((n, i32, width) for n in ("taken", "origin", "added"))):
