@@ -172,7 +172,7 @@ def test_validate_indices__one_out_of_range__stops_the_run(mode: str, where: str
     )
     np.testing.assert_array_equal(bench.run(out, mode=mode)[0], data[indices])
     bench.data[offsets][33] = 10
-    with pytest.raises(ApplicationRuntimeError, match="multi_slice: index out of range: .*of a table of 10 entries"):
+    with pytest.raises(ApplicationRuntimeError, match=r"multi_slice: index out of range: .*of a table of 10 entries"):
         bench.run(out, mode=mode)
 
 

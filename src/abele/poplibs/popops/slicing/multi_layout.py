@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorError
-from abele.graph import Graph, Regions, Tensor, TileMapping, boxes
+from abele.graph import Graph, LibraryCall, Regions, Tensor, TileMapping, boxes
+from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, as_element_type, u32
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan, part_range
 from abele.poplibs.popops.slicing.plan_search import Wish, column_splits, search
@@ -294,3 +295,10 @@ def _unplanned(graph: Graph, table: SlicePlan) -> SlicePlan:
     if held <= ON_TILE_PROPORTION * graph.system.ipu.tile.total_bytes:
         return on_tile
     return search(graph.system, table, Wish(for_update=None))
+
+
+def note_plan(prog: Steps, plan: SlicePlan) -> None:
+    """Let the library call that ``prog`` ends with tell its plan."""
+    call = prog.steps[-1]
+    assert isinstance(call, LibraryCall)
+    call.attributes["plan"] = plan

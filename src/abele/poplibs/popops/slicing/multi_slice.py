@@ -20,6 +20,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
     entry_rows,
     lookup_rows,
     map_blocked,
+    note_plan,
     own_lookups,
     plan_for,
     row_regions,
@@ -124,6 +125,7 @@ def _slice(
             prog, "popops.multi_slice", inputs=(tensor, offsets), outputs=(out,), debug_name=name
         ) as body:
             _emit(graph, body, layout, table, offsets, out)
+        note_plan(prog, layout)
     return as_slices(out, shape, found, (1,))
 
 

@@ -33,6 +33,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
     entry_rows,
     lookup_rows,
     map_blocked,
+    note_plan,
     own_entries,
     plan_for,
     row_regions,
@@ -180,7 +181,8 @@ def grouped_multi_update(
     if tensor.ndim < 2:
         raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
     given = checked_offsets(offsets, tensor.shape[0], name)
-    _update(graph, tensor, slices, given, dims, sizes, prog, plan, options, name, operation, scale)
+    _check(tensor, slices, tensor.shape[1:], given.shape, dims, sizes, operation, scale, name)
+    _update(graph, tensor, slices, given, dims, prog, plan, options, name, operation, scale)
 
 
 def grouped_multi_update_add(
@@ -233,8 +235,27 @@ def _single(
         numbers = static_offsets(offsets, tensor.shape[found[0]], name)
         offsets = graph.constant(u32, (len(numbers),), np.array(numbers, np.uint32), name=f"{name}/offsets")
     given = checked_offsets(offsets, None, name)
+    _check(tensor, slices, tensor.shape, given.shape[1:], dims, sizes, operation, scale, name)
     table, rows = tensor.expand_dims(0), slices.expand_dims(0)
-    _update(graph, table, rows, given, dims, sizes, prog, plan, options, name, operation, scale)
+    _update(graph, table, rows, given, dims, prog, plan, options, name, operation, scale)
+
+
+def _check(
+    tensor: Tensor,
+    slices: Tensor,
+    shape: tuple[int, ...],
+    indices: tuple[int, ...],
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    operation: Operation,
+    scale: Scale,
+    name: str,
+) -> None:
+    """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
+    found = checked_dims(shape, dims, sizes, name)
+    check_single(found, tuple(sizes), name)
+    check_update(tensor, slices, (*indices, *(1 if d in found else n for d, n in enumerate(shape))), operation, name)
+    _check_scale(scale, tensor, name)
 
 
 def _update(
@@ -243,7 +264,6 @@ def _update(
     slices: Tensor,
     offsets: Tensor,
     dims: Sequence[int],
-    sizes: Sequence[int],
     prog: Steps,
     plan: SlicePlan | None,
     options: Options,
@@ -252,14 +272,9 @@ def _update(
     scale: Scale,
 ) -> None:
     chosen = read_multi_options(name, options)
-    shape, num = tensor.shape[1:], offsets.shape[1]
-    found = checked_dims(shape, dims, sizes, name)
-    check_single(found, tuple(sizes), name)
-    wanted = (tensor.shape[0], num, *(1 if d in found else n for d, n in enumerate(shape)))
-    check_update(tensor, slices, wanted, operation, name)
-    factor = _checked_scale(scale, tensor, name)
-    table = as_table(tensor, found)
-    rows = as_table(slices.squeeze((2 + found[0],)), (0,))
+    factor = scale.reshape(()) if isinstance(scale, Tensor) else float(scale)
+    table = as_table(tensor, dims)
+    rows = as_table(slices.squeeze((2 + dims[0],)), (0,))
     groups, entries, columns = table.shape
     layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
     offsets = prepared_offsets(graph, offsets, entries, plan, chosen, prog, name)
@@ -273,18 +288,17 @@ def _update(
             body.add(_in_place(graph, layout, table, rows, offsets, operation, factor))
         else:
             _emit_parted(graph, body, layout, table, rows, offsets, operation, factor)
+    note_plan(prog, layout)
 
 
-def _checked_scale(scale: Scale, tensor: Tensor, name: str) -> Scale:
+def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
     if isinstance(scale, Tensor):
         if scale.size != 1:
             raise TensorError(f"{name}: the scale {scale!r} has {scale.size} elements, it must be one")
         if not scale.dtype.is_float or not tensor.dtype.is_float:
             raise TypeMismatchError(f"{name}: the scale {scale!r} is {scale.dtype}, {tensor!r} is {tensor.dtype}")
-        return scale.reshape(())
-    if not tensor.dtype.is_float and scale != int(scale):
+    elif not tensor.dtype.is_float and scale != int(scale):
         raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, so the scale {scale} must be a whole number")
-    return float(scale)
 
 
 def _in_place(
