@@ -10,6 +10,7 @@ import typer
 import abele
 from abele.cli.debug import debug
 from abele.cli.demo import demo_app
+from abele.cli.plan import plan_app
 from abele.cli.report import report
 from abele.cli.systems import systems
 from abele.errors import AbeleError, EngineError, OutOfMemoryError
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(systems)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
+app.add_typer(plan_app, name="plan")
 app.command(context_settings={"ignore_unknown_options": True})(debug)
 
 

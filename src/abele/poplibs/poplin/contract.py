@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from abele.errors import OutOfMemoryError
+from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
@@ -256,17 +256,17 @@ def _made(compute_set: ComputeSet | None) -> ComputeSet:
 
 
 def cheapest(calls: Iterable[Call]) -> Call:
-    """The call that is expected to take the fewest cycles, of those that fit the tiles.
+    """The call that is expected to take the fewest cycles, of those that fit the tiles and what the plan is to be.
 
     Raises:
-        OutOfMemoryError: None fits; the error is that of the first.
+        OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
     """
     fitting: list[tuple[int, Call]] = []
-    failure: OutOfMemoryError | None = None
+    failure: OutOfMemoryError | InvalidOptionError | None = None
     for call in calls:
         try:
             fitting.append((call.cycles, call))
-        except OutOfMemoryError as error:
+        except (OutOfMemoryError, InvalidOptionError) as error:
             failure = failure or error
     if not fitting:
         assert failure is not None

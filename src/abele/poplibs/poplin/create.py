@@ -40,7 +40,7 @@ def create_input(
     options: Options = None,
 ) -> Tensor:
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
-    call = _conv_call(
+    call = created_conv_call(
         graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     )
     made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
@@ -60,7 +60,7 @@ def create_weights(
 ) -> Tensor:
     """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
     made = _new_conv_weights(graph, params, as_element_type(dtype), name)
-    call = _conv_call(
+    call = created_conv_call(
         graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     )
     _place(graph, made, call, "w")
@@ -88,7 +88,7 @@ def create_matmul_input_lhs(
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
-    layout = _best_layout(
+    layout = created_layout(
         graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
     )
     return _placed(graph, layout.lhs(graph, as_element_type(dtype), a_shape, name), layout.call, is_left=True)
@@ -110,7 +110,7 @@ def create_matmul_input_rhs(
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
     """
-    layout = _best_layout(
+    layout = created_layout(
         graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
     )
     return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
@@ -134,7 +134,7 @@ def create_matmul_output(
     """
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     with graph.scope(name):
-        return _best_layout(graph, a_shape, b_shape, dtype, settings).call.create_output(graph)
+        return created_layout(graph, a_shape, b_shape, dtype, settings).call.create_output(graph)
 
 
 def _input_blocks(params: ConvParams) -> tuple[int, ...]:
@@ -157,7 +157,7 @@ def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name
     return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
 
 
-def _conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
+def created_conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
     element, elsewhere = as_element_type(dtype), Graph(graph.system)
     types = resolve_types("convolution", {"x": element}, None, settings.partials)
@@ -169,7 +169,7 @@ def _conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, setti
     return cheapest(calls)
 
 
-def _best_layout(
+def created_layout(
     graph: Graph,
     a_shape: Sequence[int],
     b_shape: Sequence[int],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph, Tensor
 from abele.machine import System
 from abele.numerics import ElementType
@@ -53,12 +54,23 @@ class MatmulLayout:
 def best_layout(
     system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
 ) -> MatmulLayout:
-    """The layout whose plan is expected to take the fewest cycles."""
-    found = []
+    """The layout whose plan is expected to take the fewest cycles, of those that fit the tiles and what is asked for.
+
+    Raises:
+        OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
+    """
+    found: list[MatmulLayout] = []
+    failure: OutOfMemoryError | InvalidOptionError | None = None
     for swapped in (False,) if planning.keeps_weights else (False, True):
         extent = a_shape[-2] if swapped else b_shape[-1]
         for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
-            found.append(_layout(system, a_shape, b_shape, types, planning, swapped=swapped, block=block))
+            try:
+                found.append(_layout(system, a_shape, b_shape, types, planning, swapped=swapped, block=block))
+            except (OutOfMemoryError, InvalidOptionError) as error:
+                failure = failure or error
+    if not found:
+        assert failure is not None
+        raise failure
     return min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
 
 
@@ -67,6 +79,7 @@ def _joint_cycles(
 ) -> int:
     """Cycles of the product and, where passes are planned together, of both gradients of operands that lie so.
 
+    What is asked of the plan is asked of the product's alone.
     Source: machine.md §5.15.
     """
     if not planning.joint:
@@ -74,6 +87,7 @@ def _joint_cycles(
     graph = Graph(layout.call.graph.system)
     a, b = (make(graph, types.dtype, s, n) for make, s, n in ((layout.lhs, a_shape, "a"), (layout.rhs, b_shape, "b")))
     out = layout.call.create_output(graph)
+    planning = replace(planning, parts=(), method="")
     back = _gradient(graph, out, b.moveaxis(-1, -2), types, planning, None)
     update = _gradient(graph, a.moveaxis(-1, -2), out, types, planning, b)
     return layout.call.cycles + back.cycles + update.cycles

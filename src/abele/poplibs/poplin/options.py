@@ -121,8 +121,9 @@ def read_settings(
     return Settings(partials, planning)
 
 
-_METHODS = {"AMP": "amp", "SLIC": "slic", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
-_SPLITS = {
+METHODS = {"AMP": "amp", "SLIC": "slic", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
+"""Kinds of vertices by PopLibs\' names: how the names of ours begin."""
+SPLITS = {
     "convGroupSplit": "g",
     "batchSplit": "b",
     "outChanSplit": "co",
@@ -130,6 +131,7 @@ _SPLITS = {
     "fieldSplit": "o",
     "kernelSplit": "k",
 }
+"""Dimensions of a contraction by PopLibs' names of how they are split."""
 
 
 def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...], str]:
@@ -142,14 +144,14 @@ def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...]
         partition = tree.get("0", {}).get("partition", {})
         parts: dict[str, int] = {}
         for name, value in partition.items():
-            parts |= _parts(_SPLITS[name], value)
-        return tuple(sorted(parts.items())), _METHODS[wanted] if wanted else ""
+            parts |= _parts(SPLITS[name], value)
+        return tuple(sorted(parts.items())), METHODS[wanted] if wanted else ""
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise InvalidOptionError(
             f"{function}: option 'planConstraints' is not understood: {type(error).__name__} {error}",
             because='it is JSON such as {"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, '
             '"inChanSplit": {"parallel": 2}, "fieldSplit": [7, 1]}}}',
-            remedy="splits are " + ", ".join(_SPLITS) + "; methods are " + ", ".join(_METHODS),
+            remedy="splits are " + ", ".join(SPLITS) + "; methods are " + ", ".join(METHODS),
         ) from None
 
 
