@@ -96,21 +96,21 @@ def _log_add(target: str, a: str, b: str, indent: str) -> list[str]:
 def select_codelet() -> type:
     """The beams of the next step: the best of those that stay and of all extensions. Past ``length`` nothing changes.
 
-    ``score``, ``beam`` and ``symbol`` are [parts, w], ``own`` [parts, w + 1]. ``lengths`` [2, w] and ``labels``
-    [2, w, steps] have a half for even and one for odd steps: beams move from one to the other. The rest is scratch.
+    ``score``, ``beam`` and ``symbol`` are [parts, w], ``own`` [parts, w + 1]. Labels form a tree: ``labels`` and
+    ``before``, [1 + steps · w], have a label and the place of the one before it; place 0 is the empty beam's, and
+    ``node`` [w] the place of each beam's last label. ``lengths`` [w] counts its labels. The rest is scratch.
     """
     floats = ["score: Input", "own: Input", "blank: InOut", "label: InOut", "total: InOut"]
     floats += ["stay: Output", "chosen: Output"]
-    whole = ["beam: Input", "symbol: Input", "last: InOut", "parent: InOut", "lengths: InOut", "labels: InOut"]
-    whole += ["head: Output", "taken: Output", "origin: Output", "added: Output"]
+    whole = [f"{name}: Input" for name in ("beam", "symbol")]
+    whole += [f"{name}: InOut" for name in ("last", "parent", "node", "lengths", "before", "labels")]
+    whole += [f"{name}: Output" for name in ("head", "taken", "origin", "added")]
     fields = ["at: Input[u32]", "length: Input[u32]"]
-    fields += [f"{f}[Vector[f32]]" for f in floats] + [f"{f}[Vector[i32]]" for f in whole] + ["steps: i32"]
-    lines = ["t = i32(self.at)", "if t < i32(self.length):"]
+    fields += [f"{f}[Vector[f32]]" for f in floats] + [f"{f}[Vector[i32]]" for f in whole]
+    lines = ["t = i32(self.at)", "if self.at < self.length:"]
     body = [
         "w = len(self.total)",
         "parts = len(self.head)",
-        "old = (t % 2) * w",
-        "new = w - old",
         *_staying(),
         *_choosing(),
         *_moving(),
@@ -119,8 +119,7 @@ def select_codelet() -> type:
     lines += [f"    {line}" for line in body]
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
-        parts, width, steps = (np.asarray(x, np.int64) for x in (v.head, v.total, v.steps))
-        return select_slots(parts, width, steps)
+        return select_slots(np.asarray(v.head, np.int64), np.asarray(v.total, np.int64))
 
     return build("SelectBeams", "Vertex", fields, lines, cycles)
 
@@ -196,24 +195,29 @@ def _choosing() -> list[str]:
 
 
 def _moving() -> list[str]:
-    """Labels and scores of the chosen beams into the other half."""
+    """The chosen beams take their places; each extension is a new label, after the last one of what it extends."""
     return [
         "for k in range(w):",
         "    source = self.origin[k]",
+        "    end = i32(0)",
         "    n = i32(0)",
         "    if source >= 0:",
-        "        n = self.lengths[old + source]",
-        "        for q in range(n):",
-        "            self.labels[(new + k) * self.steps + q] = self.labels[(old + source) * self.steps + q]",
+        "        end = self.node[source]",
+        "        n = self.lengths[source]",
         "        if self.added[k] >= 0:",
-        "            self.labels[(new + k) * self.steps + n] = self.added[k]",
+        "            fresh = t * i32(w) + i32(k) + 1",
+        "            self.before[fresh] = end",
+        "            self.labels[fresh] = self.added[k]",
+        "            end = fresh",
         "            n = n + 1",
-        "    self.lengths[new + k] = n",
+        "    self.origin[k] = end",
+        "    self.added[k] = n",
         "for k in range(w):",
-        "    n = self.lengths[new + k]",
+        "    self.node[k] = self.origin[k]",
+        "    self.lengths[k] = self.added[k]",
         "    self.last[k] = -1",
-        "    if n > 0:",
-        "        self.last[k] = self.labels[(new + k) * self.steps + n - 1]",
+        "    if self.added[k] > 0:",
+        "        self.last[k] = self.labels[self.origin[k]]",
         "    self.blank[k] = self.chosen[k]",
         "    self.label[k] = self.chosen[w + k]",
         *_log_add("sum", "self.chosen[k]", "self.chosen[w + k]", "    "),
@@ -226,17 +230,15 @@ def _relating() -> list[str]:
     return [
         "for j in range(w):",
         "    self.parent[j] = -1",
-        "    n = self.lengths[new + j] - 1",
-        "    if n >= 0:",
+        "    if self.lengths[j] > 0:",
         "        for i in range(w):",
-        f"            if self.lengths[new + i] == n and self.total[i] > {FLOOR}:",
-        "                x = 0",
-        "                same = 1",
-        "                while x < n and same == 1:",
-        "                    if self.labels[(new + i) * self.steps + x] != self.labels[(new + j) * self.steps + x]:",
-        "                        same = 0",
-        "                    x = x + 1",
-        "                if same == 1:",
+        f"            if self.lengths[i] == self.lengths[j] - 1 and self.total[i] > {FLOOR}:",
+        "                x = self.before[self.node[j]]",
+        "                z = self.node[i]",
+        "                while x != z and self.labels[x] == self.labels[z]:",
+        "                    x = self.before[x]",
+        "                    z = self.before[z]",
+        "                if x == z:",
         "                    self.parent[j] = i",
     ]
 
@@ -245,20 +247,20 @@ def _relating() -> list[str]:
 def read_codelet(dtype: ElementType) -> type:
     """The best beams at the end: log-probability, length and labels, the blank where a label sequence has ended."""
     narrow = "self.total[k]" if dtype == f32 else f"{dtype.name}(self.total[k])"
-    fields = ["length: Input[u32]", "total: Input[Vector[f32]]", "lengths: Input[Vector[i32]]"]
-    fields += ["labels: Input[Vector[i32]]", f"score: Output[Vector[{dtype.name}]]", "sizes: Output[Vector[u32]]"]
+    fields = [f"{n}: Input[Vector[i32]]" for n in ("node", "lengths", "before", "labels")]
+    fields += ["total: Input[Vector[f32]]", f"score: Output[Vector[{dtype.name}]]", "sizes: Output[Vector[u32]]"]
     fields += ["paths: Output[Vector[u32]]", "steps: i32", "void: i32"]
     lines = [
-        "half = (min(i32(self.length), self.steps) % 2) * len(self.total)",
         "for k in range(len(self.score)):",
         f"    self.score[k] = {narrow} if self.total[k] > {FLOOR} else -INF",
-        "    n = self.lengths[half + k]",
+        "    n = self.lengths[k]",
         "    self.sizes[k] = u32(n)",
-        "    for q in range(self.steps):",
-        "        if q < n:",
-        "            self.paths[k * self.steps + q] = u32(self.labels[(half + k) * self.steps + q])",
-        "        else:",
-        "            self.paths[k * self.steps + q] = u32(self.void)",
+        "    for q in range(n, self.steps):",
+        "        self.paths[k * self.steps + q] = u32(self.void)",
+        "    at = self.node[k]",
+        "    for q in range(n):",
+        "        self.paths[k * self.steps + n - 1 - q] = u32(self.labels[at])",
+        "        at = self.before[at]",
     ]
 
     def cycles(v: Any, ipu: Ipu) -> Int64:

@@ -41,18 +41,18 @@ def extend_slots(classes: Int64, width: Int64) -> Int64:
     return np.asarray(ENTRY + before + width * classes * each + kept * (look + move), np.int64)
 
 
-def select_slots(parts: Int64, width: Int64, steps: Int64) -> Int64:
+def select_slots(parts: Int64, width: Int64) -> Int64:
     """Slots to choose the next ``width`` beams from those kept and the best of ``parts`` lists of extensions.
 
-    Labels are copied, half of ``steps`` at the mean, and every pair of beams is compared in its lengths.
+    Every pair of beams is compared in its lengths and in one label.
     """
     stay = width * (parts * (INDEX + MEMORY + FLOAT + LOOP) + 8 * MEMORY + 2 * LOG_ADD)
     scan = width * (2 * MEMORY + FLOAT + 2 * BRANCH + LOOP) + parts * (INDEX + 2 * MEMORY + FLOAT + 2 * BRANCH + LOOP)
-    write = steps // 2 * (2 * INDEX + 2 * MEMORY + LOOP) + 10 * MEMORY + LOG_ADD
-    compare = width * (2 * MEMORY + 2 * BRANCH + LOOP) + steps // 2 * (2 * INDEX + 2 * MEMORY + BRANCH + LOOP)
+    write = INDEX + 20 * MEMORY + 2 * BRANCH + LOG_ADD + 2 * LOOP
+    compare = width * (7 * MEMORY + 4 * BRANCH + 2 * LOOP)
     return np.asarray(ENTRY + stay + width * (scan + write + compare), np.int64)
 
 
 def read_slots(paths: Int64, steps: Int64) -> Int64:
     """Slots to write out ``paths`` beams of up to ``steps`` labels."""
-    return np.asarray(ENTRY + paths * (6 * MEMORY + FLOAT + steps * (2 * INDEX + 2 * MEMORY + BRANCH + LOOP)), np.int64)
+    return np.asarray(ENTRY + paths * (6 * MEMORY + FLOAT + steps * (INDEX + 3 * MEMORY + LOOP)), np.int64)

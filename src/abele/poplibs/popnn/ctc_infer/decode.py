@@ -95,7 +95,7 @@ def _decode(
         if is_logits:
             data = log_softmax(graph, data, body)
         search.run(body, data, lengths)
-        search.read(body, lengths, results)
+        search.read(body, results)
     return results
 
 

@@ -45,9 +45,9 @@ class Plan:
 
     def cycles(self, workers: int) -> int:
         """Expected cycles of the compute sets of all time steps."""
-        sizes = (self.shares[0][1], len(self.shares), self.width, self.steps)
-        largest, parts, width, steps = (np.asarray(x, np.int64) for x in sizes)
-        step = extend_slots(largest, width) + select_slots(parts, width, steps)
+        sizes = (self.shares[0][1], len(self.shares), self.width)
+        largest, parts, width = (np.asarray(x, np.int64) for x in sizes)
+        step = extend_slots(largest, width) + select_slots(parts, width)
         return int(self.steps * workers * step)
 
     def __str__(self) -> str:

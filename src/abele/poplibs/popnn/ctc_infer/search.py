@@ -59,15 +59,14 @@ class Search:
         self._create()
         body.add(counted_loop(self.graph, 0, self.plan.steps, 1, lambda at: self._step(work, lengths, at), "step"))
 
-    def read(self, body: Sequence, lengths: Tensor, results: Decoded) -> None:
+    def read(self, body: Sequence, results: Decoded) -> None:
         """Append the superstep that writes the results."""
         batch = self.plan.batch
-        beams = {n: self.beams[n] for n in ("total", "lengths", "labels")}
+        beams = {n: self.beams[n] for n in ("total", "node", "lengths", "before", "labels")}
         cs = self.graph.compute_set("read")
         cs.vertices(
             read_codelet(self.plan.dtype),
             tile=self._tiles(np.zeros(1)),
-            length=lengths,
             score=results[0],
             sizes=results[1],
             paths=results[2].reshape((batch, results[2].size // batch)),
@@ -96,7 +95,8 @@ class Search:
             "total": (f32, [0.0, *none[1:]]),
             "last": (i32, [-1] * width),
             "parent": (i32, [-1] * width),
-            "lengths": (i32, [0.0] * 2 * width),
+            "node": (i32, [0.0] * width),
+            "lengths": (i32, [0.0] * width),
         }
         for name, (dtype, first) in values.items():
             start = self.graph.map(self.graph.constant(dtype, (len(first),), first, name=f"{name}/start"), 0)
@@ -107,7 +107,8 @@ class Search:
     def _create(self) -> None:
         """Tensors that the steps fill."""
         batch, width, parts = self.plan.batch, self.plan.width, len(self.plan.shares)
-        self.beams["labels"] = self._variable(i32, (batch, 2 * width * self.plan.steps), "labels")
+        for name in ("before", "labels"):
+            self.beams[name] = self._variable(i32, (batch, 1 + width * self.plan.steps), name)
         extensions = (("score", f32, width), ("beam", i32, width), ("symbol", i32, width), ("own", f32, width + 1))
         for name, dtype, size in extensions:
             made = self.graph.variable(dtype, (batch * parts, size), name=name)
@@ -140,7 +141,7 @@ class Search:
         found = {n: t.reshape((batch, t.size // batch)) for n, t in self.found.items()}
         operands = self.beams | found | self.scratch
         tiles, every = self._tiles(np.zeros(1)), at.broadcast_to((batch,))
-        select.vertices(select_codelet(), tile=tiles, at=every, length=lengths, steps=steps, **operands)
+        select.vertices(select_codelet(), tile=tiles, at=every, length=lengths, **operands)
         return Sequence(Execute(extend), Execute(select))
 
     def _equal_shares(self) -> Iterator[tuple[list[int], list[int], int]]:
