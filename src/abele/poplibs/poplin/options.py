@@ -122,7 +122,7 @@ def read_settings(
 
 
 METHODS = {"AMP": "amp", "SLIC": "slic", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
-"""Kinds of vertices by PopLibs\' names: how the names of ours begin."""
+"""Kinds of vertices by PopLibs' names: how the names of ours begin."""
 SPLITS = {
     "convGroupSplit": "g",
     "batchSplit": "b",
