@@ -261,6 +261,7 @@ def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target
             "exchange of the weights",
             _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target),
         ),
+        ("copies of own shares", _own_copies(slices, target)),
         ("partial products", compute),
         ("exchange of partials", summing.exchange),
         ("sum of partials", summing.compute),
@@ -305,6 +306,22 @@ def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike,
     """
     received = np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
     return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
+
+
+def _own_copies(slices: _Slices, target: Target) -> Int64:
+    """Cycles to put the part of a slice that lies on the tile beside what arrives; a slice that all lies there stays.
+
+    Source: machine.md §1.1 (a local copy's fixed cost, and its rate).
+    """
+    own = [
+        np.where(sharers > 1, bytes_ // sharers, 0)
+        for bytes_, sharers in (
+            (slices.in_bytes, slices.in_sharers),
+            (slices.weight_bytes, slices.weight_sharers),
+        )
+    ]
+    moved = np.where(sum(own) > 0, target.local_copy_cycles, 0)
+    return np.asarray(moved + sum(own) // target.memcpy_bytes_per_cycle, dtype=np.int64)
 
 
 def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:

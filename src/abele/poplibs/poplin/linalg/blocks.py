@@ -59,11 +59,6 @@ def extents(size: int, block: int) -> list[int]:
     return [min(block, size - start) for start in range(0, size, block)]
 
 
-def ranges(batch: int, parts: int, part: int) -> Int64:
-    """Numbers int64[batch] of a part, where every batch has so many parts and they follow each other."""
-    return np.arange(batch, dtype=np.int64) * parts + part
-
-
 def emit_product(graph: Graph, body: Sequence, a: Tensor, b: Tensor, proportion: float) -> Tensor:
     """Append the steps of the products of [g, m, k] and [g, k, n] to a body; [g, m, n] in the type of ``a``."""
     problem = problems.matmul(a.shape[0], a.shape[1], a.shape[2], b.shape[2], a.dtype, f32, a.dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from abele.errors import TensorError
 from abele.graph import Copy, Graph, Repeat, Sequence, Tensor
 from abele.numerics import ElementType, f32, u32
@@ -29,13 +27,16 @@ def new_column(graph: Graph, rows: int) -> Tensor:
     return create_rows(graph, f32, rows, 1, "column").reshape((rows,))
 
 
-def shares(graph: Graph, rows: int) -> Iterator[tuple[slice, slice, int]]:
-    """Equal shares of rows: tiles, rows of all of them together, and rows of each. At most two."""
-    sizes = rows_of(graph, rows)
-    full = sum(size == sizes[0] for size in sizes)
-    yield slice(0, full), slice(0, full * sizes[0]), sizes[0]
-    if full < len(sizes):
-        yield slice(full, full + 1), slice(full * sizes[0], rows), sizes[-1]
+def shares(graph: Graph, rows: int) -> list[tuple[slice, slice, int]]:
+    """Equal shares of the rows of a matrix: tiles, rows of all of them together, and rows of each. At most two."""
+    return equal_shares(rows, rows_of(graph, rows)[0])
+
+
+def equal_shares(total: int, each: int) -> list[tuple[slice, slice, int]]:
+    """Tiles that take ``each`` of ``total``, and one that takes the rest: tiles, what they take, and each of them."""
+    full, rest = divmod(total, each)
+    found = [(slice(0, full), slice(0, full * each), each)] if full else []
+    return found + ([(slice(full, full + 1), slice(full * each, total), rest)] if rest else [])
 
 
 def repeat(graph: Graph, body: Sequence, count: int, counter: Tensor, inner: Sequence) -> None:

@@ -13,15 +13,17 @@ chip that mask the other triangle first. Nothing here reads that triangle, so it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import solve_codelet
+from abele.poplibs.poplin.linalg.rows import equal_shares
 from abele.poplibs.popops.expr import _1, _2
 from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.options import Options
@@ -153,34 +155,38 @@ class Solve:
     @cached_property
     def out(self) -> list[Tensor]:
         """X, block after block, each [batch, m, r]."""
-        return [concat([v.transpose((0, 2, 1)) for v in parts], 1).transpose((0, 2, 1)) for parts in self._made()]
+        return [self._new(index, size) for index, size in enumerate(self.extents)]
 
     def emit(self, body: Sequence) -> None:
         """Append the steps that fill :attr:`out`."""
         self._halves(body, 0, len(self.extents), self.b)
 
     @cached_property
-    def _parts(self) -> list[int]:
-        """How many right-hand sides each tile of a batch takes: one a worker, or more where tiles are few."""
+    def _shares(self) -> list[tuple[slice, slice, int]]:
+        """Equal shares of the right-hand sides: tiles of a batch, columns of all of them, and columns of each.
+
+        Each tile takes one for every worker, or more where tiles are few.
+        """
         batch, _, right = self.b.shape
         tiles = max(1, self.graph.num_tiles // batch)
-        return blocks.extents(right, max(self.graph.system.ipu.num_workers, -(-right // tiles)))
+        return equal_shares(right, max(self.graph.system.ipu.num_workers, -(-right // tiles)))
 
-    def _tiles(self, index: int, part: int) -> blocks.Int64:
-        """Tile of every batch for a part of the right-hand sides of a diagonal block; the first holds the block."""
-        first = blocks.block_tiles(self.graph, 1, index * (len(self.extents) + 1) * self.b.shape[0])
-        return (first + blocks.ranges(self.b.shape[0], len(self._parts), part)) % self.graph.num_tiles
+    def _tiles(self, index: int, tiles: slice) -> list[int]:
+        """Tiles of a share for a diagonal block, batch after batch; the first holds the block."""
+        batch, each = self.b.shape[0], self._shares[-1][0].stop
+        numbers = np.arange(batch)[:, None] * each + np.arange(tiles.start, tiles.stop)
+        first: int = index * (len(self.extents) + 1) * batch
+        return [int(t) for t in (first + numbers.ravel()) % self.graph.num_tiles]
 
-    def _made(self) -> Iterator[list[Tensor]]:
-        """Variables for every part of every block of X: [batch, vectors, m], transposed to [batch, m, vectors]."""
-        for index, size in enumerate(self.extents):
-            parts = []
-            for part, vectors in enumerate(self._parts):
-                shape = (self.b.shape[0], vectors, size)
-                made = self.graph.variable(self.b.dtype, shape, name="x")
-                self.graph.map_rows(made, self._tiles(index, part).tolist())
-                parts.append(made.transpose((0, 2, 1)))
-            yield parts
+    def _new(self, index: int, size: int) -> Tensor:
+        """A variable for a block of X: the vectors of each tile one after the other, shown as [batch, m, r]."""
+        batch, parts = self.b.shape[0], []
+        for tiles, _, vectors in self._shares:
+            count = tiles.stop - tiles.start
+            made = self.graph.variable(self.b.dtype, (batch * count, vectors, size), name="x")
+            self.graph.map_rows(made, self._tiles(index, tiles))
+            parts.append(made.reshape((batch, count * vectors, size)).transpose((0, 2, 1)))
+        return concat(parts, 2)
 
     def _halves(self, body: Sequence, begin: int, end: int, b: Tensor) -> Tensor:
         """Solve the diagonal blocks from ``begin`` to ``end``: halves one after the other, a product between."""
@@ -207,16 +213,15 @@ class Solve:
         square = self.a[:, begin : begin + size, begin : begin + size].reshape((batch, size * size))
         cs = self.graph.compute_set("substitute")
         sign, last = (1, 0) if self.lower else (-1, size - 1)
-        done = 0
-        for part, vectors in enumerate(self._parts):
-            right, x = (t[:, :, done : done + vectors] for t in (b, self.out[index]))
-            done += vectors
+        for tiles, columns, vectors in self._shares:
+            count = tiles.stop - tiles.start
+            every = square.expand_dims(1).broadcast_to((batch, count, size * size))
             cs.vertices(
                 solve_codelet(b.dtype),
-                tile=self._tiles(index, part),
-                a=square,
-                b=right.transpose((0, 2, 1)).reshape((batch, vectors * size)),
-                x=x.transpose((0, 2, 1)).reshape((batch, vectors * size)),
+                tile=self._tiles(index, tiles),
+                a=every.reshape((batch * count, size * size)),
+                b=_vectors(b[:, :, columns], batch * count, vectors * size),
+                x=_vectors(self.out[index][:, :, columns], batch * count, vectors * size),
                 n=size,
                 start=last * (size + 1),
                 row=sign * size,
@@ -227,6 +232,11 @@ class Solve:
             )
         body.add(Execute(cs))
         return self.out[index]
+
+
+def _vectors(columns: Tensor, vertices: int, elements: int) -> Tensor:
+    """Columns of [batch, m, r], so many elements a vertex, one after the other."""
+    return columns.transpose((0, 2, 1)).reshape((vertices, elements))
 
 
 def _check(function: str, a: tuple[int, ...], b: tuple[int, ...], left_side: bool) -> None:
