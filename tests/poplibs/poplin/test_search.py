@@ -70,14 +70,13 @@ def test_find_plan__tiny_problem__does_not_spread_for_nothing() -> None:
 
 
 def test_find_plan__every_split__none_is_cheaper() -> None:
-    # Grains as large as a part leave the search no other split, so this costs each split by itself.
     problem, small = conv(2, 32, 32, 4, 3), target_of(system(8))
     best = planned(problem, small)
-    units = [(problem.extents[d], g) for d, g in zip(problem.split_dims, best.grains, strict=True)]
-    splits = [s for s in product(*(range(1, 1 + min(4, n // g)) for n, g in units)) if np.prod(s) <= 8]
-    coarse = [tuple(max(-(-n // parts), g) for (n, g), parts in zip(units, split, strict=True)) for split in splits]
-    assert len(coarse) > 50
-    assert best.cycles <= min(find_plan(problem, grains, small).cycles for grains in coarse)
+    units = [problem.extents[d] // g for d, g in zip(problem.split_dims, best.grains, strict=True)]
+    splits = [s for s in product(*(range(1, 1 + min(4, n)) for n in units)) if np.prod(s) <= 8]
+    assert len(splits) > 50
+    pinned = [Planning(parts=tuple(zip(problem.split_dims, split, strict=True))) for split in splits]
+    assert best.cycles <= min(find_plan(problem, best.grains, small, planning).cycles for planning in pinned)
 
 
 def test_find_plan__same_question__same_answer() -> None:
