@@ -59,6 +59,13 @@ def extents(size: int, block: int) -> list[int]:
     return [min(block, size - start) for start in range(0, size, block)]
 
 
+def equal_shares(total: int, each: int) -> list[tuple[slice, slice, int]]:
+    """Tiles that take ``each`` of ``total``, and one that takes the rest: tiles, what they take, and each of them."""
+    full, rest = divmod(total, each)
+    found = [(slice(0, full), slice(0, full * each), each)] if full else []
+    return found + ([(slice(full, full + 1), slice(full * each, total), rest)] if rest else [])
+
+
 def emit_product(graph: Graph, body: Sequence, a: Tensor, b: Tensor, proportion: float) -> Tensor:
     """Append the steps of the products of [g, m, k] and [g, k, n] to a body; [g, m, n] in the type of ``a``."""
     problem = problems.matmul(a.shape[0], a.shape[1], a.shape[2], b.shape[2], a.dtype, f32, a.dtype)
@@ -81,12 +88,16 @@ def create_matrix(
         raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
     block, _ = read(function, options)
     batch = int(np.prod(shape[:-2], dtype=np.int64))
-    rows: list[Tensor] = []
-    columns = extents(shape[-1], block)
-    for i, m in enumerate(extents(shape[-2], block)):
-        row = []
-        for j, n in enumerate(columns):
-            made = graph.variable(element, (batch, m, n), name=f"{name}/block")
-            row.append(graph.map_rows(made, block_tiles(graph, batch, i * len(columns) + j).tolist()))
-        rows.append(concat(row, 2))
-    return concat(rows, 1).reshape(shape)
+    rows, columns = (equal_shares(extent, block) for extent in shape[-2:])
+    across = columns[-1][0].stop
+    made: list[list[Tensor]] = []
+    for down, _, m in rows:
+        made.append([])
+        for along, _, n in columns:
+            numbers = np.arange(down.start, down.stop)[:, None] * across + np.arange(along.start, along.stop)
+            blocks = graph.variable(element, (*numbers.shape, batch, m, n), name=f"{name}/blocks")
+            tiles = (numbers.reshape((-1, 1)) * batch + np.arange(batch)) % graph.num_tiles
+            graph.map_rows(blocks.reshape((tiles.size, m * n)), tiles.ravel().tolist())
+            shown = blocks.transpose((2, 0, 3, 1, 4))
+            made[-1].append(shown.reshape((batch, numbers.shape[0] * m, numbers.shape[1] * n)))
+    return concat([concat(row, 2) for row in made], 1).reshape(shape)

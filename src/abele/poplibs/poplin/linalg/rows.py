@@ -29,14 +29,7 @@ def new_column(graph: Graph, rows: int) -> Tensor:
 
 def shares(graph: Graph, rows: int) -> list[tuple[slice, slice, int]]:
     """Equal shares of the rows of a matrix: tiles, rows of all of them together, and rows of each. At most two."""
-    return equal_shares(rows, rows_of(graph, rows)[0])
-
-
-def equal_shares(total: int, each: int) -> list[tuple[slice, slice, int]]:
-    """Tiles that take ``each`` of ``total``, and one that takes the rest: tiles, what they take, and each of them."""
-    full, rest = divmod(total, each)
-    found = [(slice(0, full), slice(0, full * each), each)] if full else []
-    return found + ([(slice(full, full + 1), slice(full * each, total), rest)] if rest else [])
+    return blocks.equal_shares(rows, rows_of(graph, rows)[0])
 
 
 def repeat(graph: Graph, body: Sequence, count: int, counter: Tensor, inner: Sequence) -> None:

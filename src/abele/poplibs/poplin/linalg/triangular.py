@@ -23,7 +23,6 @@ from abele.graph import Execute, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import solve_codelet
-from abele.poplibs.poplin.linalg.rows import equal_shares
 from abele.poplibs.popops.expr import _1, _2
 from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.options import Options
@@ -169,7 +168,7 @@ class Solve:
         """
         batch, _, right = self.b.shape
         tiles = max(1, self.graph.num_tiles // batch)
-        return equal_shares(right, max(self.graph.system.ipu.num_workers, -(-right // tiles)))
+        return blocks.equal_shares(right, max(self.graph.system.ipu.num_workers, -(-right // tiles)))
 
     def _tiles(self, index: int, tiles: slice) -> list[int]:
         """Tiles of a share for a diagonal block, batch after batch; the first holds the block."""
