@@ -30,14 +30,16 @@ def slice_codelet(dtype: ElementType, index: ElementType, *, fills: bool) -> typ
     ``base`` holds ``entries`` rows of ``width`` elements, the first of them entry ``first``. Rows of other entries are
     left as they are, or set to zero where the vertex ``fills``.
     """
-    zero = ["else:", "    for j in range(self.width):", f"        self.sub[i * self.width + j] = {_zero(dtype)}"]
+    zero = ["else:", "    for j in range(width):", f"        self.sub[i * width + j] = {_zero(dtype)}"]
     lines = [
+        *_SIZES,
         "n = len(self.offsets)",
         "for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):",
-        "    row = i64(self.offsets[i]) - i64(self.first)",
-        "    if row >= 0 and row < i64(self.entries):",
-        "        for j in range(self.width):",
-        "            self.sub[i * self.width + j] = self.base[row * self.width + j]",
+        "    row = u32(self.offsets[i]) - first",
+        "    if row < entries:",
+        "        at = i64(row) * width",
+        "        for j in range(width):",
+        "            self.sub[i * width + j] = self.base[at + j]",
         *(f"    {line}" for line in (zero if fills else [])),
     ]
     fields = [*_indexed(index), _edge("base", "Input", dtype), _edge("sub", "Output", dtype), *_STATE]
@@ -55,16 +57,19 @@ def select_codelet(dtype: ElementType, index: ElementType) -> type:
     Part p holds what was sliced from the entries p · ``entries`` on; an index beyond all parts gives zeros.
     """
     lines = [
+        "total = self.total",
+        "entries = self.entries",
+        "width = i64(self.width)",
         "n = len(self.offsets)",
         "for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):",
-        "    entry = i64(self.offsets[i])",
-        "    if entry >= 0 and entry < i64(self.total):",
-        "        part = entry // i64(self.entries)",
-        "        for j in range(self.width):",
-        "            self.sub[i * self.width + j] = self.parts[part][i * self.width + j]",
+        "    entry = u32(self.offsets[i])",
+        "    if entry < total:",
+        "        part = i64(entry // entries)",
+        "        for j in range(width):",
+        "            self.sub[i * width + j] = self.parts[part][i * width + j]",
         "    else:",
-        "        for j in range(self.width):",
-        f"            self.sub[i * self.width + j] = {_zero(dtype)}",
+        "        for j in range(width):",
+        f"            self.sub[i * width + j] = {_zero(dtype)}",
     ]
     parts = f"parts: Input[VectorList[{type_name(dtype)}]]"
     state = ["total: u32", "entries: u32", "width: u32"]
@@ -98,17 +103,19 @@ def update_codelet(
     A row of the table is the business of one worker, so rows that are named twice are joined one after the other.
     """
     kind = f32 if dtype.is_float else dtype
-    value = _as("self.sub[i * self.width + j]", kind, given)
+    value = _as("self.sub[i * width + j]", kind, given)
     if scaled:
         value = f"{_as('self.scale', kind, scale_type if scaled == 'tensor' else f32)} * {value}"
-    at = "self.base[row * self.width + j]"
+    at = "self.base[at + j]"
     old = _as(at, kind, dtype)
     joined = {"none": "e", "add": f"{old} + e", "mul": f"{old} * e", "max": f"max({old}, e)"}[operation]
     lines = [
+        *_SIZES,
         "for i in range(len(self.offsets)):",
-        "    row = i64(self.offsets[i]) - i64(self.first)",
-        "    if row >= 0 and row < i64(self.entries):",
-        "        for j in range(self.width):",
+        "    row = u32(self.offsets[i]) - first",
+        "    if row < entries:",
+        "        at = i64(row) * width",
+        "        for j in range(width):",
         f"            e = {value}",
         f"            {at} = {_as(joined, dtype, kind)}",
     ]
@@ -131,8 +138,7 @@ def check_codelet(index: ElementType) -> type:
     lines = [
         "bad = 0",
         "for i in range(len(self.offsets)):",
-        "    entry = i64(self.offsets[i])",
-        "    bad = bad | (0 if entry >= 0 and entry < i64(self.entries) else 1)",
+        "    bad = bad | (0 if u32(self.offsets[i]) < self.entries else 1)",
         "self.found = bad != 0",
     ]
 
@@ -143,6 +149,8 @@ def check_codelet(index: ElementType) -> type:
 
 
 _STATE = ["first: u32", "entries: u32", "width: u32"]
+_SIZES = ["first = self.first", "entries = self.entries", "width = i64(self.width)"]
+"""A negative index is a large number without sign, and so out of range."""
 
 
 def _indexed(index: ElementType) -> list[str]:
