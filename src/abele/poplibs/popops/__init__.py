@@ -3,7 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popops import expr_names, named
+from abele.poplibs.popops import expr_names, named, slicing
 from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.popops.circ_buf import CircBuf
 from abele.poplibs.popops.expr import (
@@ -43,6 +43,7 @@ from abele.poplibs.popops.reduce import (
 )
 from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
 from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
+from abele.poplibs.popops.slicing import *  # noqa: F403
 from abele.poplibs.popops.sorting import (
     SortOrder,
     TopKParams,
@@ -121,6 +122,7 @@ __all__ = [
     "top_k_with_permutation",
     "zero",
     *named.__all__,
+    *slicing.__all__,
 ]
 
 globals().update(camel_aliases(globals(), __all__))
