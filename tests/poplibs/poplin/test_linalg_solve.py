@@ -95,6 +95,24 @@ def test_triangular_solve__no_right_hand_side__is_empty() -> None:
     assert linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog).shape == (3, 0)
 
 
+def test_triangular_solve__four_blocks__one_after_the_other_with_products_between() -> None:
+    bench = Bench(64)
+    a, b = bench.tensor(np.eye(8, dtype=np.float32)), bench.tensor(np.ones((8, 1), np.float32))
+    linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog, options={"blockSize": 2})
+    names = [cs.name.rsplit("/", 1)[-1] for cs in bench.graph.compute_sets]
+    assert [n for n in names if n in ("substitute", "rest")] == ["substitute", "rest"] * 3 + ["substitute"]
+
+
+def test_cholesky__batches__take_no_longer_than_one() -> None:
+    def cycles(batch: int) -> float:
+        bench = Bench(64)
+        a = linalg.create_cholesky_input(bench.graph, "float", (batch, 16, 16))
+        linalg.cholesky(bench.graph, a, True, bench.prog)
+        return bench.executable.report.cycles().total
+
+    assert cycles(8) == pytest.approx(cycles(1), rel=0.01)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_created_inputs__any_number_of_tiles__same_results(dtype: str) -> None:
     shapes, options = ((2, 13, 13), (2, 13, 20)), {"blockSize": 4}

@@ -7,8 +7,8 @@ rows are left, and batches take no longer than one matrix.
 Its vertices however take three to five times the cycles of these: to factorise n rows takes 47·n³ in f32 and 81·n³
 in f16 for n = 16, where the loops as written give 14·n³ and 18·n³. Its polynomials were fitted to compiled code that is
 not public. At the cost of a round of the solving vertex, which agrees, they are those of n³ rounds: of loops over whole
-rows and columns where a triangle, n³ / 6, would do. Its f32 products also take more memory: they seem to spread over
-more tiles than the planner's here.
+rows and columns where a triangle, n³ / 6, would do. Memory: each tile that factorises holds 16 KB there that its
+elements and code do not explain, tiles without vertices hold nothing, and f32 products spread over more tiles.
 """
 
 from __future__ import annotations

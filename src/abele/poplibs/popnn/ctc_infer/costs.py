@@ -9,22 +9,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.poplibs.poplin.linalg.costs import ADD, ENTRY, INDEX, LOAD, LOOP
+
 Int64 = npt.NDArray[np.int64]
 
-MEMORY = 1
-"""A load or a store of 32 bits. Source: machine reference §1.2."""
-INDEX = 2
-"""An index of two dimensions: a product and a sum. Source: §1.2, integers are scalar."""
-FLOAT = 1
-"""A sum, a comparison or a conversion. Source: §1.2."""
+MEMORY = LOAD
+"""A load or a store: all that is stored is 32 bits wide."""
+FLOAT = ADD
+"""A sum, a comparison or a conversion."""
 BRANCH = 1
-"""Source: §1.2."""
-LOOP = 3
-"""A round of a loop: step, compare, branch. Source: §1.2."""
+"""Source: machine reference §1.2."""
 LOG_ADD = 3 + 6 + 3 * FLOAT + 2 * BRANCH
 """log(exp a + exp b): an exponential, a logarithm (§1.3: 3 and 6), sums and a choice."""
-ENTRY = 15
-"""Source: §1.5, prologues take 15 to 60 slots."""
 
 
 def extend_slots(classes: Int64, width: Int64) -> Int64:
