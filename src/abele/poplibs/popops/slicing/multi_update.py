@@ -15,9 +15,6 @@ from abele.poplibs.popops.elementwise import execute_elementwise
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.popops.fill import fill_cycles
 from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.popops.slicing.multi_check import (
     check_single,
     check_update,
@@ -26,9 +23,9 @@ from abele.poplibs.popops.slicing.multi_check import (
     read_multi_options,
 )
 from abele.poplibs.popops.slicing.multi_codelets import Operation, Scaled, update_codelet
+from abele.poplibs.popops.slicing.multi_join import emit_join
 from abele.poplibs.popops.slicing.multi_layout import (
     as_table,
-    blocked,
     checked_dims,
     entry_rows,
     lookup_rows,
@@ -335,7 +332,7 @@ def _emit_parted(
     scale: Scale,
 ) -> None:
     """Each tile joins the rows of its indices; what all have then joins the table."""
-    op, type_ = find_reduce_op(REDUCTION[operation]), plan.partial_type or table.dtype
+    type_ = plan.partial_type or table.dtype
     shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
     partials = graph.variable(type_, shape, name="partials")
     parts = plan.parts
@@ -346,8 +343,7 @@ def _emit_parted(
     empty = fuse([Const(_identity(operation, type_), type_)], (), [type_])
     body.add(execute_elementwise(graph, empty, [], [partials], "fill", fill_cycles(type_)))
     body.add(_parted(graph, plan, flat, where, slices, offsets, operation, scale))
-    finish = Finish(table.dtype, updates=True)
-    Reduction(graph, partials, (1, 2, 3, 4), op, finish, None, "join", type_).emit(body, blocked(table, plan))
+    emit_join(graph, body, plan, partials, table, REDUCTION[operation])
 
 
 def _parted(
