@@ -206,6 +206,12 @@ def test_plan__wrong_option__is_refused(options: dict[str, Any], message: str) -
         embedding.plan(Graph(system_of(4)), "f32", 5, 4, 3, options=options)
 
 
+def test_create_sliceable_tensor__misspelt_option__is_refused() -> None:
+    graph = Graph(system_of(4))
+    with pytest.raises(InvalidOptionError, match="sliceable has no option 'usedForSlices'; did you mean"):
+        slicing.create_sliceable_tensor(graph, "f32", (5, 4), (0,), (1,), options={"usedForSlices": True})
+
+
 def test_plan__same_splits__are_equal_whatever_they_cost() -> None:
     plan = embedding.plan(Graph(system_of(4)), "f32", 5, 4, 3)
     assert plan == replace(plan, costs={})

@@ -17,9 +17,11 @@ from abele.errors import TensorError
 from abele.graph import Graph, LibraryCall, Regions, Tensor, TileMapping, boxes
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, as_element_type, u32
+from abele.poplibs.popops.slicing.embedding import PLAN_OPTIONS
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan, part_range
 from abele.poplibs.popops.slicing.plan_search import Wish, column_splits, search
 from abele.poplibs.poputil.mapping import map_tensor_linearly, set_mapping
+from abele.poplibs.poputil.options import Options, read_options
 
 Int64 = npt.NDArray[np.int64]
 ON_TILE_PROPORTION = 0.5
@@ -35,6 +37,7 @@ def create_sliceable_tensor(
     sizes: Sequence[int],
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "sliceable",
 ) -> Tensor:
     """A new tensor of ``shape`` to be sliced along ``dims``, laid out for ``plan``.
@@ -48,11 +51,14 @@ def create_sliceable_tensor(
         dims: Dimensions that offsets are given for.
         sizes: Extent of a slice along each of ``dims``.
         plan: From :func:`~abele.poplibs.popops.slicing.embedding.plan`.
+        options: Those of the plan, which decides; only their names and values are checked.
         name: Name of the variable.
 
     Raises:
         TensorError: Dimensions that the shape lacks, sizes that do not fit, or a plan for another table.
+        InvalidOptionError: A misspelt option.
     """
+    read_options(name, options, PLAN_OPTIONS)
     return _sliceable(graph, as_element_type(dtype), 1, tuple(shape), dims, sizes, plan, name)[0]
 
 
@@ -65,9 +71,11 @@ def create_grouped_sliceable_tensor(
     sizes: Sequence[int],
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "sliceable",
 ) -> Tensor:
     """A new tensor [group_size, *shape], every group as of :func:`create_sliceable_tensor`; ``dims`` count in shape."""
+    read_options(name, options, PLAN_OPTIONS)
     return _sliceable(graph, as_element_type(dtype), group_size, tuple(shape), dims, sizes, plan, name)
 
 
@@ -79,6 +87,7 @@ def create_slice_tensor(
     num_indices: int,
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "slices",
 ) -> Tensor:
     """A new tensor for ``num_indices`` slices of ``tensor``: [num_indices, *shape], ``sizes`` in place of ``dims``.
@@ -86,6 +95,7 @@ def create_slice_tensor(
     Raises:
         TensorError: As for :func:`create_sliceable_tensor`.
     """
+    read_options(name, options, PLAN_OPTIONS)
     return _slices(graph, tensor.expand_dims(0), dims, sizes, num_indices, plan, name)[0]
 
 
@@ -97,9 +107,11 @@ def create_grouped_slice_tensor(
     num_indices: int,
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "slices",
 ) -> Tensor:
     """A new tensor [groups, num_indices, *slice] for slices of ``tensor`` [groups, *shape]; ``dims`` count in shape."""
+    read_options(name, options, PLAN_OPTIONS)
     return _slices(graph, tensor, dims, sizes, num_indices, plan, name)
 
 
@@ -109,9 +121,11 @@ def create_indices_tensor(
     num_indices: int,
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "indices",
 ) -> Tensor:
     """A new u32 tensor [num_indices, dims], spread over the tiles; a plan needs no other layout."""
+    read_options(name, options, PLAN_OPTIONS)
     return map_tensor_linearly(graph, graph.variable(u32, (num_indices, len(dims)), name=name))
 
 
@@ -122,9 +136,11 @@ def create_grouped_indices_tensor(
     num_indices: int,
     plan: SlicePlan | None = None,
     *,
+    options: Options = None,
     name: str = "indices",
 ) -> Tensor:
     """As :func:`create_indices_tensor`, [group_size, num_indices, dims]."""
+    read_options(name, options, PLAN_OPTIONS)
     return map_tensor_linearly(graph, graph.variable(u32, (group_size, num_indices, len(dims)), name=name))
 
 
