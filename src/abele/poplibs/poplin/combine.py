@@ -35,7 +35,7 @@ def combinations_of_groups(call: Call) -> Iterator[Call]:
     if problem.in_channels != 1 or problem.out_channels != 1:
         return
     for count in _counts(problem):
-        inner = replace(problem, groups=problem.groups // count, in_channels=count, out_channels=count)
+        inner = replace(problem, groups=problem.groups // count, in_channels=count, out_channels=count, diagonal=True)
         widening = Widening(inner, call.w.tensor)
         x = Binding(call.x.tensor, call.x.roles, inner.groups)
         w = Binding(widening.allocate(Graph(call.graph.system)), inner.weight_dims, 1)

@@ -121,7 +121,7 @@ def read_settings(
     return Settings(partials, planning)
 
 
-METHODS = {"AMP": "amp", "SLIC": "slic", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
+METHODS = {"AMP": "amp", "SLIC": "slic", "VMAC": "vmac", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
 """Kinds of vertices by PopLibs' names: how the names of ours begin."""
 SPLITS = {
     "convGroupSplit": "g",

@@ -11,6 +11,7 @@ from abele.poplibs.poplin import cost
 from abele.poplibs.poplin.axis import Int64
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.slic import slic
+from abele.poplibs.poplin.vmac import vmac
 from abele.poplibs.poplin.work import Work
 
 _SUMMED = ("ci", "k")
@@ -21,7 +22,7 @@ class Method:
     """The vertex that does the work.
 
     Attributes:
-        kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``hmac`` or ``outer_product``.
+        kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``vmac``, ``hmac`` or ``outer_product``.
         units: Conv units used by the AMP kinds.
         height: Kernel rows that share one load of weights.
         wide_loads: Whether weights are loaded 128 bits at a time.
@@ -45,6 +46,8 @@ class Method:
                 return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
             case "slic":
                 return slic(work, self.stride)
+            case "vmac":
+                return vmac(work)
             case "outer_product":
                 return cost.outer_product(work)
         return cost.hmac(work)

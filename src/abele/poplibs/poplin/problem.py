@@ -27,6 +27,7 @@ class Contraction:
         dtype: Type of both inputs.
         partials: Type that a vertex accumulates in and writes.
         output: Type of the result.
+        diagonal: Whether the weights are zero but for equal in- and out-channels: groups of one channel, combined.
     """
 
     groups: int
@@ -37,6 +38,7 @@ class Contraction:
     dtype: ElementType
     partials: ElementType
     output: ElementType
+    diagonal: bool = False
 
     @property
     def rank(self) -> int:

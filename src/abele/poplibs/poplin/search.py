@@ -20,6 +20,7 @@ from abele.poplibs.poplin.plan import Method, Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.slic import slic_takes
 from abele.poplibs.poplin.target import Target
+from abele.poplibs.poplin.vmac import vmac_takes
 from abele.poplibs.poplin.work import Work
 
 _MOST_CANDIDATES = 400_000
@@ -241,6 +242,8 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
         yield from (Method("amp_nx1", units, h, target.wide_loads, core) for h in heights)
     if problem.rank and slic_takes(problem.axes[-1], problem.dtype):
         yield Method("slic", stride=problem.axes[-1].out_step)
+    if problem.diagonal and problem.rank and vmac_takes(problem.out_channels, problem.dtype, problem.partials):
+        yield Method("vmac")
     if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
         yield Method("outer_product")
     if problem.dtype in (f16, f32):

@@ -135,6 +135,67 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
     return ConvPartialNx1
 
 
+@cache
+def vertical_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
+    """The vertex for combined groups of one channel; see :mod:`~abele.poplibs.poplin.geometry`."""
+
+    @codelet
+    class ConvPartialVerticalMac(SupervisorVertex):
+        """Every kernel position times the inputs of the same channel that it meets, summed."""
+
+        x: Input[Vector[dtype]]
+        w: Input[Vector[dtype]]
+        out: Output[Vector[partials]]
+        geometry: Vector[i32]
+        groups: i32
+        in_channels: i32
+        out_channels: i32
+        positions: i32
+        outputs: i32
+        run: i32
+        kernel_outer: i32
+        kernel_inner: i32
+
+        def compute(self):
+            s = self.geometry
+            for g in range(s[4]):
+                for co1 in range(s[0]):
+                    for co0 in range(s[1]):
+                        w_at = g * s[35] + co1 * s[36] + co0 * s[37]
+                        for b1 in range(s[2]):
+                            for b0 in range(s[3]):
+                                x_at = g * s[28] + b1 * s[29] + b0 * s[30]
+                                y_at = g * s[42] + b1 * s[43] + b0 * s[44] + co1 * s[45] + co0 * s[46]
+                                for o0 in range(s[7]):
+                                    for o1 in range(s[8]):
+                                        for o2 in range(s[9]):
+                                            total = f32(0.0)
+                                            for k0 in range(s[10]):
+                                                p0 = s[19] * o0 + s[22] * k0 + s[25]
+                                                if p0 >= 0 and p0 < s[16] * s[13] and p0 % s[16] == 0:
+                                                    x0 = x_at + p0 // s[16] * s[32]
+                                                    w0 = w_at + k0 * s[39]
+                                                    for k1 in range(s[11]):
+                                                        p1 = s[20] * o1 + s[23] * k1 + s[26]
+                                                        if p1 >= 0 and p1 < s[17] * s[14] and p1 % s[17] == 0:
+                                                            x1 = x0 + p1 // s[17] * s[33]
+                                                            w1 = w0 + k1 * s[40]
+                                                            for k2 in range(s[12]):
+                                                                p2 = s[21] * o2 + s[24] * k2 + s[27]
+                                                                if p2 >= 0 and p2 < s[18] * s[15] and p2 % s[18] == 0:
+                                                                    x2 = x1 + p2 // s[18] * s[34]
+                                                                    w2 = w1 + k2 * s[41]
+                                                                    x_here = f32(self.x[x2 + co0])
+                                                                    total += x_here * f32(self.w[w2 + co0])
+                                            self.out[y_at + o0 * s[47] + o1 * s[48] + o2 * s[49]] = partials(total)
+
+        @staticmethod
+        def cycles(v, ipu):
+            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+
+    return ConvPartialVerticalMac
+
+
 def _load_bytes(method: Method, ipu: Any) -> int:
     """Bytes of weights that enter the matrix units in a cycle."""
     return ipu.amp.wide_weight_load_bytes_per_cycle if method.wide_loads else ipu.amp.weight_load_bytes_per_cycle
