@@ -1,6 +1,13 @@
 """Slices and updates of tensors at offsets that are data, by many indices at once."""
 
 from abele.poplibs.popops.slicing import embedding
+from abele.poplibs.popops.slicing.dynamic_slice import (
+    create_dynamic_slice_output,
+    create_sliceable_tensor_from_slice,
+    dynamic_slice,
+    dynamic_slice_with_output,
+    dynamic_update,
+)
 from abele.poplibs.popops.slicing.multi_layout import (
     create_grouped_indices_tensor,
     create_grouped_slice_tensor,
@@ -23,6 +30,11 @@ from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
     "SlicePlan",
+    "create_dynamic_slice_output",
+    "create_sliceable_tensor_from_slice",
+    "dynamic_slice",
+    "dynamic_slice_with_output",
+    "dynamic_update",
     "create_grouped_indices_tensor",
     "create_grouped_slice_tensor",
     "create_grouped_sliceable_tensor",
