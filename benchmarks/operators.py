@@ -12,16 +12,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
-from abele.errors import AbeleError
-from abele.validation.measure import Result, measure
-from abele.validation.rows import Row, read_rows
+from abele.validation.measure import Result
+from abele.validation.operators import compare_rows
+from abele.validation.rows import read_rows
 from abele.validation.summary import Errors, errors_by_tool
 
 
@@ -36,7 +33,9 @@ def main() -> int:
     args = parser.parse_args()
     wanted = [word for word in args.only.split(",") if word]
     rows = [r for r in read_rows(args.csv) if not wanted or any(w == r.tool or w in r.name for w in wanted)]
-    results, failures = compare(rows, args.chip.split(","), args.jobs, quiet=args.json)
+    progress = None if args.json else Console(stderr=True)
+    found = compare_rows(rows, args.chip.split(","), jobs=args.jobs, console=progress)
+    results, failures = list(found.results), found.failures
     if args.json:
         print(json.dumps({"rows": [r.to_json() for r in results]}))
     else:
@@ -46,25 +45,6 @@ def main() -> int:
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0
-
-
-def compare(rows: list[Row], chips: list[str], jobs: int, *, quiet: bool) -> tuple[list[Result], list[str]]:
-    """Figures of every row on every chip, and what went wrong."""
-    results, failures = [], []
-    with ProcessPoolExecutor(jobs) as pool:
-        pending = [
-            (row, chip, pool.submit(measure, row, chip)) for row in rows for chip in chips if chip in row.references
-        ]
-        for row, chip, future in _watched(pending, quiet=quiet):
-            try:
-                results.append(future.result())
-            except AbeleError as error:
-                failures.append(f"{row.name} on {chip}: {type(error).__name__}: {error}")
-    return results, failures
-
-
-def _watched(pending: list, *, quiet: bool) -> Iterator:
-    return iter(pending) if quiet else track(pending, "compiling", console=Console(stderr=True))
 
 
 def rows_table(results: list[Result]) -> Table:

@@ -13,6 +13,7 @@ from abele.cli.demo import demo_app
 from abele.cli.plan import plan_app
 from abele.cli.report import report
 from abele.cli.systems import systems
+from abele.cli.validate import validate
 from abele.errors import AbeleError, EngineError, OutOfMemoryError
 
 _RUN_FAILURES = (EngineError, OutOfMemoryError)
@@ -29,6 +30,7 @@ app.command()(systems)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
 app.add_typer(plan_app, name="plan")
+app.command()(validate)
 app.command(context_settings={"ignore_unknown_options": True})(debug)
 
 

@@ -1,4 +1,9 @@
-"""What the model says of an operator benchmark."""
+"""What the model says of an operator benchmark.
+
+Published memory holds no vertex code and no stacks: Graphcore's cycle model compiles no codelets by default. The
+reduction ``bert_reduce_0`` has 87 B a tile beyond its input, ``fc_layer_1_1000_5_half`` 359 B a tile in all, less than
+the code of either would take. Ours is compared without these categories, and without gaps.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,9 @@ from abele.validation.parameters import Parameters
 from abele.validation.rows import Row
 from abele.validation.tools import tool
 
+NOT_PUBLISHED = ("vertex_code", "stacks", "gaps")
+"""Categories of memory that published totals do not hold."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -23,7 +31,7 @@ class Result:
         chip: Name of the system.
         predicted_cycles: Modelled cycles of all its programs.
         reference_cycles: Published ones.
-        predicted_bytes: Modelled bytes over all tiles, gaps left out.
+        predicted_bytes: Modelled bytes over all tiles, without vertex code, stacks and gaps.
         reference_bytes: Published ones.
     """
 
@@ -61,6 +69,6 @@ def measure(row: Row, chip: str) -> Result:
     """Predicted beside published figures of ``row`` on ``chip``."""
     report = compile_row(row.tool, row.parameters, systems.get(chip)).report
     memory, reference = report.memory, row.references[chip]
-    held = memory.total_bytes - memory.totals()["gaps"]
+    held = memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
     cycles = round(report.cycles().total)
     return Result(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes)

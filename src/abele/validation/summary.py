@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
+from abele.validation.figures import spread
 from abele.validation.measure import Result
 
 
@@ -39,5 +38,5 @@ def errors_by_tool(results: Iterable[Result]) -> list[Errors]:
 
 
 def _spread(errors: list[float]) -> tuple[float, float, float]:
-    sizes = np.abs(errors)
-    return float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max())
+    found = spread(errors)
+    return found.median, found.high, found.worst

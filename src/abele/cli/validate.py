@@ -1,0 +1,108 @@
+"""``abele validate``: what the model predicts beside published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from abele.cli.output import console, print_json
+from abele.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from abele.validation.figures import Comparison
+
+
+def validate(
+    operators: Annotated[
+        Path | None, typer.Option(help="CSV of operator benchmarks: name, tool, params, cycles and bytes.")
+    ] = None,
+    silicon: Annotated[
+        Path | None, typer.Option(help="CSV of small f16 products on every tile of a Bow: N, cycles_measured.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
+    notes: Annotated[Path | None, typer.Option(help="Markdown file that ends the page.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes for operators; one a core by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
+) -> None:
+    """Compare predictions with published figures: silicon, and Graphcore's own model.
+
+    Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
+    """
+    for file in (operators, silicon, notes):
+        if file is not None and not file.is_file():
+            raise InvalidOptionError(f"there is no file {file}")
+    progress = Console(stderr=True)
+    found = list(_comparisons(silicon, progress))
+    failures: tuple[str, ...] = ()
+    if operators is not None:
+        more, failures = _operators(operators, jobs, progress)
+        found += more
+    if out is not None:
+        from abele.validation.page import write_page
+
+        files = write_page(found, out, failures=failures, notes=notes.read_text(encoding="utf-8") if notes else "")
+        progress.print(f"written: {', '.join(str(file) for file in files)}", style="dim")
+    if json:
+        print_json({"comparisons": [c.to_json() for c in found], "failures": list(failures)})
+    else:
+        show(found, failures, console())
+    if failures or not all(c.holds for c in found):
+        raise typer.Exit(1)
+
+
+def _comparisons(silicon: Path | None, progress: Console) -> Iterator[Comparison]:
+    """All comparisons but those of operators."""
+    from abele.validation import amp, blur, dense, elementwise, matvec
+
+    calls: list[Callable[[], Comparison]] = [] if silicon is None else [lambda: amp.compare(silicon)]
+    calls += [dense.compare, elementwise.compare, matvec.compare, blur.compare]
+    for call in track(calls, "programs", console=progress):
+        yield call()
+
+
+def _operators(path: Path, jobs: int | None, progress: Console) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
+    from abele.validation.operators import compare_rows, comparisons
+    from abele.validation.rows import read_rows
+
+    found = compare_rows(read_rows(path), jobs=jobs, console=progress)
+    return comparisons(found), found.failures
+
+
+def show(found: list[Comparison], failures: tuple[str, ...], out: Console) -> None:
+    """Print comparisons for people: errors, and every figure of the small ones."""
+    for comparison in found:
+        if len(comparison.figures) <= 24:
+            out.print(_figures(comparison))
+            out.print()
+    table = Table(title="relative errors", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for heading in ("figures", "median", "90 %", "worst"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for c in found:
+        errors, verdict = c.spread, "" if c.bars is None else "holds" if c.holds else "does not hold"
+        shares = (f"{share:.1%}" for share in (errors.median, errors.high, errors.worst))
+        table.add_row(c.title, str(errors.count), *shares, Text(verdict, style="" if c.holds else "red"))
+    out.print(table)
+    for failure in failures:
+        out.print(Text(f"not compared: {failure}", style="red"))
+
+
+def _figures(comparison: Comparison) -> Table:
+    from abele.validation.figures import figure_text
+
+    table = Table(title=comparison.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for heading in ("predicted", "reference", "unit", "error"):
+        table.add_column(heading, justify="right")
+    for f in comparison.figures:
+        error = "–" if f.error is None else f"{f.error:+.1%}"
+        table.add_row(f.name, figure_text(f.predicted), figure_text(f.reference), f.unit, error)
+    return table

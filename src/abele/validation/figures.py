@@ -1,0 +1,125 @@
+"""Figures that are compared: what the model says of a program beside what was measured or modelled elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One predicted and one reference figure.
+
+    Attributes:
+        name: What it is of.
+        kind: The group that it is plotted and summed up with.
+        predicted: What the model says.
+        reference: What was published.
+        unit: Unit of both.
+        source: Where the reference is from.
+    """
+
+    name: str
+    kind: str
+    predicted: float
+    reference: float
+    unit: str
+    source: str
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over reference, less one; None where the reference is zero."""
+        return self.predicted / self.reference - 1 if self.reference else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {**self.__dict__, "error": self.error}
+
+
+@dataclass(frozen=True)
+class Bars:
+    """How far off figures may be.
+
+    Attributes:
+        worst: The largest error that any may have, as a share of the reference.
+        median: The largest that the median may have, or None.
+    """
+
+    worst: float
+    median: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Figures of one kind of experiment.
+
+    Attributes:
+        key: Short name, also that of the plot.
+        title: What is compared.
+        about: How it is compared, how honest that is, and the likely reason of what differs: sentences.
+        figures: The figures.
+        bars: How far off they may be; None where nothing is asked.
+    """
+
+    key: str
+    title: str
+    about: str
+    figures: tuple[Figure, ...]
+    bars: Bars | None = None
+
+    @property
+    def spread(self) -> Spread:
+        """Errors of all figures."""
+        return spread([f.error for f in self.figures if f.error is not None])
+
+    @property
+    def holds(self) -> bool:
+        """Whether the errors keep to the bars."""
+        bars, errors = self.bars, self.spread
+        return bars is None or (errors.worst <= bars.worst and (bars.median is None or errors.median <= bars.median))
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        bars = None if self.bars is None else dict(self.bars.__dict__)
+        return {
+            "key": self.key,
+            "title": self.title,
+            "about": self.about,
+            "figures": [figure.to_json() for figure in self.figures],
+            "errors": dict(self.spread.__dict__),
+            "bars": bars,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Sizes of relative errors, as shares of the references.
+
+    Attributes:
+        count: Figures.
+        median: The median.
+        high: The 90th percentile.
+        worst: The largest.
+    """
+
+    count: int
+    median: float
+    high: float
+    worst: float
+
+
+def spread(errors: Sequence[float]) -> Spread:
+    """Median, 90th percentile and worst of the sizes of ``errors``; zeros where there are none."""
+    if not errors:
+        return Spread(0, 0.0, 0.0, 0.0)
+    sizes = np.abs(errors)
+    return Spread(len(errors), float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max()))
+
+
+def figure_text(value: float) -> str:
+    """A figure for people: four significant digits at least, thousands separated."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.4g}"

@@ -1,0 +1,126 @@
+"""The validation page: comparisons as Markdown, with a picture each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from abele.validation.figures import Comparison, Figure, Spread, figure_text, spread
+from abele.validation.plots import can_plot, plot
+
+_MOST_ROWS = 40
+"""Comparisons of more figures are shown by kind, with the figures that are furthest off."""
+_FURTHEST = 12
+
+_INTRODUCTION = """# Validation
+
+What Abele predicts beside what others measured or modelled. `abele validate` makes this page again. No constant of the
+machine is fitted to a row of these tables, and no kind of operator has a factor of its own. Each parameter has one
+physical meaning and a source (`abele systems NAME`). An error is predicted over reference, less one.
+"""
+
+
+def write_page(
+    comparisons: Sequence[Comparison], folder: str | Path, *, failures: Sequence[str] = (), notes: str = ""
+) -> list[Path]:
+    """Write ``validation.md`` and, where matplotlib is installed, a picture a comparison; the files written.
+
+    Args:
+        comparisons: What to show, in order.
+        folder: Where; pictures go to ``pictures`` in it.
+        failures: What could not be compared, a line each.
+        notes: Markdown that ends the page.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, str] = {}
+    written: list[Path] = []
+    if can_plot():
+        (folder / "pictures").mkdir(exist_ok=True)
+        for comparison in comparisons:
+            path = plot(comparison, folder / "pictures" / f"validation-{comparison.key}.png")
+            pictures[comparison.key] = f"pictures/{path.name}"
+            written.append(path)
+    page = folder / "validation.md"
+    page.write_text(page_text(comparisons, pictures, failures, notes), encoding="utf-8")
+    return [page, *written]
+
+
+def page_text(
+    comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = (), notes: str = ""
+) -> str:
+    """The page as Markdown; ``pictures`` has the paths of pictures by key of the comparison."""
+    parts = [_INTRODUCTION, _overview(comparisons)]
+    parts += [_section(comparison, pictures.get(comparison.key)) for comparison in comparisons]
+    if failures:
+        parts.append("## Not compared\n\n" + "\n".join(f"- {_one_line(failure)}" for failure in failures) + "\n")
+    if notes:
+        parts.append(notes)
+    return "\n".join(parts)
+
+
+def _overview(comparisons: Iterable[Comparison]) -> str:
+    rows = [(c.title, *_shares(c.spread), _bars_text(c), _verdict(c)) for c in comparisons]
+    return _table(("comparison", "figures", "median", "90 %", "worst", "asked for", ""), rows)
+
+
+def _section(comparison: Comparison, picture: str | None) -> str:
+    title = comparison.title[0].upper() + comparison.title[1:]
+    parts = [f"## {title}\n\n{comparison.about}\n"]
+    if picture is not None:
+        parts.append(f"![{comparison.title}: predicted against reference]({picture})\n")
+    if len(comparison.figures) <= _MOST_ROWS:
+        parts.append(_figures(comparison.figures))
+    else:
+        parts.append(_kinds(comparison))
+        known = [f for f in comparison.figures if f.error is not None]
+        furthest = sorted(known, key=lambda f: -abs(f.error or 0))[:_FURTHEST]
+        parts.append(f"The {len(furthest)} that are furthest off:\n")
+        parts.append(_figures(furthest))
+    return "\n".join(parts)
+
+
+def _figures(figures: Iterable[Figure]) -> str:
+    rows = [
+        (f.name.replace("_", r"\_"), figure_text(f.predicted), figure_text(f.reference), f.unit, _error(f))
+        for f in figures
+    ]
+    return _table(("", "predicted", "reference", "unit", "error"), rows)
+
+
+def _kinds(comparison: Comparison) -> str:
+    kinds: dict[str, list[float]] = {}
+    for figure in comparison.figures:
+        if figure.error is not None:
+            kinds.setdefault(figure.kind, []).append(figure.error)
+    rows = [(kind.replace("_", " "), *_shares(spread(errors))) for kind, errors in kinds.items()]
+    return _table(("kind", "figures", "median", "90 %", "worst"), rows)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|---" + "|--:" * (len(headings) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def _shares(found: Spread) -> tuple[str, ...]:
+    return (str(found.count), *(f"{share:.1%}" for share in (found.median, found.high, found.worst)))
+
+
+def _bars_text(comparison: Comparison) -> str:
+    bars = comparison.bars
+    if bars is None:
+        return "–"
+    worst = f"{bars.worst:.0%}"
+    return f"every figure within {worst}" if bars.median is None else f"median {bars.median:.0%}, worst {worst}"
+
+
+def _verdict(comparison: Comparison) -> str:
+    return "" if comparison.bars is None else "holds" if comparison.holds else "**does not hold**"
+
+
+def _error(figure: Figure) -> str:
+    return "–" if figure.error is None else f"{figure.error:+.1%}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
