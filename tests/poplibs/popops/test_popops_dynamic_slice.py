@@ -1,0 +1,224 @@
+"""Slices and updates at an offset that is data, against NumPy's slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poplibs_kit import Array, Bench
+
+from abele.errors import ApplicationRuntimeError, InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Tensor
+from abele.numerics import as_element_type
+from abele.poplibs.popops import slicing
+
+RNG = np.random.default_rng(3)
+TYPES = ["f32", "f16", "bf16", "i32", "u32", "i16", "u16", "u8", "i8", "bool", "i64"]
+
+
+def values(shape: tuple[int, ...], dtype: str = "f32") -> Array:
+    """Random numbers that ``dtype`` holds exactly."""
+    element = as_element_type(dtype)
+    if element.name == "bool":
+        return RNG.integers(0, 2, shape).astype(bool)
+    low, high = (1, 200) if element.kind == "uint" else (-100, 100)
+    return RNG.integers(low, high, shape).astype(element.np)
+
+
+def ran(bench: Bench, *outputs: Tensor) -> list[Array]:
+    """The results of both ways of running, which must be the same to the last bit."""
+    placed, native = bench.run(*outputs), bench.run(*outputs, mode="native")
+    for one, other in zip(placed, native, strict=True):
+        np.testing.assert_array_equal(one, other)
+    return placed
+
+
+def offset_of(bench: Bench, *at: int, dtype: str = "u32") -> Tensor:
+    """A tensor that holds an offset."""
+    return bench.tensor(np.array(at).astype(as_element_type(dtype).np), dtype, 0)
+
+
+def window(at: Any, dims: Any, sizes: Any, rank: int) -> tuple[slice, ...]:
+    """The index of a window in NumPy."""
+    found = [slice(None)] * rank
+    for start, dim, size in zip(at, dims, sizes, strict=True):
+        found[dim] = slice(start, start + size)
+    return tuple(found)
+
+
+CASES = [
+    ((9, 20), (0,), (1,), (4,)),
+    ((9, 20), (0,), (3,), (6,)),
+    ((9, 20), (1,), (1,), (19,)),
+    ((9, 20), (1,), (7,), (2,)),
+    ((6, 5, 8), (1,), (2,), (3,)),
+    ((6, 5, 8), (0, 2), (2, 3), (1, 5)),
+    ((6, 5, 8), (2, 0, 1), (1, 2, 3), (7, 4, 2)),
+    ((50,), (0,), (11,), (30,)),
+    ((1, 7), (0,), (1,), (0,)),
+    ((5, 7), (0, 1), (5, 7), (0, 0)),
+]
+
+
+@pytest.mark.parametrize("tiles", [4, 64])
+@pytest.mark.parametrize("layout", ["linear", 1, "sliceable"])
+@pytest.mark.parametrize(("shape", "dims", "sizes", "at"), CASES)
+def test_dynamic_slice__any_window__is_numpys_slice(
+    tiles: int, layout: Any, shape: Any, dims: Any, sizes: Any, at: Any
+) -> None:
+    bench, data, piece = Bench(tiles), values(shape), None
+    index = window(at, dims, sizes, len(shape))
+    if layout == "sliceable":
+        tensor = slicing.create_sliceable_tensor(bench.graph, "f32", shape, dims, sizes)
+        bench.data[tensor] = data
+    else:
+        tensor = bench.tensor(data, layout=layout)
+    offset = offset_of(bench, *at)
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, dims, sizes, bench.prog)
+    new = values(out.shape)
+    piece = bench.tensor(new)
+    slicing.dynamic_update(bench.graph, tensor, piece, offset, dims, sizes, bench.prog)
+    sliced, updated = ran(bench, out, tensor)
+    np.testing.assert_array_equal(sliced, data[index])
+    wanted = data.copy()
+    wanted[index] = new
+    np.testing.assert_array_equal(updated, wanted)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_dynamic_slice__any_type__copies_bits(dtype: str, dim: int) -> None:
+    bench, data = Bench(8), values((9, 10), dtype)
+    tensor, offset = bench.tensor(data, dtype), offset_of(bench, 3)
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, (dim,), (2,), bench.prog)
+    new = values(out.shape, dtype)
+    slicing.dynamic_update(bench.graph, tensor, bench.tensor(new, dtype), offset, (dim,), (2,), bench.prog)
+    sliced, updated = ran(bench, out, tensor)
+    index = window((3,), (dim,), (2,), 2)
+    np.testing.assert_array_equal(sliced, data[index])
+    data[index] = new
+    np.testing.assert_array_equal(updated, data)
+
+
+@pytest.mark.parametrize("dtype", ["u32", "i32"])
+@pytest.mark.parametrize("at", [5, 7, 8, 9, 2**31, -1])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"remapOutOfBoundIndices": True}, {"remap_out_of_bound_indices": "true", "paddingIndexUsed": "true"}],
+)
+def test_dynamic_slice__offset_out_of_range__follows_the_options(dtype: str, at: int, options: Any) -> None:
+    if not np.iinfo(as_element_type(dtype).np).min <= at <= np.iinfo(as_element_type(dtype).np).max:
+        pytest.skip("the type lacks the number")
+    bench, data, new = Bench(4), values((8, 6)), values((2, 6))
+    tensor, offset = bench.tensor(data), offset_of(bench, at, dtype=dtype)
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, (0,), (2,), bench.prog, options=options)
+    slicing.dynamic_update(bench.graph, tensor, bench.tensor(new), offset, (0,), (2,), bench.prog, options=options)
+    if options and not 0 <= at <= 6 and not (len(options) == 2 and at == 8):
+        at = 0
+    wanted, after = np.zeros((2, 6), np.float32), data.copy()
+    for row in range(2):
+        if 0 <= at + row < 8:
+            wanted[row] = data[at + row]
+            after[at + row] = new[row]
+    sliced, updated = ran(bench, out, tensor)
+    np.testing.assert_array_equal(sliced, wanted)
+    np.testing.assert_array_equal(updated, after)
+
+
+@pytest.mark.parametrize(
+    ("at", "padding", "stops"), [(6, False, False), (7, False, True), (8, False, True), (8, True, False)]
+)
+def test_dynamic_slice__validated_offset__stops_the_program_out_of_range(at: int, padding: bool, stops: bool) -> None:
+    bench = Bench(4)
+    tensor, offset = bench.tensor(values((8, 6))), offset_of(bench, 1, at)
+    options = {"validateIndices": True, "paddingIndexUsed": padding}
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, (1, 0), (2, 2), bench.prog, options=options)
+    for mode in ("tiles", "native"):
+        if stops:
+            with pytest.raises(ApplicationRuntimeError, match=r"offset out of range: a window of \[2, 2\] along dims"):
+                bench.run(out, mode=mode)
+        else:
+            bench.run(out, mode=mode)
+
+
+def test_dynamic_slice__negative_offset_validated__stops_the_program() -> None:
+    bench = Bench(4)
+    tensor, offset = bench.tensor(values((8, 6))), offset_of(bench, -1, dtype="i32")
+    new, options = bench.tensor(values((1, 6))), {"validateIndices": True}
+    slicing.dynamic_update(bench.graph, tensor, new, offset, (0,), (1,), bench.prog, options=options)
+    with pytest.raises(ApplicationRuntimeError, match="offset out of range"):
+        bench.run(tensor)
+
+
+def test_dynamic_slice__big_chip__sends_the_offset_alone() -> None:
+    bench, data = Bench(1472), values((40, 1472 * 8))
+    tensor = slicing.create_sliceable_tensor(bench.graph, "f32", data.shape, (0,), (1,))
+    bench.data[tensor] = data
+    offset = offset_of(bench, 17)
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, (0,), (1,), bench.prog)
+    mapping = bench.graph.mapping_of(out)
+    assert len(set(mapping.tile.tolist())) == 1472
+    np.testing.assert_array_equal(ran(bench, out)[0], data[17:18])
+    steps = bench.executable.report.steps
+    exchanged = int(np.asarray(steps["exchanged_bytes"]).sum())
+    assert exchanged <= 1472 * 4
+
+
+def test_dynamic_slice__one_region_a_tile__costs_what_popops_says() -> None:
+    bench = Bench(4)
+    tensor = slicing.create_sliceable_tensor(bench.graph, "f16", (10, 4 * 96), (0,), (3,))
+    slicing.dynamic_slice(bench.graph, tensor, offset_of(bench, 2), (0,), (3,), bench.prog)
+    compute = bench.executable.report.steps
+    assert max(compute["compute_cycles"]) >= 25 + 6 * (39 + (24 + 2 * (16 // 4)) * 3)
+
+
+def test_create_sliceable_from_slice__of_a_slice__keeps_what_is_sliced_on_one_tile() -> None:
+    bench = Bench(8)
+    piece = bench.tensor(values((2, 64)))
+    made = slicing.create_sliceable_tensor_from_slice(bench.graph, piece, (0,), (5,))
+    assert made.shape == (10, 64)
+    tiles = [bench.graph.mapping_of(made[i]).tile.tolist() for i in range(10)]
+    assert all(t == tiles[0] for t in tiles)
+    out = slicing.create_dynamic_slice_output(bench.graph, made, (0,), (2,))
+    assert bench.graph.mapping_of(out[0]).tile.tolist() == tiles[0]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_dynamic_slice__drawn_shapes__are_the_same_on_any_number_of_tiles(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    dims = tuple(data.draw(st.permutations(range(len(shape))))[: data.draw(st.integers(1, len(shape)))])
+    sizes = tuple(data.draw(st.integers(1, shape[d])) for d in dims)
+    at = tuple(data.draw(st.integers(0, shape[d] - n)) for d, n in zip(dims, sizes, strict=True))
+    array = values(shape)
+    for tiles in (1, 5, 64):
+        bench = Bench(tiles)
+        tensor = bench.tensor(array)
+        tensor.map_linear(1, 1)
+        out = slicing.dynamic_slice(bench.graph, tensor, offset_of(bench, *at), dims, sizes, bench.prog)
+        np.testing.assert_array_equal(bench.run(out)[0], array[window(at, dims, sizes, len(shape))])
+
+
+def test_dynamic_slice__wrong_arguments__are_refused() -> None:
+    bench = Bench(4)
+    tensor, offset, half = bench.tensor(values((8, 6))), offset_of(bench, 1), bench.tensor(values((1, 6)), "f16")
+    graph, prog = bench.graph, bench.prog
+    with pytest.raises(TensorError, match=r"no dimension 2 in shape \[8, 6\]"):
+        slicing.dynamic_slice(graph, tensor, offset, (2,), (1,), prog)
+    with pytest.raises(TensorError, match="slices of 9 along dimension 0"):
+        slicing.dynamic_slice(graph, tensor, offset, (0,), (9,), prog)
+    with pytest.raises(TensorError, match=r"the offset .*v1.* has shape \[1\], not \[2\]"):
+        slicing.dynamic_slice(graph, tensor, offset, (0, 1), (1, 1), prog)
+    with pytest.raises(TypeMismatchError, match=r"the offset .* is f32, it must be u32 or i32"):
+        slicing.dynamic_slice(graph, tensor, tensor[0, :1], (0,), (1,), prog)
+    with pytest.raises(TypeMismatchError, match=r"the slice .*v2.* is f16, .*v0.* is f32"):
+        slicing.dynamic_update(graph, tensor, half, offset, (0,), (1,), prog)
+    with pytest.raises(TensorError, match=r"the slice .* has shape \[1, 6\], not \[2, 6\]"):
+        slicing.dynamic_update(graph, tensor, half, offset, (0,), (2,), prog)
+    with pytest.raises(InvalidOptionError, match="has no option 'validateIndexes'"):
+        slicing.dynamic_slice(graph, tensor, offset, (0,), (1,), prog, options={"validateIndexes": True})
+    with pytest.raises(TensorError, match="slices along dims"):
+        slicing.create_sliceable_tensor_from_slice(graph, tensor, (0,), (0,))
