@@ -175,10 +175,11 @@ def created_layout(
     b_shape: Sequence[int],
     dtype: ElementType | str,
     settings: Settings,
+    output_type: Type = None,
 ) -> MatmulLayout:
     """The layout of a product's operands that is expected to take the fewest cycles."""
     _check_shapes(a_shape, b_shape)
-    types = resolve_types("matmul", {"a": as_element_type(dtype)}, None, settings.partials)
+    types = resolve_types("matmul", {"a": as_element_type(dtype)}, output_type, settings.partials)
     return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
 
 

@@ -10,14 +10,13 @@ from typing import Any, TextIO
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType
 from abele.poplibs.poplin.combine import Widening
 from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.create import created_conv_call, created_layout
 from abele.poplibs.poplin.expand import Expansion
 from abele.poplibs.poplin.matmul import is_swapped
-from abele.poplibs.poplin.matmul_layout import best_layout
-from abele.poplibs.poplin.options import METHODS, SPLITS, Planning, read_settings, resolve_types
+from abele.poplibs.poplin.options import METHODS, SPLITS, Planning, read_settings
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
@@ -227,11 +226,7 @@ def explain_matmul(
         TensorError, InvalidOptionError, TypeMismatchError, OutOfMemoryError: As for :func:`matmul`.
     """
     settings = read_settings("matmul", options, partials_type, available_memory_proportion)
-    if output_type is None:
-        layout = created_layout(graph, a_shape, b_shape, dtype, settings)
-    else:
-        types = resolve_types("matmul", {"a": as_element_type(dtype)}, output_type, settings.partials)
-        layout = best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
+    layout = created_layout(graph, a_shape, b_shape, dtype, settings, output_type)
     return _explained(layout.call, is_matmul=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from abele.errors import OutOfMemoryError
+from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poplin.plan import Plan, cuts_of
 from abele.poplibs.poplin.problem import Contraction
@@ -75,7 +75,7 @@ def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target,
 def _in_parts(
     problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning, dim: str, parts: int
 ) -> Schedule | None:
-    """The schedule of so many parts along a dimension, or None where it does not fit."""
+    """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
     if parts > -(-extent // grain):
         return None
@@ -85,4 +85,8 @@ def _in_parts(
     try:
         return Schedule(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
     except OutOfMemoryError:
+        return None
+    except InvalidOptionError:
+        if parts == 1:
+            raise
         return None

@@ -1,0 +1,73 @@
+"""``abele validate``: three rows of operators, two of silicon, the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+OPERATORS = """name,tool,params,mk1_cycles,mk1_total_mem_bytes,mk2_cycles,mk2_total_mem_bytes
+sum_a,reduction,"--shape 64,32 --dims 0 --type half",1000,9000,1000,9000
+sum_b,reduction,"--shape 32,32 --dims 1 --type float",1000,9000,,
+product,gemm,--m 32 --k 32 --n 32,1000,90000,1000,90000
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    operators, silicon = tmp_path / "operators.csv", tmp_path / "silicon.csv"
+    operators.write_text(OPERATORS)
+    silicon.write_text("N,tflops_measured,cycles_measured\n16,55.5,402.0\n1024,323,4428\n")
+    return operators, silicon
+
+
+def test_validate__three_operators__makes_a_page(abele: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    operators, silicon = files
+    arguments = (
+        "--operators",
+        str(operators),
+        "--silicon",
+        str(silicon),
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path / "page"),
+    )
+    finished = abele("validate", *arguments, "--json")
+    assert finished.status == 0, finished.err
+    data = json.loads(finished.out)
+    found = {c["key"]: c for c in data["comparisons"]}
+    assert list(found) == ["silicon", "gemm", "elementwise", "matvec", "blur", "operators", "memory"]
+    assert data["failures"] == []
+    assert found["operators"]["errors"]["count"] == 5
+    page = (tmp_path / "page" / "validation.md").read_text(encoding="utf-8")
+    assert "sum\\_a, gc200" in page
+    assert "without" not in found["memory"]["title"]
+    assert "no vertex code and no stacks" in page
+
+
+def test_validate__plain__prints_errors_and_verdicts(abele: Run) -> None:
+    finished = abele("validate")
+    assert finished.status == 0
+    assert "relative errors" in finished.out
+    assert "dense f16 products on a Bow" in finished.out
+    assert "holds" in finished.out
+
+
+def test_validate__silicon_that_is_not_met__exits_1(abele: Run, tmp_path: Path) -> None:
+    path = tmp_path / "silicon.csv"
+    path.write_text("N,cycles_measured\n16,800\n")
+    finished = abele("validate", "--silicon", str(path))
+    assert finished.status == 1
+    assert "does not hold" in finished.out
+
+
+def test_validate__file_missing__is_named(abele: Run, tmp_path: Path) -> None:
+    finished = abele("validate", "--operators", str(tmp_path / "none.csv"))
+    assert finished.status == 2
+    assert "InvalidOptionError: there is no file" in finished.err

@@ -1,0 +1,87 @@
+"""Comparisons with silicon and published models keep to what is asked of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abele.graph import Execute, Graph
+from abele.numerics import f32
+from abele.runtime import Engine
+from abele.validation import amp, blur, dense, elementwise, matvec
+from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
+from abele.validation.operators import compare_rows, comparisons
+from abele.validation.parameters import Parameters
+from abele.validation.rows import Reference, Row
+
+REDUCTION = Row(
+    "sum", "reduction", Parameters.parse("--shape 64,32 --dims 0 --type half"), {"gc2": Reference(1000, 5000)}
+)
+
+
+@pytest.mark.shared
+def test_silicon__every_row__is_within_two_percent(shared_data: Path) -> None:
+    found = amp.compare(shared_data / "reference" / "amp_matmul_bow_silicon.csv")
+    assert len(found.figures) == 64
+    assert found.holds
+
+
+@pytest.mark.parametrize(("rows", "cycles"), [(16, 402), (512, 2381), (2048, 8526)])
+def test_silicon__library_program__has_no_exchange_and_is_close(rows: int, cycles: float) -> None:
+    assert amp.predict(rows) == pytest.approx(cycles, rel=0.02)
+
+
+def test_dense__table__keeps_to_the_bars() -> None:
+    found = dense.compare()
+    assert len(found.figures) == 19
+    assert found.holds, found.spread
+
+
+def test_elementwise__every_figure__is_within_three_percent() -> None:
+    assert elementwise.compare().holds
+
+
+def test_matvec__compute__is_close_to_measurement_and_model() -> None:
+    found = matvec.compare()
+    assert [f.reference for f in found.figures] == [28_300, 3_718]
+    assert found.spread.worst < 0.05
+
+
+def test_blur__phases__add_up_to_the_step() -> None:
+    found = {f.name: f for f in blur._figures(blur.VARIANTS[2], 1)}
+    step = found.pop("float, 1 IPU: step")
+    assert sum(f.predicted for f in found.values()) == step.predicted
+    assert found["float, 1 IPU: exchange"].error == pytest.approx(0, abs=0.25)
+
+
+def test_blur__small_image__is_the_blur(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blur, "IMAGE", (13, 22))
+    graph = Graph("gc2")
+    program = Execute(blur.blur_step(graph, f32, 2, (3, 4)))
+    start = np.random.default_rng(0).random((15, 48), dtype=np.float32)
+    engine = Engine(graph, program, mode="tiles")
+    engine["image"], engine["blurred"] = start, np.zeros_like(start)
+    engine.run()
+    image = start.reshape(15, 24, 2).astype(np.float64)
+    weights = np.outer([0.25, 0.5, 0.25], [0.25, 0.5, 0.25])
+    expected = sum(weights[i, j] * image[i : i + 13, j : j + 22] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(np.reshape(engine["blurred"], (15, 24, 2))[1:-1, 1:-1], expected, rtol=1e-5)
+
+
+def test_measure__memory__leaves_out_code_stacks_and_gaps() -> None:
+    memory = compile_row(REDUCTION.tool, REDUCTION.parameters, Graph("gc2").system).report.memory
+    held = measure(REDUCTION, "gc2").predicted_bytes
+    assert held == memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
+    assert 64 * 32 * 2 <= held < memory.total_bytes
+
+
+def test_operators__one_cannot_be_built__the_others_are_compared() -> None:
+    unknown = Row("odd", "reductions", Parameters({}), {"gc2": Reference(1, 1)})
+    found = compare_rows([REDUCTION, unknown], jobs=1)
+    assert [r.name for r in found.results] == ["sum"]
+    assert "odd on gc2: UnsupportedOpError" in found.failures[0]
+    cycles, held = comparisons(found)
+    assert (cycles.figures[0].reference, held.figures[0].reference) == (1000, 5000)
+    assert cycles.holds

@@ -1,0 +1,72 @@
+"""The page of comparisons: tables, verdicts, pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from abele.errors import UnsupportedOpError
+from abele.validation import page, plots
+from abele.validation.figures import Bars, Comparison, Figure, figure_text, spread
+
+
+def comparison(errors: list[float], bars: Bars | None = None) -> Comparison:
+    figures = tuple(Figure(f"f_{i}", "add", 1000 * (1 + e), 1000, "cycles", "x") for i, e in enumerate(errors))
+    return Comparison("adding", "additions", "How it is done.", figures, bars)
+
+
+def test_spread__errors_of_both_signs__are_sizes() -> None:
+    found = spread([-0.4, 0.1, 0.2])
+    assert (found.count, found.median, found.worst) == (3, pytest.approx(0.2), pytest.approx(0.4))
+    assert spread([]).worst == 0
+
+
+def test_holds__bars__are_of_median_and_worst() -> None:
+    errors = [0.01, -0.02, 0.09]
+    assert comparison(errors).holds
+    assert comparison(errors, Bars(0.1, 0.05)).holds
+    assert not comparison(errors, Bars(0.05)).holds
+    assert not comparison(errors, Bars(0.1, 0.01)).holds
+
+
+def test_figure__reference_of_zero__has_no_error() -> None:
+    figure = Figure("x", "add", 5, 0, "cycles", "x")
+    assert figure.error is None
+    assert comparison([]).spread.count == 0
+
+
+def test_figure_text__sizes__have_four_digits() -> None:
+    assert [figure_text(n) for n in (1234567.8, 12.0, 5.4876)] == ["1,234,568", "12", "5.488"]
+
+
+def test_page_text__small_comparison__has_every_figure() -> None:
+    text = page.page_text([comparison([0.5, -0.1], Bars(0.2))], {}, ["odd: Error: it\n  because  no"])
+    assert "| additions | 2 | 30.0% | 46.0% | 50.0% | every figure within 20% | **does not hold** |" in text
+    assert "| f\\_0 | 1,500 | 1,000 | cycles | +50.0% |" in text
+    assert "- odd: Error: it because no" in text
+    assert "![" not in text
+
+
+def test_page_text__large_comparison__has_kinds_and_the_furthest() -> None:
+    text = page.page_text([comparison([i / 100 for i in range(50)])], {})
+    assert "| add | 50 |" in text
+    assert "The 12 that are furthest off" in text
+    assert "+49.0%" in text
+    assert "+10.0%" not in text
+
+
+def test_write_page__plots_installed__has_a_picture_each(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    files = page.write_page([comparison([0.1, 0.2])], tmp_path, notes="## Notes")
+    assert [f.name for f in files] == ["validation.md", "validation-adding.png"]
+    text = files[0].read_text(encoding="utf-8")
+    assert "(pictures/validation-adding.png)" in text
+    assert text.endswith("## Notes")
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot__matplotlib_missing__says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "can_plot", lambda: False)
+    with pytest.raises(UnsupportedOpError, match="plots need matplotlib"):
+        plots.plot(comparison([0.1]), tmp_path / "a.png")
