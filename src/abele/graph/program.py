@@ -344,6 +344,9 @@ class LibraryCall(Program):
         kernel: What it computes, as loop nests for the host; None when only the body can be run.
         flops: Floating-point operations of the call.
         debug: Name, scopes and source line of the call.
+        attributes: What else is known of the call, such as its plan.
+        host_body: Supersteps that compute the same in fewer, larger vertices, and cost nothing on the machine. The host
+            may run them in place of the body where there is no kernel. Executables that are saved leave them out.
     """
 
     name: str
@@ -354,6 +357,7 @@ class LibraryCall(Program):
     flops: int
     debug: DebugInfo
     attributes: dict[str, Any] = field(default_factory=dict)
+    host_body: Sequence | None = None
 
     def children(self) -> tuple[Program, ...]:
         """The body."""

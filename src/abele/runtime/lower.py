@@ -199,10 +199,18 @@ class Lowering:
             match part:
                 case Fused():
                     self._fused(part)
+                case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
+                    self._host_body(part, host_body)
                 case LibraryCall():
                     self.sequence(part.body)
                 case _:
                     self.step(part)
+
+    def _host_body(self, call: LibraryCall, host_body: Steps) -> None:
+        """What stands for the body of a call on the host; time goes by as for the body."""
+        for step in flattened(host_body):
+            STEPS[type(step)](self, step)
+        self.around.clock.tick_all(call, self.emitter)
 
     def _fused(self, fused: Fused) -> None:
         bits = self.around.behaviour.concerns(fused.steps)
