@@ -18,10 +18,11 @@ from abele.errors import (
     TensorError,
     TypeMismatchError,
 )
-from abele.graph import Tensor
+from abele.graph import Repeat, Sequence, Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import slicing
 from abele.poplibs.popops.slicing import SlicePlan, embedding
+from abele.runtime import Engine
 
 RNG = np.random.default_rng(11)
 SPLITS: list[dict[str, Any]] = [{}, {"slicedDimSplit": 2}, {"lookupSplit": 2}, {"slicedDimSplit": 2, "lookupSplit": 2}]
@@ -117,7 +118,8 @@ def test_multi_update_add__scale__multiplies_slices(partial: str, scale: Any, sp
     update(bench, "add", table, bench.tensor(slices), bench.tensor(indices), plan=plan, scale=factor)
     expected = data.astype(np.float64)
     np.add.at(expected, indices, 0.25 * slices[:, 0].astype(np.float64))
-    assert_close(ran(bench, table), expected, table.dtype)
+    for mode in ("tiles", "native"):
+        assert_close(bench.run(table, mode=mode)[0], expected, table.dtype)
 
 
 def test_multi_update_add__on_1472_tiles__is_pytorchs_index_add() -> None:
@@ -254,3 +256,24 @@ def test_multi_update__wrong_scale_or_operation__is_refused() -> None:
         slicing.grouped_multi_update(*rest, operation="max", scale=2.0)
     with pytest.raises(TensorError, match="without groups"):
         slicing.grouped_multi_update(bench.graph, offsets, *rest[2:])
+
+
+def test_multi_update__native__runs_few_vertices_in_place_of_the_body() -> None:
+    bench = Bench(64)
+    plan, table, data = made(bench, {"planConstraints": {"slicedDimSplit": 4, "lookupSplit": 3}}, (20, 2), 9, "f32")
+    indices, slices = RNG.integers(0, 20, 9).astype(np.uint32), small((9, 1, 2), "f32")
+    offsets = bench.tensor(indices)
+    out = slicing.multi_slice(bench.graph, table, offsets, (0,), (1,), bench.prog, plan)
+    update(bench, "add", table, bench.tensor(slices), offsets, plan=plan)
+    body = Sequence(*bench.prog.steps)
+    bench.prog = Sequence(Repeat(3, body))
+    with Engine(bench.executable, mode="native", keep=[*bench.data, out]) as engine:
+        assert "Select" not in engine.listing()
+        assert "Reduce" not in engine.listing()
+    rows, after = bench.run(out, table, mode="native", threads=2)
+    expected = data.copy()
+    for _ in range(3):
+        looked_up = expected[indices]
+        np.add.at(expected, indices, slices[:, 0])
+    np.testing.assert_array_equal(rows[:, 0], looked_up)
+    np.testing.assert_array_equal(after, expected)

@@ -8,6 +8,7 @@ from abele.poplibs.popops.slicing.dynamic_slice import (
     dynamic_slice_with_output,
     dynamic_update,
 )
+from abele.poplibs.popops.slicing.gather import create_gather_input, gather
 from abele.poplibs.popops.slicing.multi_layout import (
     create_grouped_indices_tensor,
     create_grouped_slice_tensor,
@@ -26,11 +27,13 @@ from abele.poplibs.popops.slicing.multi_update import (
     multi_update_mul,
 )
 from abele.poplibs.popops.slicing.plan import SlicePlan
+from abele.poplibs.popops.slicing.scatter import scatter
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
     "SlicePlan",
     "create_dynamic_slice_output",
+    "create_gather_input",
     "create_grouped_indices_tensor",
     "create_grouped_slice_tensor",
     "create_grouped_sliceable_tensor",
@@ -42,6 +45,7 @@ __all__ = [
     "dynamic_slice_with_output",
     "dynamic_update",
     "embedding",
+    "gather",
     "grouped_multi_slice",
     "grouped_multi_update",
     "grouped_multi_update_add",
@@ -50,6 +54,7 @@ __all__ = [
     "multi_update_add",
     "multi_update_max",
     "multi_update_mul",
+    "scatter",
 ]
 
 globals().update(camel_aliases(globals(), __all__))

@@ -24,15 +24,15 @@ Source: machine reference §4.9 (MultiUpdateAdd, out of range)."""
 
 
 @lru_cache(maxsize=64)
-def slice_codelet(dtype: ElementType, index: ElementType, *, fills: bool) -> type:
-    """Rows of ``base`` by ``offsets``: row i of ``sub`` is entry ``offsets[i]``.
+def slice_codelet(dtype: ElementType, index: ElementType, width: int = 0, *, fills: bool) -> type:
+    """Rows of ``base`` by ``offsets``: row i of ``sub`` is entry ``offsets[i]``; see :func:`short` for ``width``.
 
     ``base`` holds ``entries`` rows of ``width`` elements, the first of them entry ``first``. Rows of other entries are
     left as they are, or set to zero where the vertex ``fills``.
     """
     zero = ["else:", "    for j in range(width):", f"        self.sub[i * width + j] = {_zero(dtype)}"]
     lines = [
-        *_SIZES,
+        *_sizes(width),
         "n = len(self.offsets)",
         "for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):",
         "    row = u32(self.offsets[i]) - first",
@@ -89,6 +89,7 @@ def update_codelet(
     operation: Operation,
     scaled: Scaled,
     scale_type: ElementType = f32,
+    width: int = 0,
 ) -> type:
     """Rows of ``sub`` joined with those of ``base`` that ``offsets`` name, in order.
 
@@ -99,6 +100,7 @@ def update_codelet(
         operation: How rows are joined.
         scaled: Whether rows of ``sub`` are multiplied by a number or by a tensor of one element first.
         scale_type: Element type of that tensor.
+        width: See :func:`short`.
 
     A row of the table is the business of one worker, so rows that are named twice are joined one after the other.
     """
@@ -110,7 +112,7 @@ def update_codelet(
     old = _as(at, kind, dtype)
     joined = {"none": "e", "add": f"{old} + e", "mul": f"{old} * e", "max": f"max({old}, e)"}[operation]
     lines = [
-        *_SIZES,
+        *_sizes(width),
         "for i in range(len(self.offsets)):",
         "    row = u32(self.offsets[i]) - first",
         "    if row < entries:",
@@ -149,8 +151,18 @@ def check_codelet(index: ElementType) -> type:
 
 
 _STATE = ["first: u32", "entries: u32", "width: u32"]
-_SIZES = ["first = self.first", "entries = self.entries", "width = i64(self.width)"]
-"""A negative index is a large number without sign, and so out of range."""
+SHORT_WIDTH = 4
+"""Elements up to which rows of one width have code of their own, without a loop. Guessed."""
+
+
+def short(width: int) -> int:
+    """``width`` if rows of so many elements have code of their own, else 0: then the vertex's state tells."""
+    return width if width <= SHORT_WIDTH else 0
+
+
+def _sizes(width: int) -> list[str]:
+    """What is read once. Offsets are compared without sign, so a negative one is large and out of range."""
+    return ["first = self.first", "entries = self.entries", f"width = {width or 'i64(self.width)'}"]
 
 
 def _indexed(index: ElementType) -> list[str]:

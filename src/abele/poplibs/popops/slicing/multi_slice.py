@@ -11,13 +11,14 @@ from abele.errors import TensorError
 from abele.graph import Copy, Execute, Graph, Regions, Tensor, boxes, concat
 from abele.graph.program import Sequence as Steps
 from abele.poplibs.popops.slicing.multi_check import check_single, checked_offsets, prepared_offsets, read_multi_options
-from abele.poplibs.popops.slicing.multi_codelets import select_codelet, slice_codelet
+from abele.poplibs.popops.slicing.multi_codelets import select_codelet, short, slice_codelet
 from abele.poplibs.popops.slicing.multi_layout import (
     as_slices,
     as_table,
     checked_dims,
     create_blocked,
     entry_rows,
+    for_host,
     lookup_rows,
     map_blocked,
     note_plan,
@@ -125,7 +126,8 @@ def _slice(
             prog, "popops.multi_slice", inputs=(tensor, offsets), outputs=(out,), debug_name=name
         ) as body:
             _emit(graph, body, layout, table, offsets, out)
-        note_plan(prog, layout)
+        host = for_host(layout, entries=False)
+        note_plan(prog, layout, Steps(_sliced(graph, host, table, offsets, out, None)))
     return as_slices(out, shape, found, (1,))
 
 
@@ -155,8 +157,8 @@ def _sliced(
     used = np.flatnonzero(num)
     step = graph.compute_set("slice")
     step.vertices(
-        slice_codelet(table.dtype, offsets.dtype, fills=partials is None),
-        tile=parts.tile[used],
+        slice_codelet(table.dtype, offsets.dtype, short(plan.width), fills=partials is None),
+        tile=parts.tile[used] % graph.num_tiles,
         offsets=(offset_regions(offsets, parts.group, low, num), used),
         base=(base, used),
         sub=(sub, used),

@@ -22,12 +22,13 @@ from abele.poplibs.popops.slicing.multi_check import (
     prepared_offsets,
     read_multi_options,
 )
-from abele.poplibs.popops.slicing.multi_codelets import Operation, Scaled, update_codelet
+from abele.poplibs.popops.slicing.multi_codelets import Operation, Scaled, short, update_codelet
 from abele.poplibs.popops.slicing.multi_join import emit_join
 from abele.poplibs.popops.slicing.multi_layout import (
     as_table,
     checked_dims,
     entry_rows,
+    for_host,
     lookup_rows,
     map_blocked,
     note_plan,
@@ -285,7 +286,8 @@ def _update(
             body.add(_in_place(graph, layout, table, rows, offsets, operation, factor))
         else:
             _emit_parted(graph, body, layout, table, rows, offsets, operation, factor)
-    note_plan(prog, layout)
+    host = _in_place(graph, for_host(layout, entries=True), table, rows, offsets, operation, factor)
+    note_plan(prog, layout, Steps(host))
 
 
 def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
@@ -305,11 +307,11 @@ def _in_place(
     first, rows = own_entries(plan, plan.parts)
     parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
     low, num = np.zeros_like(first), np.full_like(first, offsets.shape[1])
-    codelet, fields = _codelet(table.dtype, slices, offsets, operation, scale)
+    codelet, fields = _codelet(plan, table.dtype, slices, offsets, operation, scale)
     step = graph.compute_set("update")
     step.vertices(
         codelet,
-        tile=parts.tile,
+        tile=parts.tile % graph.num_tiles,
         offsets=offset_regions(offsets, parts.group, low, num),
         base=row_regions(table, plan, parts, first, rows),
         sub=row_regions(slices, plan, parts, low, num),
@@ -361,7 +363,7 @@ def _parted(
     low, num = lookup_rows(plan, parts, offsets.shape[1])
     used = np.flatnonzero(num)
     view = partials.transpose((0, 2, 1, 3)).reshape((partials.shape[0], plan.num_entries, plan.output_size))
-    codelet, fields = _codelet(partials.dtype, slices, offsets, operation, scale)
+    codelet, fields = _codelet(plan, partials.dtype, slices, offsets, operation, scale)
     step = graph.compute_set("update")
     step.vertices(
         codelet,
@@ -378,13 +380,14 @@ def _parted(
 
 
 def _codelet(
-    dtype: ElementType, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
+    plan: SlicePlan, dtype: ElementType, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
 ) -> tuple[type, dict[str, Any]]:
     """The vertex of an update, and its scale if it has one."""
     scaled: Scaled = "tensor" if isinstance(scale, Tensor) else "" if scale == 1.0 else "number"
     kind = scale.dtype if isinstance(scale, Tensor) else f32
     fields = {"scale": shared(scale) if isinstance(scale, Tensor) else scale} if scaled else {}
-    return update_codelet(dtype, slices.dtype, offsets.dtype, operation, scaled, kind), fields
+    codelet = update_codelet(dtype, slices.dtype, offsets.dtype, operation, scaled, kind, short(plan.width))
+    return codelet, fields
 
 
 def _identity(operation: Operation, dtype: ElementType) -> float:
