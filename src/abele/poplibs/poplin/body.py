@@ -45,8 +45,6 @@ def _partial_products(
     plan = grid.plan
     problem, work = plan.problem, grid.work()
     make = vertices.pointwise_partial if problem.is_pointwise else vertices.field_partial
-    if plan.method.kind == "vmac":
-        make = vertices.vertical_partial
     compute_set = graph.compute_set("partials")
     compute_set.vertices(
         make(plan.method, problem.dtype, problem.partials),

@@ -73,7 +73,11 @@ def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType)
 
 @cache
 def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
-    """The vertex for contractions over a field; see :mod:`~abele.poplibs.poplin.geometry`."""
+    """The vertex for contractions over a field; see :mod:`~abele.poplibs.poplin.geometry`.
+
+    The vertical kind takes every out-channel from the in-channel of the same number alone.
+    """
+    vertical = method.kind == "vmac"
 
     @codelet
     class ConvPartialNx1(SupervisorVertex):
@@ -121,11 +125,15 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
                                                                 if p2 >= 0 and p2 < s[18] * s[15] and p2 % s[18] == 0:
                                                                     x2 = x1 + p2 // s[18] * s[34]
                                                                     w2 = w1 + k2 * s[41]
-                                                                    for ci1 in range(s[5]):
-                                                                        for ci0 in range(s[6]):
-                                                                            total += f32(
-                                                                                self.x[x2 + ci1 * s[31] + ci0]
-                                                                            ) * f32(self.w[w2 + ci1 * s[38] + ci0])
+                                                                    if vertical:
+                                                                        x_here = f32(self.x[x2 + co0])
+                                                                        total += x_here * f32(self.w[w2 + co0])
+                                                                    else:
+                                                                        for ci1 in range(s[5]):
+                                                                            for ci0 in range(s[6]):
+                                                                                total += f32(
+                                                                                    self.x[x2 + ci1 * s[31] + ci0]
+                                                                                ) * f32(self.w[w2 + ci1 * s[38] + ci0])
                                             self.out[y_at + o0 * s[47] + o1 * s[48] + o2 * s[49]] = partials(total)
 
         @staticmethod
@@ -133,67 +141,6 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
             return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
 
     return ConvPartialNx1
-
-
-@cache
-def vertical_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
-    """The vertex for combined groups of one channel; see :mod:`~abele.poplibs.poplin.geometry`."""
-
-    @codelet
-    class ConvPartialVerticalMac(SupervisorVertex):
-        """Every kernel position times the inputs of the same channel that it meets, summed."""
-
-        x: Input[Vector[dtype]]
-        w: Input[Vector[dtype]]
-        out: Output[Vector[partials]]
-        geometry: Vector[i32]
-        groups: i32
-        in_channels: i32
-        out_channels: i32
-        positions: i32
-        outputs: i32
-        run: i32
-        kernel_outer: i32
-        kernel_inner: i32
-
-        def compute(self):
-            s = self.geometry
-            for g in range(s[4]):
-                for co1 in range(s[0]):
-                    for co0 in range(s[1]):
-                        w_at = g * s[35] + co1 * s[36] + co0 * s[37]
-                        for b1 in range(s[2]):
-                            for b0 in range(s[3]):
-                                x_at = g * s[28] + b1 * s[29] + b0 * s[30]
-                                y_at = g * s[42] + b1 * s[43] + b0 * s[44] + co1 * s[45] + co0 * s[46]
-                                for o0 in range(s[7]):
-                                    for o1 in range(s[8]):
-                                        for o2 in range(s[9]):
-                                            total = f32(0.0)
-                                            for k0 in range(s[10]):
-                                                p0 = s[19] * o0 + s[22] * k0 + s[25]
-                                                if p0 >= 0 and p0 < s[16] * s[13] and p0 % s[16] == 0:
-                                                    x0 = x_at + p0 // s[16] * s[32]
-                                                    w0 = w_at + k0 * s[39]
-                                                    for k1 in range(s[11]):
-                                                        p1 = s[20] * o1 + s[23] * k1 + s[26]
-                                                        if p1 >= 0 and p1 < s[17] * s[14] and p1 % s[17] == 0:
-                                                            x1 = x0 + p1 // s[17] * s[33]
-                                                            w1 = w0 + k1 * s[40]
-                                                            for k2 in range(s[12]):
-                                                                p2 = s[21] * o2 + s[24] * k2 + s[27]
-                                                                if p2 >= 0 and p2 < s[18] * s[15] and p2 % s[18] == 0:
-                                                                    x2 = x1 + p2 // s[18] * s[34]
-                                                                    w2 = w1 + k2 * s[41]
-                                                                    x_here = f32(self.x[x2 + co0])
-                                                                    total += x_here * f32(self.w[w2 + co0])
-                                            self.out[y_at + o0 * s[47] + o1 * s[48] + o2 * s[49]] = partials(total)
-
-        @staticmethod
-        def cycles(v, ipu):
-            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
-
-    return ConvPartialVerticalMac
 
 
 def _load_bytes(method: Method, ipu: Any) -> int:
