@@ -192,6 +192,26 @@ def plan_for(
     return plan if plan.dtype == dtype else replace(plan, dtype=dtype)
 
 
+def plan_of_call(graph: Graph, table: Tensor, num: int, plan: SlicePlan | None, name: str) -> SlicePlan:
+    """``plan``, or one for ``num`` slices of ``table`` [groups, entries, columns], by how it is stored.
+
+    A table that was not made in parts of columns is not cut into such, which would gather it element by element.
+
+    Raises:
+        TensorError: The plan is for another table.
+    """
+    groups, entries, columns = table.shape
+    layout = plan_for(graph, table.dtype, groups, entries, columns, plan, name)
+    if plan is not None or layout.column_split == 1 or not table.size:
+        return layout
+    zero = np.zeros(1, np.int64)
+    corner = Parts(zero, zero, zero, zero, zero.astype(np.int32))
+    if row_regions(table, layout, corner, zero, zero + min(2, entries)).counts[0] == 1:
+        return layout
+    rows = SlicePlan(table.dtype, entries, columns, num, groups)
+    return search(graph.system, rows, Wish(aim="cycles", splits=(("column_split", 1),)))
+
+
 def blocked(view: Tensor, plan: SlicePlan) -> Tensor:
     """[groups, rows, columns] seen as it is stored, [groups, parts, rows, width]."""
     groups, rows, _ = view.shape

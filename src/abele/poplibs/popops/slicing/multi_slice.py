@@ -23,7 +23,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
     map_blocked,
     note_plan,
     own_lookups,
-    plan_for,
+    plan_of_call,
     row_regions,
 )
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
@@ -117,9 +117,8 @@ def _slice(
     found = checked_dims(shape, dims, sizes, name)
     check_single(found, tuple(sizes), name)
     table = as_table(tensor, found)
-    groups, entries, columns = table.shape
-    layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
-    offsets = prepared_offsets(graph, offsets, entries, plan, chosen, prog, name)
+    layout = plan_of_call(graph, table, num, plan, name)
+    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan, chosen, prog, name)
     out = create_blocked(graph, tensor.dtype, layout, num, own_lookups(layout, layout.parts, num), f"{name}/out")
     if out.size:
         with graph.library_call(
@@ -225,9 +224,8 @@ def _static_slice(
     found = checked_dims(tensor.shape, dims, sizes, name)
     check_single(found, tuple(sizes), name)
     numbers = static_offsets(offsets, tensor.shape[found[0]], name)
-    table = as_table(tensor.expand_dims(0), found)
-    layout = plan_for(graph, tensor.dtype, 1, table.shape[1], table.shape[2], plan, name)
-    num = len(numbers)
+    table, num = as_table(tensor.expand_dims(0), found), len(numbers)
+    layout = plan_of_call(graph, table, num, plan, name)
     out = create_blocked(graph, tensor.dtype, layout, num, own_lookups(layout, layout.parts, num), f"{name}/out")
     if out.size:
         picked = concat([table[0, n : n + 1] for n in numbers], 0)

@@ -33,7 +33,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
     map_blocked,
     note_plan,
     own_entries,
-    plan_for,
+    plan_of_call,
     row_regions,
 )
 from abele.poplibs.popops.slicing.multi_slice import Offsets, offset_regions, static_offsets
@@ -273,9 +273,8 @@ def _update(
     factor = scale.reshape(()) if isinstance(scale, Tensor) else float(scale)
     table = as_table(tensor, dims)
     rows = as_table(slices.squeeze((2 + dims[0],)), (0,))
-    groups, entries, columns = table.shape
-    layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
-    offsets = prepared_offsets(graph, offsets, entries, plan, chosen, prog, name)
+    layout = plan_of_call(graph, table, offsets.shape[1], plan, name)
+    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan, chosen, prog, name)
     if not rows.size:
         return
     inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
