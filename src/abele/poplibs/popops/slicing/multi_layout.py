@@ -22,6 +22,7 @@ from abele.poplibs.popops.slicing.plan import Parts, SlicePlan, part_range
 from abele.poplibs.popops.slicing.plan_search import Wish, column_splits, search
 from abele.poplibs.poputil.mapping import map_tensor_linearly, set_mapping
 from abele.poplibs.poputil.options import Options, read_options
+from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
 ON_TILE_PROPORTION = 0.5
@@ -220,9 +221,13 @@ def blocked(view: Tensor, plan: SlicePlan) -> Tensor:
 
 def row_regions(view: Tensor, plan: SlicePlan, parts: Parts, first: Int64, rows: Int64) -> Regions:
     """What each of ``parts`` has of [groups, rows, columns]: ``rows`` rows from ``first`` on of its columns."""
+    stored = blocked(view, plan)
+    if stored.content.resolved.single_run is not None:
+        block = (parts.group * plan.column_split + parts.column) * view.shape[1]
+        return flat_regions(stored.flatten(), (block + first) * plan.width, rows * plan.width)
     zero, one = np.zeros_like(first), np.ones_like(first)
     start = np.stack([parts.group, parts.column, first, zero], axis=1)
-    return boxes(blocked(view, plan), start, np.stack([one, one, rows, one * plan.width], axis=1))
+    return boxes(stored, start, np.stack([one, one, rows, one * plan.width], axis=1))
 
 
 def entry_rows(plan: SlicePlan, parts: Parts) -> tuple[Int64, Int64]:
