@@ -20,6 +20,8 @@ from abele.poplibs.popops import slicing
 from abele.poplibs.popops.slicing import SlicePlan, embedding
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan_search import candidates
+from abele.validation.measure import compile_row
+from abele.validation.parameters import Parameters
 
 
 def gc200() -> Graph:
@@ -129,6 +131,20 @@ def test_add_cycles__by_hand__are_those_of_the_reference() -> None:
     assert cycles(3, f16, False) == 6 * (33 + 10 * 60)
     assert cycles(2, f32, False) == 6 * (32 + 10 * 8)
     assert cycles(8, f32, True) == 6 * (32 + 4 + 10 * (11 + 7 * 3))
+
+
+@pytest.mark.parametrize(
+    ("chip", "line", "cycles"),
+    [
+        ("gc2", "--shape {1000,200} --num-indices 21600", 204_003),
+        ("gc200", "--shape {1000,200} --num-indices 21600", 177_759),
+        ("gc2", "--shape {100000,200} --num-indices 1440", 154_767),
+        ("gc200", "--shape {100000,200} --num-indices 1440", 155_289),
+    ],
+)
+def test_lookup_and_update__published_rows__are_within_10_percent(chip: str, line: str, cycles: int) -> None:
+    report = compile_row("embedding", Parameters.parse(line), systems.get(chip).with_ipus(1)).report
+    assert report.cycles().total == pytest.approx(cycles, rel=0.1)
 
 
 def test_plan_multiple__several_numbers__is_the_plan_of_the_most() -> None:
