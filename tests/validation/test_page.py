@@ -58,11 +58,10 @@ def test_page_text__large_comparison__has_kinds_and_the_furthest() -> None:
 
 def test_write_page__plots_installed__has_a_picture_each(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
-    files = page.write_page([comparison([0.1, 0.2])], tmp_path, notes="## Notes")
+    files = page.write_page([comparison([0.1, 0.2])], tmp_path)
     assert [f.name for f in files] == ["validation.md", "validation-adding.png"]
     text = files[0].read_text(encoding="utf-8")
     assert "(pictures/validation-adding.png)" in text
-    assert text.endswith("## Notes")
     assert files[1].read_bytes().startswith(b"\x89PNG")
 
 
@@ -70,3 +69,11 @@ def test_plot__matplotlib_missing__says_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.setattr(plots, "can_plot", lambda: False)
     with pytest.raises(UnsupportedOpError, match="plots need matplotlib"):
         plots.plot(comparison([0.1]), tmp_path / "a.png")
+
+
+def test_page_text__kind_whose_reason_is_known__says_it() -> None:
+    figures = (Figure("a", "matrix_solver", 1, 2, "cycles", "x"), Figure("b", "add", 1, 2, "cycles", "x"))
+    text = page.page_text([Comparison("operators", "operators: cycles", "How.", figures)], {})
+    assert "## Where they disagree, and why" in text
+    assert "- **matrix solver.** Systems with one" in text
+    assert "**add" not in text

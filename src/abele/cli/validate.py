@@ -27,7 +27,6 @@ def validate(
         Path | None, typer.Option(help="CSV of small f16 products on every tile of a Bow: N, cycles_measured.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
-    notes: Annotated[Path | None, typer.Option(help="Markdown file that ends the page.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes for operators; one a core by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
@@ -35,7 +34,7 @@ def validate(
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
-    for file in (operators, silicon, notes):
+    for file in (operators, silicon):
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
     progress = Console(stderr=True)
@@ -47,7 +46,7 @@ def validate(
     if out is not None:
         from abele.validation.page import write_page
 
-        files = write_page(found, out, failures=failures, notes=notes.read_text(encoding="utf-8") if notes else "")
+        files = write_page(found, out, failures=failures)
         progress.print(f"written: {', '.join(str(file) for file in files)}", style="dim")
     if json:
         print_json({"comparisons": [c.to_json() for c in found], "failures": list(failures)})

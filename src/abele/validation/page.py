@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from abele.validation.figures import Comparison, Figure, Spread, figure_text, spread
+from abele.validation.notes import notes_text
 from abele.validation.plots import can_plot, plot
 
 _MOST_ROWS = 40
@@ -14,22 +15,29 @@ _FURTHEST = 12
 
 _INTRODUCTION = """# Validation
 
-What Abele predicts beside what others measured or modelled. `abele validate` makes this page again. No constant of the
-machine is fitted to a row of these tables, and no kind of operator has a factor of its own. Each parameter has one
-physical meaning and a source (`abele systems NAME`). An error is predicted over reference, less one.
+What Abele predicts beside what others measured or modelled. This page is made by
+
+```
+abele validate --operators OPERATORS.csv --silicon SILICON.csv --out docs
+```
+
+The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
+`total_mem_bytes`. The second has measurements of small products: `N`, `cycles_measured`. All other references stand in
+the package, with their sources.
+
+No constant of the machine is fitted to a row of these tables, and no kind of operator has a factor of its own. Each
+parameter has one physical meaning and a source (`abele systems NAME`). An error is predicted over reference, less one.
+Medians, 90th percentiles and worst errors are of sizes, without signs.
 """
 
 
-def write_page(
-    comparisons: Sequence[Comparison], folder: str | Path, *, failures: Sequence[str] = (), notes: str = ""
-) -> list[Path]:
+def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failures: Sequence[str] = ()) -> list[Path]:
     """Write ``validation.md`` and, where matplotlib is installed, a picture a comparison; the files written.
 
     Args:
         comparisons: What to show, in order.
         folder: Where; pictures go to ``pictures`` in it.
         failures: What could not be compared, a line each.
-        notes: Markdown that ends the page.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,20 +50,19 @@ def write_page(
             pictures[comparison.key] = f"pictures/{path.name}"
             written.append(path)
     page = folder / "validation.md"
-    page.write_text(page_text(comparisons, pictures, failures, notes), encoding="utf-8")
+    page.write_text(page_text(comparisons, pictures, failures), encoding="utf-8")
     return [page, *written]
 
 
-def page_text(
-    comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = (), notes: str = ""
-) -> str:
+def page_text(comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = ()) -> str:
     """The page as Markdown; ``pictures`` has the paths of pictures by key of the comparison."""
     parts = [_INTRODUCTION, _overview(comparisons)]
     parts += [_section(comparison, pictures.get(comparison.key)) for comparison in comparisons]
+    reasons = notes_text(comparisons)
+    if reasons:
+        parts.append(reasons)
     if failures:
         parts.append("## Not compared\n\n" + "\n".join(f"- {_one_line(failure)}" for failure in failures) + "\n")
-    if notes:
-        parts.append(notes)
     return "\n".join(parts)
 
 
