@@ -306,3 +306,30 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: object) -> tuple[Int64, 
 def _worker(region: Int64, total: Int64) -> Int64:
     """Which of six workers that share ``total`` regions evenly has ``region``."""
     return (WORKERS * (region + 1) - 1) // total
+
+
+@dataclass(frozen=True)
+class TileRows:
+    """What each tile holds of all indices of some tensors, a vertex a tile.
+
+    Attributes:
+        tile: Tile of each vertex, int32[n].
+        begin: First region of each, int64[n + 1].
+        width: Elements of a cell of each region, int64[k].
+        regions: For each tensor its k regions, [cells, indices, width] each.
+    """
+
+    tile: npt.NDArray[np.int32]
+    begin: Int64
+    width: Int64
+    regions: list[Regions]
+
+
+def tile_rows(graph: Graph, like: Tensor, tensors: list[Tensor]) -> TileRows:
+    """Regions of ``tensors`` [indices, ...] for the tiles that have ``like`` [other indices, ...]."""
+    layout = _Layout.of(graph, like)
+    units = _units(layout)
+    every = np.arange(len(units.tile), dtype=np.int64)
+    tile, begin = np.unique(units.tile, return_index=True)
+    regions = [layout.regions(t, units, every, 0 * every, units.cells) for t in tensors]
+    return TileRows(tile, np.append(begin, len(every)).astype(np.int64), units.width, regions)

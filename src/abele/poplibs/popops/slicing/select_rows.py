@@ -1,0 +1,314 @@
+"""One element of every row, by an index a row: read, or lessened by one, as losses over classes do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.graph import Execute, Graph, Tensor, TileMapping
+from abele.graph.program import Sequence
+from abele.machine import Ipu
+from abele.numerics import ElementType, f32, i32, u32
+from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE
+from abele.poplibs.popops.slicing.step_codelets import zero_text
+from abele.poplibs.poputil.mapping import set_mapping
+from abele.poplibs.poputil.regions import count_up, flat_regions
+
+Int64 = npt.NDArray[np.int64]
+WORKERS = 6
+START_SLOTS = 11
+"""Slots of a worker before its first row: as EncodeOneHot. Source: machine reference §4.8."""
+ROW_SLOTS = 12
+"""Slots of a row: three loads (index, first column, width), a difference, three compared and branched on, and the
+element loaded and stored. Guessed from the codelet's own instructions; no estimate is published."""
+JOIN_SLOTS = 4
+"""Slots of a part of a row that others have parts of too: load, compare, branch, move. Guessed likewise."""
+
+
+def select_scalar_from_rows(
+    graph: Graph, params: Tensor, indices: Tensor, prog: Sequence, *, name: str = "select_scalar_from_rows"
+) -> Tensor:
+    """``params[i, indices[i]]`` of every row i, as a new tensor [rows].
+
+    A row whose index is MASKED_LABEL_CODE gives 0; one whose index is no column gives NaN, or 0 of types without NaN.
+
+    Args:
+        graph: Where vertices are made.
+        params: [rows, columns]. Each tile looks at the rows, or parts of rows, that it holds.
+        indices: u32 or i32 of shape [rows]; −1 is MASKED_LABEL_CODE.
+        prog: Sequence that the steps are appended to.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: The shapes do not go together.
+        TypeMismatchError: Indices that are no 32-bit integers.
+    """
+    _check(params, indices, name)
+    out = graph.variable(params.dtype, (params.shape[0],), name=f"{name}/out")
+    if not params.shape[0]:
+        return out
+    parts = _Parts.of(graph, params)
+    set_mapping(graph, out, _joined_mapping(parts, params.shape[0]))
+    library = "popops.select_scalar_from_rows"
+    with graph.library_call(prog, library, inputs=(params, indices), outputs=(out,), debug_name=name) as body:
+        if len(parts.row) == params.shape[0]:
+            _emit_select(graph, body, parts, params, indices, out, name)
+        else:
+            partials = graph.variable(params.dtype, (len(parts.row),), name="partials")
+            by_row = np.argsort(parts.begin, kind="stable")
+            set_mapping(
+                graph, partials, TileMapping(len(by_row), np.arange(len(by_row), dtype=np.int64), parts.tile[by_row])
+            )
+            place = np.empty_like(by_row)
+            place[by_row] = np.arange(len(by_row), dtype=np.int64)
+            _emit_select(graph, body, parts, params, indices, partials, name, place)
+            _emit_join(graph, body, parts.row[by_row], partials, out)
+    return out
+
+
+def update_scalar_in_rows(
+    graph: Graph, params: Tensor, indices: Tensor, prog: Sequence, *, name: str = "update_scalar_in_rows"
+) -> None:
+    """``params[i, indices[i]]`` −= 1 of every row i, in place: the gradient of a loss over classes.
+
+    A row whose index is MASKED_LABEL_CODE stays as it is; one whose index is no column becomes NaN.
+
+    Args:
+        graph: Where vertices are made.
+        params: Floats [rows, columns].
+        indices: u32 or i32 of shape [rows]; −1 is MASKED_LABEL_CODE.
+        prog: Sequence that the step is appended to.
+        name: Name of the step.
+
+    Raises:
+        TensorError: The shapes do not go together.
+        TypeMismatchError: Indices that are no 32-bit integers, or elements that are no floats.
+    """
+    _check(params, indices, name)
+    if not params.dtype.is_float:
+        raise TypeMismatchError(f"{name}: {params!r} is {params.dtype}, its elements must be floats")
+    if not params.size:
+        return
+    parts = _Parts.of(graph, params)
+    library = "popops.update_scalar_in_rows"
+    with graph.library_call(
+        prog, library, inputs=(params, indices), outputs=(params,), flops=params.shape[0], debug_name=name
+    ) as body:
+        step = graph.compute_set(name)
+        step.vertices(
+            _update_codelet(params.dtype, indices.dtype),
+            tile=parts.vertex_tile,
+            params=parts.of_params(params),
+            **parts.fields(params, indices),
+        )
+        body.add(Execute(step))
+
+
+def _check(params: Tensor, indices: Tensor, name: str) -> None:
+    if indices.dtype not in (u32, i32):
+        raise TypeMismatchError(f"{name}: the indices {indices!r} are {indices.dtype}, they must be u32 or i32")
+    if params.ndim != 2 or indices.shape != params.shape[:1] or (params.shape[0] and not params.shape[1]):
+        raise TensorError(
+            f"{name}: indices {indices!r} of shape {list(indices.shape)} do not go with {params!r} of shape "
+            f"{list(params.shape)}",
+            remedy="indices [rows], params [rows, columns]",
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of rows that lie on one tile, in the order of vertices; a vertex has those of one worker.
+
+    Attributes:
+        row: Row of each, int64[n].
+        begin: First element of each in the flattened tensor, int64[n].
+        size: Elements, int64[n].
+        tile: Tile, int32[n].
+        vertex: Vertex, int64[n], ascending.
+    """
+
+    row: Int64
+    begin: Int64
+    size: Int64
+    tile: npt.NDArray[np.int32]
+    vertex: Int64
+
+    @staticmethod
+    def of(graph: Graph, params: Tensor) -> _Parts:
+        """The parts of ``params`` [rows, columns]."""
+        columns = params.shape[1]
+        mapping = graph.mapping_of(params)
+        begin, end = mapping.begin, mapping.end
+        run, number = count_up((end - 1) // columns - begin // columns + 1)
+        row = (begin // columns)[run] + number
+        low, high = np.maximum(begin[run], row * columns), np.minimum(end[run], (row + 1) * columns)
+        order = np.argsort(mapping.tile[run], kind="stable")
+        tile = mapping.tile[run][order]
+        _, first, of_tile, num = np.unique(tile, return_index=True, return_inverse=True, return_counts=True)
+        worker = (np.arange(len(tile)) - first[of_tile]) * WORKERS // num[of_tile]
+        vertex = np.unique(of_tile * WORKERS + worker, return_inverse=True)[1].astype(np.int64)
+        return _Parts(row[order], low[order], (high - low)[order], tile, vertex)
+
+    @property
+    def vertex_tile(self) -> npt.NDArray[np.int32]:
+        """Tile of each vertex."""
+        return self.tile[self._firsts]
+
+    @property
+    def _firsts(self) -> Int64:
+        return np.searchsorted(self.vertex, np.arange(self.vertex[-1] + 1)).astype(np.int64)
+
+    def of_params(self, params: Tensor) -> Any:
+        """What each vertex holds of the tensor."""
+        return flat_regions(params.flatten(), self.begin, self.size, self.vertex, int(self.vertex[-1]) + 1)
+
+    def one_each(self, tensor: Tensor, at: Int64) -> Any:
+        """For each vertex the elements ``at`` of a tensor, one a part."""
+        return flat_regions(tensor, at, np.ones_like(at), self.vertex, int(self.vertex[-1]) + 1)
+
+    def fields(self, params: Tensor, indices: Tensor) -> dict[str, Any]:
+        """The fields that both vertices have."""
+        columns, cuts = params.shape[1], self._firsts[1:]
+        first = (self.begin - self.row * columns).astype(np.uint32)
+        return {
+            "indices": self.one_each(indices, self.row),
+            "first": np.split(first, cuts),
+            "width": np.split(self.size.astype(np.uint32), cuts),
+            "columns": columns,
+        }
+
+
+def _joined_mapping(parts: _Parts, rows: int) -> TileMapping:
+    """Each row on the tile of its first part."""
+    by_begin = np.argsort(parts.begin, kind="stable")
+    first = np.unique(parts.row[by_begin], return_index=True)[1]
+    return TileMapping(rows, np.arange(rows, dtype=np.int64), parts.tile[by_begin][first])
+
+
+def _emit_select(
+    graph: Graph,
+    body: Sequence,
+    parts: _Parts,
+    params: Tensor,
+    indices: Tensor,
+    out: Tensor,
+    name: str,
+    place: Int64 | None = None,
+) -> None:
+    step = graph.compute_set(name)
+    step.vertices(
+        _select_codelet(params.dtype, indices.dtype),
+        tile=parts.vertex_tile,
+        params=parts.of_params(params),
+        out=parts.one_each(out, parts.row if place is None else place),
+        **parts.fields(params, indices),
+    )
+    body.add(Execute(step))
+
+
+def _emit_join(graph: Graph, body: Sequence, row: Int64, partials: Tensor, out: Tensor) -> None:
+    """Each row from its parts, which follow each other."""
+    mapping = graph.mapping_of(out)
+    counts = np.bincount(row, minlength=out.size).astype(np.int64)
+    before = np.cumsum(counts) - counts
+    low, high = mapping.begin, mapping.end
+    step = graph.compute_set("join")
+    ends = np.append(before, len(row))
+    step.vertices(
+        _join_codelet(out.dtype),
+        tile=mapping.tile,
+        parts=flat_regions(partials, before[low], ends[high] - before[low]),
+        out=flat_regions(out, low, high - low),
+        counts=np.split(counts.astype(np.uint32), low[1:]),
+    )
+    body.add(Execute(step))
+
+
+_WHERE = [
+    "    index = i64(u32(self.indices[p]))",
+    "    column = index - i64(self.first[p])",
+    "    width = i64(self.width[p])",
+    "    here = column >= 0 and column < width",
+    f"    wrong = index >= i64(self.columns) and index != {MASKED_LABEL_CODE}",
+]
+"""Where the index of part ``p`` points."""
+
+
+def _fields(dtype: ElementType, index: ElementType, way: str) -> list[str]:
+    return [
+        f"params: {way}[Vector[{type_name(dtype)}]]",
+        f"indices: Input[Vector[{index.name}]]",
+        "first: Vector[u32]",
+        "width: Vector[u32]",
+        "columns: u32",
+    ]
+
+
+def _row_cycles(v: Any, ipu: Ipu) -> Int64:
+    return np.asarray(START_SLOTS + ROW_SLOTS * np.asarray(v.indices, np.int64), np.int64)
+
+
+@lru_cache(maxsize=32)
+def _select_codelet(dtype: ElementType, index: ElementType) -> type:
+    """The element of each part that its index points at, 0 where it points elsewhere."""
+    lines = [
+        "at = i64(0)",
+        "for p in range(len(self.out)):",
+        *_WHERE,
+        f"    self.out[p] = self.params[at + (column if here else i64(0))] if here else {zero_text(dtype)}",
+    ]
+    if dtype.is_float:
+        lines += ["    if wrong and self.first[p] == 0:", f"        self.out[p] = {_nan(dtype)}"]
+    lines.append("    at = at + width")
+    fields = [*_fields(dtype, index, "Input"), f"out: Output[Vector[{type_name(dtype)}]]"]
+    return build("SelectFromRows", "Vertex", fields, lines, _row_cycles)
+
+
+@lru_cache(maxsize=32)
+def _update_codelet(dtype: ElementType, index: ElementType) -> type:
+    """Takes one from the element of each part that its index points at; all of it is NaN if that is no column."""
+    value = "self.params[at + column]"
+    lines = [
+        "at = i64(0)",
+        "for p in range(len(self.indices)):",
+        *_WHERE,
+        "    if here:",
+        f"        {value} = {type_name(dtype)}(f32({value}) - f32(1.0))",
+        "    if wrong:",
+        "        for j in range(width):",
+        f"            self.params[at + j] = {_nan(dtype)}",
+        "    at = at + width",
+    ]
+    return build("UpdateInRows", "Vertex", _fields(dtype, index, "InOut"), lines, _row_cycles)
+
+
+@lru_cache(maxsize=32)
+def _join_codelet(dtype: ElementType) -> type:
+    """That of ``counts[i]`` parts which is not zero."""
+    name, zero = type_name(dtype), zero_text(dtype)
+    lines = [
+        "at = i64(0)",
+        "for i in range(len(self.out)):",
+        f"    self.out[i] = {zero}",
+        "    for p in range(i64(self.counts[i])):",
+        f"        if self.parts[at + p] != {zero}:",
+        "            self.out[i] = self.parts[at + p]",
+        "    at = at + i64(self.counts[i])",
+    ]
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        return np.asarray(START_SLOTS + JOIN_SLOTS * np.asarray(v.parts, np.int64), np.int64)
+
+    fields = [f"parts: Input[Vector[{name}]]", f"out: Output[Vector[{name}]]", "counts: Vector[u32]"]
+    return build("JoinRows", "Vertex", fields, lines, cycles)
+
+
+def _nan(dtype: ElementType) -> str:
+    """NaN of ``dtype`` in the text of a codelet."""
+    return "(INF - INF)" if dtype == f32 else f"{type_name(dtype)}(INF - INF)"
