@@ -28,6 +28,8 @@ from abele.poplibs.popops.slicing.multi_update import (
 )
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.scatter import scatter
+from abele.poplibs.popops.slicing.select_rows import select_scalar_from_rows, update_scalar_in_rows
+from abele.poplibs.popops.slicing.sequence_slice import sequence_slice
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -55,6 +57,9 @@ __all__ = [
     "multi_update_max",
     "multi_update_mul",
     "scatter",
+    "select_scalar_from_rows",
+    "sequence_slice",
+    "update_scalar_in_rows",
 ]
 
 globals().update(camel_aliases(globals(), __all__))
