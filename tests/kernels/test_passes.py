@@ -170,4 +170,4 @@ def test_window__padding__is_a_guard_on_the_loops():
     window = load(0, "b", affine("i", "k", const=-1), fill=0.0) * 0.5
     made.call("blur", [x], y, {"b": BATCH, "i": 10, "k": 3}, ("b", "i"), window, "add")
     reduction = refine(made.buffers, made.calls).tasks[0].reductions[0]
-    assert str(reduction) == "add $0[b, i + k - 1] * 0.5 if 0≤i + k - 1<10"
+    assert str(reduction) == "add $0[b, i + k - 1 if 0≤i + k - 1<10] * 0.5 if 0≤i + k - 1<10"

@@ -79,7 +79,7 @@ def _lane_candidates(nest: LoopNest) -> list[str]:
 def _can_be_lane(nest: LoopNest, dim: str) -> bool:
     if dim in dict(nest.reduced):
         return not any(dim in g.position.names for g in nest.guards())
-    # Guards that differ between lanes would not keep the loads from places outside the operand.
+    # Guards that differ between lanes would make every load a masked one.
     if any(dim in g.position.names for a in nest.accumulates for g in a.guards):
         return False
     return all(out.access.stride(dim) for out in nest.outs)

@@ -291,9 +291,11 @@ class _NestCode:
         def body() -> None:
             for place, reduced in enumerate(self._points(self.unrolled_reduced)):
                 for point in points:
-                    self._accumulate_point(point, reduced, shares[place % len(shares)], clamps)
+                    self._accumulate_point(point, reduced, shares[place % len(shares)])
 
+        self.points.sure = frozenset(bound for bounds in clamps.values() for bound in bounds)
         self._loops(self.schedule.reduced, body, clamps)
+        self.points.sure = frozenset()
         for number, accumulate in enumerate(self.nest.accumulates):
             self._finish(number, accumulate, points, shares)
 
@@ -309,14 +311,13 @@ class _NestCode:
                 clamps.setdefault(inside[-1], []).append(bound)
         return clamps
 
-    def _accumulate_point(self, point: Point, reduced: Point, share: Point, clamps: dict[str, list[Bound]]) -> None:
-        clamped = {bound for bounds in clamps.values() for bound in bounds}
+    def _accumulate_point(self, point: Point, reduced: Point, share: Point) -> None:
         in_lanes = self.schedule.lane in dict(reduced.offsets)
         at = Point(point.offsets + reduced.offsets, reduced.valid if in_lanes else point.valid)
         for number, accumulate in enumerate(self.nest.accumulates):
             slot = self.slots[number, point, share]
             before = self.builder.load(slot, typ=slot.allocated_type)
-            guards = tuple(g for g in accumulate.guards if g not in clamped)
+            guards = tuple(g for g in accumulate.guards if g not in self.points.sure)
             self.builder.store(self._combined(accumulate, before, at, guards, in_lanes), slot)
 
     def _combined(

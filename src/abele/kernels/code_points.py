@@ -62,6 +62,7 @@ class Points:
         base: Value of every dim at the tile's first element, as i64.
         known: Values of this straight line of code, by expression and the offsets that it depends on.
         fixed: Values that hold in the whole function.
+        sure: Bounds that hold at every point of the loops around.
         accumulators: Values of ``Acc``, by number and point.
     """
 
@@ -75,6 +76,7 @@ class Points:
     fixed: dict[int, Typed] = field(default_factory=dict)
     accumulators: dict[tuple[int, Point], Typed] = field(default_factory=dict)
     dims: dict[int, frozenset[str] | None] = field(default_factory=dict)
+    sure: frozenset[Bound] = frozenset()
 
     def dims_of(self, expression: Expr) -> frozenset[str] | None:
         """The dims that ``expression`` depends on; None if it depends on accumulators."""
@@ -153,11 +155,17 @@ class Points:
         return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
 
     def _fetch(self, fetch: Fetch, at: Point) -> Typed:
-        if not fetch.bounds:
+        bounds = [b for b in fetch.bounds if b not in self.sure]
+        if not bounds:
             return self.load(fetch.access, at, None)
-        condition = self.condition(fetch.bounds, at)
+        kind = compute_type(fetch.access.type)
+        fill = constant(llvm_type(kind), _number(fetch.fill or 0, kind))
+        if any(b.extent == 0 for b in bounds):
+            return Typed(fill, kind)
+        condition = self.condition(bounds, at)
         loaded = self.load(fetch.access, at, condition)
-        fill = constant(llvm_type(loaded.type), _number(fetch.fill or 0, loaded.type))
+        if fetch.fill is None:
+            return loaded
         if isinstance(condition.type, ll.VectorType) or loaded.wide:
             wide = self.vector(Typed(condition, bool_)) if loaded.wide else condition
             both = self.vector(loaded), splat(self.builder, fill, self.lanes)
@@ -169,20 +177,24 @@ class Points:
         stride = access.stride(self.lane) if self.lane else 0
         masked = condition is not None and isinstance(condition.type, ll.VectorType)
         safe = None if masked else condition
-        pointer = self.pointer(access, at, safe)
+        pointer = self.pointer(access, at, safe, stride)
         kind = compute_type(access.type)
         if not stride and not masked:
             return Typed(load_one(self.builder, pointer, access.type), kind)
         mask = condition if masked else None
         return Typed(load_lanes(self.builder, pointer, access.type, self.lanes, stride, at.valid, mask), kind)
 
-    def pointer(self, access: Access, at: Point, condition: Value | None = None) -> Value:
-        """Address of ``access`` in the first lane; of the array's first element where ``condition`` fails."""
+    def pointer(self, access: Access, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
+        """Address of ``access`` in the first lane.
+
+        Where ``condition`` fails, one from which lanes ``stride`` apart stay inside the array: none of its bounds
+        mentions the lane dim, so the array has as many elements along it.
+        """
         start = self.linear(access.start)
         offset = at.offset(access.address)
         if condition is not None:
             index = self.builder.add(start, ll.Constant(I64, offset))
-            index = self.builder.select(condition, index, ll.Constant(I64, 0))
+            index = self.builder.select(condition, index, ll.Constant(I64, max(0, -stride) * (at.valid - 1)))
             return element_pointer(self.builder, self.arrays[access.array], index, access.type)
         key = ("pointer", access)
         if key not in self.known:

@@ -55,7 +55,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Fetch(Expr):
-    """A loaded element; where ``bounds`` do not hold, ``fill``."""
+    """A loaded element; where ``bounds`` do not hold, ``fill``, or without a fill anything: it is not used.
+
+    Memory is touched only where ``bounds`` hold.
+    """
 
     access: Access
     fill: float | None = None

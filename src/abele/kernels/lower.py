@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from abele.errors import TensorError
@@ -94,22 +95,26 @@ def _put(view: NestView, item: Store, reduces: bool, reductions: list[Reduction]
     if not injective(index, view.extents):
         return Put(space, index, value, item.combine, guards)
     if item.accumulate:
-        value = Apply(item.combine, (Ref(space, index), value))
+        before = Ref(space, index, 0.0 if guards else None, guards)
+        value = Apply(item.combine, (before, value))
     return Put(space, index, value, guards=guards)
 
 
 def _reduction(combine: str, value: Expr, type_: ElementType) -> Reduction:
-    """The reduction; where a fill adds nothing, its bounds become guards and the fill goes."""
+    """The reduction; where a fill adds nothing, its bounds become guards and the fill goes.
+
+    The bounds stay at the load too, which must not touch memory where they fail.
+    """
     guards: tuple[Bound, ...] = ()
     for ref in _refs(value):
         if ref.bounds and _absorbs(combine, value, ref, type_):
             guards += tuple(b for b in ref.bounds if b not in guards)
-            value = _without_bounds(value, ref)
+            value = _without_fill(value, ref)
     return Reduction(combine, value, type_, guards)
 
 
-def _without_bounds(value: Expr, ref: Ref) -> Expr:
-    return rewrite(value, lambda part: Ref(ref.space, ref.index) if part == ref else None)
+def _without_fill(value: Expr, ref: Ref) -> Expr:
+    return rewrite(value, lambda part: replace(ref, fill=None) if part == ref else None)
 
 
 def _absorbs(combine: str, value: Expr, ref: Ref, type_: ElementType) -> bool:

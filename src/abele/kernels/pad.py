@@ -50,8 +50,10 @@ def _is_product(reduction: Reduction) -> bool:
 def _copied(program: Program, task: Task, reduction: Reduction, ref: Ref, copies: list[Task]) -> Reduction | None:
     """``reduction`` reading a copy of ``ref``, whose task is added to ``copies``; None where none pays."""
     space = program.spaces[ref.space]
-    guards = [g for g in reduction.guards if _place(g, ref, space.shape) is not None]
-    if ref.bounds or (not guards and space.type.bits != 16) or ref.space in task.writes:
+    guards = ref.bounds
+    if ref.fill is not None or any(_place(g, ref, space.shape) is None or g not in reduction.guards for g in guards):
+        return None
+    if (not guards and space.type.bits != 16) or ref.space in task.writes:
         return None
     guarded = {_place(g, ref, space.shape) for g in guards}
     ranges = [
@@ -65,7 +67,9 @@ def _copied(program: Program, task: Task, reduction: Reduction, ref: Ref, copies
     copies.append(_copy_task(ref, copy.number, ranges, space.shape, guarded))
     moved = Ref(copy.number, tuple(p - r.low for p, r in zip(ref.index, ranges, strict=True)))
     value = rewrite(reduction.value, lambda part: moved if part == ref else None)
-    return replace(reduction, value=value, guards=tuple(g for g in reduction.guards if g not in guards))
+    # What other loads need stays.
+    needed = {b for part in value.walk() if isinstance(part, Ref) for b in part.bounds}
+    return replace(reduction, value=value, guards=tuple(g for g in reduction.guards if g not in guards or g in needed))
 
 
 def _copy_task(ref: Ref, number: int, ranges: Sequence[_Range], shape: Sequence[int], guarded: set[int | None]) -> Task:

@@ -53,7 +53,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Ref(Expr):
-    """An element of a space; where ``bounds`` do not hold, ``fill``."""
+    """An element of a space; where ``bounds`` do not hold, ``fill``, or without a fill anything: it is not used."""
 
     space: int
     index: tuple[Affine, ...]
