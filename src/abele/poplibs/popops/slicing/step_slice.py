@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping
 from abele.graph.program import Sequence
+from abele.numerics import ElementType
 from abele.poplibs.popops.slicing.step_codelets import (
     START_2D_SLOTS,
     Remap,
@@ -23,7 +24,7 @@ from abele.poplibs.popops.slicing.step_codelets import (
     stretch_codelet,
     stretch_cycles,
 )
-from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
+from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, row_major_order, storage_order
 from abele.poplibs.poputil.regions import count_up, flat_regions
 
@@ -117,7 +118,7 @@ def create_like_window(
     made = StorageOrder(shape, fine, order.of_dim, walk)
     variable = graph.variable(tensor.dtype, made.extents, name=name)
     window = math.prod(extents)
-    linear = linear_mapping(graph, variable.size // window, tensor.dtype)
+    linear = _linear(graph, variable.size // window, tensor.dtype)
     set_mapping(graph, variable, TileMapping(variable.size, linear.begin * window, linear.tile))
     return made.undo(variable)
 
@@ -134,6 +135,12 @@ def _sample(graph: Graph, tensor: Tensor, dims: tuple[int, ...]) -> Tensor | Non
 
 def _to_front(tensor: Tensor, dim: int) -> Tensor:
     return tensor.transpose((dim, *(d for d in range(tensor.ndim) if d != dim)))
+
+
+def _linear(graph: Graph, size: int, dtype: ElementType) -> TileMapping:
+    """``size`` points, each with all its indices, over as many tiles as there can be: all that is sliced comes along."""
+    grain = vector_grain(graph, dtype)
+    return linear_mapping(graph, size, dtype, 1, grain if size >= grain * graph.system.num_tiles else 1)
 
 
 def _held_at(graph: Graph, whole: Tensor) -> int | None:
@@ -200,7 +207,7 @@ class _Layout:
         cell = math.prod(order.extents[dims.index(0) + 1 :])
         at = _held_at(graph, whole)
         if at is None:
-            mapping = linear_mapping(graph, whole[0].size, whole.dtype)
+            mapping = _linear(graph, whole[0].size, whole.dtype)
         else:
             mapping = graph.mapping_of(_with_extent(order, 1).apply(whole[at : at + 1]))
         tile, begin, size, is_whole = _pieces(mapping, cell)
