@@ -1,0 +1,210 @@
+"""The functions of CTC loss: arguments are checked, and sweeps are appended as one library call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Copy, Graph, Sequence, Tensor
+from abele.numerics import ElementType, as_element_type, f32, u32
+from abele.poplibs.popnn.ctc.plan import OPTIONS, Plan, over_time
+from abele.poplibs.popnn.ctc.sweep import Operands, Sweeps
+from abele.poplibs.popnn.softmax import log_softmax
+from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.poputil.options import Options, read_options
+
+
+def calc_loss_and_gradient_log_probabilities(
+    graph: Graph,
+    out_type: ElementType | str,
+    log_probs: Tensor,
+    labels: Tensor,
+    data_lengths: Tensor,
+    label_lengths: Tensor,
+    prog: Sequence,
+    blank_class: int,
+    plan: Plan,
+    *,
+    options: Options = None,
+    name: str = "ctc_loss",
+) -> tuple[Tensor, Tensor]:
+    """The loss of each sequence, −ln of the probability of its labels over all alignments, and its gradient.
+
+    Args:
+        graph: The graph.
+        out_type: Type of the results, as planned.
+        log_probs: Natural logarithms of the classes' probabilities, [time, batch, classes], f32 or f16.
+        labels: Labels of each sequence, u32 [batch, labels]; one that is no class has probability 0.
+        data_lengths: Valid steps of each sequence, u32 [batch]; larger ones count as all.
+        label_lengths: Valid labels of each sequence, u32 [batch]; larger ones count as all.
+        prog: Where the call is appended.
+        blank_class: The class that stands for no label.
+        plan: From :func:`~abele.poplibs.popnn.ctc.plan`, for these sizes.
+        options: ``includeSoftmaxGradient`` (true): the gradient is that of the logits whose log-softmax the data are,
+            exp(data) less the labels' share, as PyTorch's; false: that of the data alone. ``zeroInfinity`` (false):
+            labels that are impossible have loss and gradient 0, not infinity and NaN. ``partialsType`` (float),
+            ``availableMemoryProportion``, ``enableReducedClassesInLabel``.
+        name: Name of the call.
+
+    Returns:
+        Losses [batch] and gradients [time, batch, classes]; gradients beyond a sequence's steps are 0.
+
+    Raises:
+        TensorError: Shapes that do not fit the plan.
+        TypeMismatchError: Elements of other types.
+        InvalidOptionError: A blank class that there is not, an option or value that there is not.
+    """
+    given = Operands(log_probs, labels, data_lengths, label_lengths)
+    return _loss_and_gradient(graph, out_type, given, prog, blank_class, plan, options, name, False)
+
+
+def calc_loss_and_gradient_logits(
+    graph: Graph,
+    out_type: ElementType | str,
+    logits: Tensor,
+    labels: Tensor,
+    data_lengths: Tensor,
+    label_lengths: Tensor,
+    prog: Sequence,
+    blank_class: int,
+    plan: Plan,
+    *,
+    options: Options = None,
+    name: str = "ctc_loss",
+) -> tuple[Tensor, Tensor]:
+    """As :func:`calc_loss_and_gradient_log_probabilities`, of logits: a log-softmax over the classes comes first."""
+    given = Operands(logits, labels, data_lengths, label_lengths)
+    return _loss_and_gradient(graph, out_type, given, prog, blank_class, plan, options, name, True)
+
+
+def calc_ctc_loss_log_probabilities(
+    graph: Graph,
+    out_type: ElementType | str,
+    log_probs: Tensor,
+    labels: Tensor,
+    data_lengths: Tensor,
+    label_lengths: Tensor,
+    prog: Sequence,
+    blank_class: int,
+    plan: Plan,
+    *,
+    options: Options = None,
+    name: str = "ctc_loss",
+) -> Tensor:
+    """The losses [batch] of :func:`calc_loss_and_gradient_log_probabilities` alone: nothing is swept backwards."""
+    given = Operands(log_probs, labels, data_lengths, label_lengths)
+    return _loss(graph, out_type, given, prog, blank_class, plan, options, name, False)
+
+
+def calc_ctc_loss_logits(
+    graph: Graph,
+    out_type: ElementType | str,
+    logits: Tensor,
+    labels: Tensor,
+    data_lengths: Tensor,
+    label_lengths: Tensor,
+    prog: Sequence,
+    blank_class: int,
+    plan: Plan,
+    *,
+    options: Options = None,
+    name: str = "ctc_loss",
+) -> Tensor:
+    """As :func:`calc_ctc_loss_log_probabilities`, of logits: a log-softmax over the classes comes first."""
+    given = Operands(logits, labels, data_lengths, label_lengths)
+    return _loss(graph, out_type, given, prog, blank_class, plan, options, name, True)
+
+
+def _loss_and_gradient(
+    graph: Graph,
+    out_type: ElementType | str,
+    given: Operands,
+    prog: Sequence,
+    blank: int,
+    plan: Plan,
+    options: Options,
+    name: str,
+    logits: bool,
+) -> tuple[Tensor, Tensor]:
+    function = "calc_loss_and_gradient_" + ("logits" if logits else "log_probabilities")
+    read = _check(function, out_type, given, blank, plan, options)
+    with graph.scope(name):
+        loss = _losses(graph, plan, plan.out_type, "loss")
+        gradient = over_time(graph, plan, plan.out_type, "gradient")[: plan.steps]
+    operands = (given.data, given.labels, given.times, given.counts)
+    with graph.library_call(
+        prog, f"popnn.ctc.{function}", inputs=operands, outputs=(loss, gradient), debug_name=name
+    ) as body:
+        sweeps = Sweeps(graph, plan, blank, _logarithms(graph, given, body, logits), True, body)
+        sweeps.run()
+        whole = _finish(graph, sweeps, loss, read["zeroInfinity"], body)
+        made = sweeps.gradient(whole, read["includeSoftmaxGradient"], read["zeroInfinity"])
+        cast_with_output(graph, made, gradient, body)
+    return loss, gradient
+
+
+def _loss(
+    graph: Graph,
+    out_type: ElementType | str,
+    given: Operands,
+    prog: Sequence,
+    blank: int,
+    plan: Plan,
+    options: Options,
+    name: str,
+    logits: bool,
+) -> Tensor:
+    function = "calc_ctc_loss_" + ("logits" if logits else "log_probabilities")
+    read = _check(function, out_type, given, blank, plan, options)
+    with graph.scope(name):
+        loss = _losses(graph, plan, plan.out_type, "loss")
+    operands = (given.data, given.labels, given.times, given.counts)
+    with graph.library_call(prog, f"popnn.ctc.{function}", inputs=operands, outputs=(loss,), debug_name=name) as body:
+        sweeps = Sweeps(graph, plan, blank, _logarithms(graph, given, body, logits), False, body)
+        sweeps.run()
+        _finish(graph, sweeps, loss, read["zeroInfinity"], body)
+    return loss
+
+
+def _losses(graph: Graph, plan: Plan, dtype: ElementType, name: str) -> Tensor:
+    return graph.map_rows(graph.variable(dtype, (plan.batch,), name=name), plan.part_tiles[:, 0].tolist())
+
+
+def _logarithms(graph: Graph, given: Operands, body: Sequence, logits: bool) -> Operands:
+    """The operands with log-probabilities in f32."""
+    data = given.data if given.data.dtype == f32 else cast(graph, given.data, f32, body)
+    data = log_softmax(graph, data, body) if logits else data
+    return Operands(data, given.labels, given.times, given.counts)
+
+
+def _finish(graph: Graph, sweeps: Sweeps, loss: Tensor, zero_infinity: bool, body: Sequence) -> Tensor:
+    """Append the losses; returns them in f32, with infinite ones."""
+    whole = _losses(graph, sweeps.plan, f32, "loss/all")
+    shown = loss if loss.dtype == f32 else _losses(graph, sweeps.plan, f32, "loss/shown")
+    sweeps.finish(whole, shown, zero_infinity)
+    if shown is not loss:
+        body.add(Copy(cast(graph, shown, loss.dtype, body), loss))
+    return whole
+
+
+def _check(
+    function: str, out_type: ElementType | str, given: Operands, blank: int, plan: Plan, options: Options
+) -> dict[str, Any]:
+    read = read_options(function, options, OPTIONS)
+    data, labels, lengths = given.data, given.labels, (given.times, given.counts)
+    if data.dtype != plan.in_type or as_element_type(out_type) != plan.out_type:
+        wanted = f"{plan.in_type} data and {plan.out_type} results, as planned"
+        raise TypeMismatchError(f"{function} takes {wanted}, got {data!r} and {as_element_type(out_type)}")
+    for operand in (labels, *lengths):
+        if operand.dtype != u32:
+            raise TypeMismatchError(f"{function} takes u32 labels and lengths, got {operand!r}")
+    if data.shape != (plan.steps, plan.batch, plan.classes):
+        raise TensorError(f"{function}: data [time, batch, classes] {data!r} does not fit the plan, {plan}")
+    if labels.shape != (plan.batch, plan.labels):
+        raise TensorError(f"{function}: labels [batch, labels] {labels!r} do not fit the plan, {plan}")
+    for operand in lengths:
+        if operand.shape != (plan.batch,):
+            raise TensorError(f"{function}: lengths of {plan.batch} sequences are [{plan.batch}], got {operand!r}")
+    if not 0 <= blank < plan.classes:
+        raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {plan.classes} classes")
+    return read
