@@ -3,7 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popnn import ctc_infer, gru, lstm, nonlinearity_named, norms, rnn
+from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, rnn
 from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
@@ -60,6 +60,7 @@ __all__ = [
     "top_k",
     *nonlinearity_named.__all__,
     "create_pool_input",
+    "ctc",
     "ctc_infer",
     "arg_min",
     "cross_entropy_loss",
