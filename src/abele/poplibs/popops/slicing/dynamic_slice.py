@@ -14,6 +14,7 @@ from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder
 from abele.poplibs.popops.map import map as map_
 from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
+from abele.poplibs.popops.slicing.step_host import note_host
 from abele.poplibs.popops.slicing.step_slice import create_like_window, emit_window
 from abele.poplibs.poputil.options import Options, flag, read_options
 
@@ -93,13 +94,14 @@ def dynamic_slice_with_output(
     remap = _remap(chosen)
     inputs = (tensor, offset)
     with graph.library_call(prog, "popops.dynamic_slice", inputs=inputs, outputs=(output,), debug_name=name) as body:
-        current = tensor
+        current, host = tensor, Steps()
         for i in order:
             dim, size = found[i], sizes[i]
             is_last = i == order[-1]
             out = output if is_last else create_like_window(graph, current, (dim,), (size,), f"dim{dim}")
-            emit_window(graph, body, current, out, offset[i], dim, f"slice{dim}", remap=remap)
+            host.add(emit_window(graph, body, current, out, offset[i], dim, f"slice{dim}", remap=remap))
             current = out
+    note_host(prog, host)
 
 
 def dynamic_update(
@@ -133,16 +135,18 @@ def dynamic_update(
     remap = _remap(chosen)
     inputs = (tensor, piece, offset)
     with graph.library_call(prog, "popops.dynamic_update", inputs=inputs, outputs=(tensor,), debug_name=name) as body:
-        levels = [tensor]
+        levels, host = [tensor], Steps()
         for i in order[:-1]:
             inner = create_like_window(graph, levels[-1], (found[i],), (sizes[i],), f"dim{found[i]}")
-            emit_window(graph, body, levels[-1], inner, offset[i], found[i], f"slice{found[i]}", remap=remap)
+            host.add(emit_window(graph, body, levels[-1], inner, offset[i], found[i], f"slice{found[i]}", remap=remap))
             levels.append(inner)
         current = piece
         for i, level in zip(reversed(order), reversed(levels), strict=True):
             dim = found[i]
-            emit_window(graph, body, level, current, offset[i], dim, f"update{dim}", remap=remap, is_update=True)
+            step = f"update{dim}"
+            host.add(emit_window(graph, body, level, current, offset[i], dim, step, remap=remap, is_update=True))
             current = level
+    note_host(prog, host)
 
 
 def create_dynamic_slice_output(

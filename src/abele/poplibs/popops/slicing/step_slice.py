@@ -24,6 +24,7 @@ from abele.poplibs.popops.slicing.step_codelets import (
     stretch_codelet,
     stretch_cycles,
 )
+from abele.poplibs.popops.slicing.step_host import host_window
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, row_major_order, storage_order
 from abele.poplibs.poputil.regions import count_up, flat_regions
@@ -43,7 +44,7 @@ def emit_window(
     *,
     remap: Remap = "",
     is_update: bool = False,
-) -> None:
+) -> Execute:
     """Append part ← whole[at : at + size] along ``dim``, or the update that goes the other way.
 
     Args:
@@ -56,9 +57,10 @@ def emit_window(
         name: Name of the compute set.
         remap: What becomes of offsets out of range.
         is_update: Whether the window of ``whole`` is written.
+
+    Returns:
+        What the host may run instead.
     """
-    if not part.size:
-        return
     front, other = _to_front(whole, dim), _to_front(part, dim)
     layout = _Layout.of(graph, front)
     units = _units(layout)
@@ -91,7 +93,9 @@ def emit_window(
             at=[at.reshape(())] * len(vertex_tile),
             **state,
         )
-    body.add(Execute(step))
+    execute = Execute(step)
+    body.add(execute)
+    return host_window(graph, front, other, at, name, remap, is_update=is_update) or execute
 
 
 def create_like_window(
@@ -138,7 +142,7 @@ def _to_front(tensor: Tensor, dim: int) -> Tensor:
 
 
 def _linear(graph: Graph, size: int, dtype: ElementType) -> TileMapping:
-    """``size`` points, each with all its indices, over as many tiles as there can be: all that is sliced comes along."""
+    """``size`` points, each with all its indices, over as many tiles as there can be: much comes along with each."""
     grain = vector_grain(graph, dtype)
     return linear_mapping(graph, size, dtype, 1, grain if size >= grain * graph.system.num_tiles else 1)
 

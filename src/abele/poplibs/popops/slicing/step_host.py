@@ -1,0 +1,74 @@
+"""Windows of one dimension as the host moves them: all memory is near, so a few large vertices do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from abele.graph import Execute, Graph, LibraryCall, Tensor
+from abele.graph.program import Sequence
+from abele.poplibs.popops.slicing.multi_layout import HOST_VERTICES
+from abele.poplibs.popops.slicing.step_codelets import Remap, regions_codelet
+from abele.poplibs.poputil.order import storage_order
+from abele.poplibs.poputil.regions import flat_regions
+
+HOST_ELEMENTS = 4096
+"""Elements of a slice below which a further vertex is not worth its while. Guessed."""
+
+
+def host_window(
+    graph: Graph, whole: Tensor, part: Tensor, at: Tensor, name: str, remap: Remap, *, is_update: bool
+) -> Execute | None:
+    """The window of the first dimension, in vertices of whole cells; None where a tensor is not one stretch of memory.
+
+    Args:
+        graph: Where vertices are made.
+        whole: [extent, ...].
+        part: [size, ...].
+        at: First index of the window.
+        name: Name of the compute set.
+        remap: What becomes of offsets out of range.
+        is_update: Whether the window of ``whole`` is written.
+    """
+    order, other = storage_order(whole), storage_order(part)
+    dims = order.dims()
+    if dims.count(0) != 1 or other.dims() != dims or not _is_same_but_first(order.extents, other.extents, dims):
+        return None
+    views = [order.apply(whole).flatten(), other.apply(part).flatten()]
+    if any(len(v.intervals()[0]) != 1 for v in views):
+        return None
+    cell = math.prod(order.extents[dims.index(0) + 1 :])
+    cells = part[0].size // cell
+    num = max(1, min(cells, HOST_VERTICES, part.size // HOST_ELEMENTS))
+    cuts = np.arange(num + 1, dtype=np.int64) * cells // num
+    numbering = np.arange(num + 1, dtype=np.int64)
+    edges = []
+    for view, extent in zip(views, (whole.shape[0], part.shape[0]), strict=True):
+        ends = cuts * extent * cell
+        edges.append((flat_regions(view, ends[:-1], np.diff(ends)), numbering[:-1], numbering))
+    step = graph.compute_set(f"{name}/host")
+    step.vertices(
+        regions_codelet(whole.dtype, at.dtype, remap, is_update=is_update),
+        tile=np.zeros(num, np.int32),
+        cycles=np.zeros(num, np.int64),
+        whole=edges[0],
+        part=edges[1],
+        width=np.full((num, 1), cell, np.uint32),
+        at=[at.reshape(())] * num,
+        size=part.shape[0],
+        extent=whole.shape[0],
+    )
+    return Execute(step)
+
+
+def note_host(prog: Sequence, host_body: Sequence | None) -> None:
+    """Give the library call that ``prog`` ends with what the host may run in place of its body."""
+    call = prog.steps[-1]
+    assert isinstance(call, LibraryCall)
+    call.host_body = host_body
+
+
+def _is_same_but_first(one: tuple[int, ...], other: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether two storage orders agree, but for the extent of the first dimension."""
+    return all(d == 0 or a == b for a, b, d in zip(one, other, dims, strict=True))
