@@ -8,25 +8,27 @@ from abele.validation.figures import Comparison
 
 REASONS = {
     "cholesky": """Graphcore's estimates of the factorising vertices are polynomials that were fitted to compiled code.
-        They grow as work on whole squares would; our loops visit the triangle alone. The number of steps agrees.""",
+        They grow as work on whole squares would; our loops visit the triangle alone. The number of steps
+        agrees.""",
     "matrix solver": """Systems with one right-hand side on the left agree. With many, the published cycles grow with the
-        number of right-hand sides, likely because few tiles share them; ours are spread. The published memory of small
-        systems is nearly the same on every tile, likely a mask over the whole chip; ours holds none.""",
+        number of right-hand sides, likely because few tiles share them; ours are spread. The published
+        memory of small systems is nearly the same on every tile, likely a mask over the whole chip; ours
+        holds none.""",
     "oct conv": """Not understood. How the four products of a layer were grouped into steps is not public.""",
     "pooling": """Not understood. Likely the layout of what is pooled: a convolution left it in the published program,
         ours is laid out for pooling.""",
     "reduction": """Few and short steps, so one step or a few hundred bytes more or less shows as a share.""",
-    "conv": """Depthwise convolutions differ most. The estimates of the vertices that can do them lie close to each other,
-        so the two planners likely take different ones.""",
-    "fc": """Layers with few samples differ most. The passes share one layout of the weights, and what one of them gains
-        another loses; the published planner likely weighs them otherwise.""",
-    "gemm": """Wide products on GC2 differ most, where memory is short and the product runs in serial parts. The published
-        planner likely cuts them otherwise.""",
+    "conv": """Depthwise convolutions differ most. The estimates of the vertices that can do them lie close to each
+        other, so the two planners likely take different ones.""",
+    "fc": """Layers with few samples differ most. The passes share one layout of the weights, and what one of
+        them gains another loses; the published planner likely weighs them otherwise.""",
+    "gemm": """Wide products on GC2 differ most, where memory is short and the product runs in serial parts. The
+        published planner likely cuts them otherwise.""",
     "lstm": """Memory of training: likely what is kept for the backward pass, and for how long.""",
     "gru": """Memory of training: likely what is kept for the backward pass, and for how long.""",
     "blur": """Vertices and copies of the measured program are not ours, as said above.""",
-    "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model
-        every serial part waits for its exchange.""",
+    "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model every
+        serial part waits for its exchange.""",
 }
 """Sentences by name of the kind, as tables show it. What they call likely has not been verified."""
 

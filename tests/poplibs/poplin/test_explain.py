@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,3 +130,11 @@ def test_perfect_cycles__half__is_at_the_rate_of_the_units() -> None:
         assert count(Graph("bow"), params, "float") == pytest.approx(ideal / 16, rel=1e-3)
     with pytest.raises(TypeMismatchError, match="do not take i32"):
         poplin.getFwdPerfectCycleCount(Graph("bow"), params, "int")
+
+
+def test_planner__page__runs() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "planner.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    assert names["again"]
