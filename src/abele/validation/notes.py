@@ -10,8 +10,8 @@ REASONS = {
     "cholesky": """Graphcore's estimates of the factorising vertices are polynomials that were fitted to compiled code.
         They grow as work on whole squares would; our loops visit the triangle alone. The number of steps
         agrees.""",
-    "matrix solver": """Systems with one right-hand side on the left agree. With many, the published cycles grow with the
-        number of right-hand sides, likely because few tiles share them; ours are spread. The published
+    "matrix solver": """Systems with one right-hand side on the left agree. With many, the published cycles grow with
+        the number of right-hand sides, likely because few tiles share them; ours are spread. The published
         memory of small systems is nearly the same on every tile, likely a mask over the whole chip; ours
         holds none.""",
     "oct conv": """Not understood. How the four products of a layer were grouped into steps is not public.""",
@@ -27,8 +27,8 @@ REASONS = {
     "lstm": """Memory of training: likely what is kept for the backward pass, and for how long.""",
     "gru": """Memory of training: likely what is kept for the backward pass, and for how long.""",
     "blur": """Vertices and copies of the measured program are not ours, as said above.""",
-    "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model every
-        serial part waits for its exchange.""",
+    "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model
+        every serial part waits for its exchange.""",
 }
 """Sentences by name of the kind, as tables show it. What they call likely has not been verified."""
 

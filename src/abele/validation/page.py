@@ -72,7 +72,8 @@ def _overview(comparisons: Iterable[Comparison]) -> str:
 
 
 def _section(comparison: Comparison, picture: str | None) -> str:
-    title = comparison.title[0].upper() + comparison.title[1:]
+    title, is_word = comparison.title, comparison.title.split()[0].rstrip(":").isalpha()
+    title = title[0].upper() + title[1:] if is_word else title
     parts = [f"## {title}\n\n{comparison.about}\n"]
     if picture is not None:
         parts.append(f"![{comparison.title}: predicted against reference]({picture})\n")
