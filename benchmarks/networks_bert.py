@@ -11,7 +11,7 @@ from typing import Any
 from abele.graph import Copy, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin, popnn, popops
-from abele.poplibs.popops import _1, _2, _3, Op
+from abele.poplibs.popops import Op, _1, _2, _3
 
 EPSILON = 1e-5
 Tensors = dict[str, Tensor]

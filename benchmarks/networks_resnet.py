@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import ElementType, f16
 from abele.poplibs import poplin, popnn, popops
-from abele.poplibs.popops import _1, _2, Op
+from abele.poplibs.popops import Op, _1, _2
 
 
 @dataclass(frozen=True)
