@@ -252,3 +252,15 @@ def test_scatter__wrong_arguments__are_refused() -> None:
         slicing.scatter(graph, table[:, :5], at, rows, 1, (1,), (0,), (0,), prog)
     with pytest.raises(InvalidOptionError, match="no computation 'sub'"):
         slicing.scatter(graph, table, at, rows, 1, (1,), (0,), (0,), prog, update_computation="sub")
+
+
+def test_gather__virtual_graph__stays_on_its_tiles() -> None:
+    bench, data = Bench(8), values((6, 30))
+    graph = bench.graph.virtual(tiles=[6, 1, 2])
+    table = slicing.create_gather_input(graph, "f32", data.shape, (2, 30), (0,))
+    starts = graph.map(graph.variable("i32", (3, 1), name="starts"), 1)
+    bench.data |= {table: data, starts: np.array([[4], [-1], [2]], np.int32)}
+    out = slicing.gather(graph, table, starts, 1, (1, 2), (2, 30), (), (0,), bench.prog)
+    slicing.scatter(graph, table, starts, out[:, 0], 1, (1,), (0,), (0,), bench.prog)
+    assert set(bench.graph.mapping_of(out).tile.tolist()) <= {6, 1, 2}
+    np.testing.assert_array_equal(ran(bench, out)[0], np.stack([data[4:6], data[0:2], data[2:4]]))

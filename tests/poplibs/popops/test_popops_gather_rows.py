@@ -14,6 +14,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import MASKED_LABEL_CODE, slicing
+from abele.poplibs.poputil import map_tensor_linearly
 
 RNG = np.random.default_rng(5)
 TYPES = ["f32", "f16", "bf16", "i32", "u8", "i8", "bool", "i16"]
@@ -145,3 +146,19 @@ def test_sequence_slice__wrong_arguments__are_refused() -> None:
         slicing.sequence_slice(graph, one, one, n, n[:1], n, False, prog)
     with pytest.raises(TypeMismatchError, match="must be all u32 or all i32"):
         slicing.sequence_slice(graph, one, one, n, one[0], n, False, prog)
+
+
+def test_rows__virtual_graph__stay_on_its_tiles() -> None:
+    bench, data, index = Bench(8), values((6, 30)), np.array([1, 29, 3, 4, 0, 7], np.uint32)
+    graph = bench.graph.virtual(tiles=[6, 1, 2])
+    params = map_tensor_linearly(graph, graph.variable("f32", data.shape, name="params"), 1, 1)
+    indices = map_tensor_linearly(graph, graph.variable("u32", (6,), name="indices"), 1, 1)
+    target = map_tensor_linearly(graph, graph.variable("f32", data.shape, name="target"), 1, 1)
+    bench.data |= {params: data, indices: index, target: np.ones_like(data)}
+    out = slicing.select_scalar_from_rows(graph, params, indices, bench.prog)
+    slicing.sequence_slice(graph, params, target, indices[:1], indices[4:5], indices[2:3], False, bench.prog)
+    assert set(bench.graph.mapping_of(out).tile.tolist()) <= {6, 1, 2}
+    selected, moved = ran(bench, out, target)
+    np.testing.assert_array_equal(selected, data[np.arange(6), index])
+    np.testing.assert_array_equal(moved[3], data[0])
+    assert (moved[[0, 1, 2, 4, 5]] == 1).all()
