@@ -145,3 +145,11 @@ def test_two_guarded_factors__one_copied_with_zeros__keeps_the_other_inside(at_e
     shapes = ((4, 30), (30, 64), (4, 30, 64))
     host = HostKernel(shapes, (f32, f32, f32), 2, 1, (nest({"b": 4, "i": 30, "o": 64, "k": 5}, body),))
     check(host, [values(shapes[0], f32, 1), values(shapes[1], f32, 2)], at_end=at_end)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_reversed_samples__last_block_not_full__reads_only_samples_that_exist(kind, at_end):
+    body = store(2, ("i",), load(0, affine(("i", -1), const=4)) * load(1), "set")
+    host = HostKernel(((5,), (), (5,)), (FLOATS[kind], FLOATS[kind], f32), 2, 1, (nest({"i": 5}, body),))
+    check(host, [values((5,), FLOATS[kind], 1), values((), FLOATS[kind], 2)], at_end=at_end)

@@ -142,11 +142,14 @@ class _Flattener:
         """``bounds`` over the loop dims."""
         return tuple(move_bound(b, self.dims) for b in bounds)
 
-    def _ragged(self, space: int) -> tuple[Bound, ...]:
-        """The condition under which the lanes exist in ``space``."""
-        if self.blocked is None or space not in self.blocked.places or self.layouts(space).block_stride is not None:
+    def _ragged(self, space: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """The condition under which the lanes exist in ``space``, of which ``index`` is touched."""
+        if self.blocked is None:
             return ()
-        return self.blocked.ragged
+        apart = space in self.blocked.places and self.layouts(space).block_stride is not None
+        whole = self.blocked.places[space] if apart else None
+        names = {name for place, position in enumerate(index) if place != whole for name in position.names}
+        return self.blocked.ragged if self.blocked.dim in names else ()
 
     def ragged_reduction(self, task: Task) -> tuple[Bound, ...]:
         """The condition under which lanes count in a reduction over samples."""
@@ -155,7 +158,7 @@ class _Flattener:
 
     def out(self, put: Put) -> Out:
         """``put`` at its address."""
-        guards = self.bounds(put.guards) + self._ragged(put.space)
+        guards = self.bounds(put.guards) + self._ragged(put.space, put.index)
         return Out(self.access(put.space, put.index), self.expression(put.value), put.combine, guards)
 
     def expression(self, expression: Expr) -> Expr:
@@ -164,7 +167,7 @@ class _Flattener:
         def change(part: Expr) -> Expr | None:
             match part:
                 case Ref():
-                    bounds = self.bounds(part.bounds) + self._ragged(part.space)
+                    bounds = self.bounds(part.bounds) + self._ragged(part.space, part.index)
                     return Fetch(self.access(part.space, part.index), part.fill, bounds)
                 case Index():
                     return Index(part.affine.substitute(self.dims))
