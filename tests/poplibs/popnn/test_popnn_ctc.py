@@ -51,7 +51,7 @@ def _run(
     plan = ctc.plan(bench.graph, in_type, out, batch, steps, np.shape(labels)[1], classes, options=options)
     made = ctc.create_data_input(bench.graph, in_type, batch, steps, classes, plan)
     truth = ctc.create_labels_input(bench.graph, "u32", batch, np.shape(labels)[1], plan)
-    lengths = [bench.tensor(np.asarray(n, np.uint32)) for n in (times, counts)]
+    lengths = (bench.tensor(np.asarray(times, np.uint32)), bench.tensor(np.asarray(counts, np.uint32)))
     placed = bench.tensor(data)
     bench.data[truth] = np.asarray(labels, np.uint32)
 
@@ -151,6 +151,45 @@ def test_ctc__any_sizes__are_pytorchs(data: st.DataObject) -> None:
         np.testing.assert_allclose(one, right, rtol=3e-5, atol=3e-5)
 
 
+def test_ctc__more_sequences_than_tiles__are_pytorchs() -> None:
+    data, labels = _logits((7, 6, 4)), np.random.default_rng(1).integers(1, 4, (6, 3))
+    times, counts = [7, 6, 5, 7, 7, 7], [3, 2, 1, 0, 3, 3]
+    wanted = _oracle(data, labels, times, counts, 0, zero=True, softmax=True)
+    got = _run(data, labels, times, counts, tiles=4, options={"zeroInfinity": "true"})
+    for one, right in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-5)
+
+
+def test_ctc__long_sequence__is_as_near_as_pytorch_in_single_precision() -> None:
+    data, labels = _logits((400, 1, 5)), np.random.default_rng(1).integers(1, 5, (1, 150))
+    wanted = _oracle(data, labels, [400], [150], 0, zero=False, softmax=True)
+    x = torch.tensor(data, requires_grad=True)
+    loss = torch.nn.functional.ctc_loss(
+        torch.log_softmax(x, -1), torch.tensor(labels), torch.tensor([400]), torch.tensor([150]), 0, "none"
+    )
+    loss.sum().backward()
+    assert x.grad is not None
+    got = _run(data, labels, [400], [150], tiles=1472)
+    np.testing.assert_allclose(got[0], wanted[0], rtol=1e-5)
+    assert np.abs(got[1] - wanted[1]).max() < 3 * np.abs(x.grad.numpy() - wanted[1]).max()
+
+
+def test_ctc__virtual_graph__everything_stays_inside() -> None:
+    bench = Bench(16)
+    part = bench.graph.virtual(8, 16)
+    plan = ctc.plan(part, "f32", "f32", 4, 9, 4, 5)
+    data = ctc.create_data_input(part, "f32", 4, 9, 5, plan)
+    labels = ctc.create_labels_input(part, "u32", 4, 4, plan)
+    times, counts = (bench.tensor(np.asarray(n, np.uint32)) for n in (TIMES, COUNTS))
+    bench.data[labels] = np.asarray(LABELS, np.uint32)
+    bench.prog.add(Copy(bench.tensor(_logits((9, 4, 5))), data))
+    results = ctc.calcLossAndGradientLogits(part, "f32", data, labels, times, counts, bench.prog, 0, plan)
+    assert all(group.tile.min() >= 8 for cs in bench.graph.compute_sets for group in cs.groups)
+    wanted = _oracle(_logits((9, 4, 5)), LABELS, TIMES, COUNTS, 0, zero=False, softmax=True)
+    for one, right in zip(bench.run(*results), wanted, strict=True):
+        np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-5)
+
+
 def test_ctc__both_sweeps__share_one_compute_set_a_step() -> None:
     bench = Bench(64)
     plan = ctc.plan(bench.graph, "f32", "f32", 2, 8, 5, 4)
@@ -197,8 +236,7 @@ def test_ctc__operands_that_do_not_fit__are_refused(change: dict[str, Any], kind
     plan = ctc.plan(bench.graph, "f32", "f32", 2, 8, 5, 4)
     shapes = {"data": ("f32", (8, 2, 4)), "labels": ("u32", (2, 5)), "times": ("u32", (2,)), "counts": ("u32", (2,))}
     shapes |= {n: v for n, v in change.items() if n in shapes}
-    made = [bench.graph.variable(dtype, shape, name=name) for name, (dtype, shape) in shapes.items()]
+    data, labels, times, counts = (bench.graph.variable(dtype, shape, name=n) for n, (dtype, shape) in shapes.items())
+    out_type, blank = change.get("out_type", "f32"), change.get("blank", 0)
     with pytest.raises(kind, match=text):
-        ctc.calc_ctc_loss_logits(
-            bench.graph, change.get("out_type", "f32"), *made, bench.prog, change.get("blank", 0), plan
-        )
+        ctc.calc_ctc_loss_logits(bench.graph, out_type, data, labels, times, counts, bench.prog, blank, plan)
