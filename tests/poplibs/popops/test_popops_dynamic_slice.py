@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench
 
-from abele.errors import ApplicationRuntimeError, InvalidOptionError, TensorError, TypeMismatchError
-from abele.graph import Tensor
+from abele.errors import (
+    ApplicationRuntimeError,
+    ConstantWriteError,
+    InvalidOptionError,
+    TensorError,
+    TypeMismatchError,
+)
+from abele.graph import Tensor, concat
 from abele.numerics import as_element_type
 from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
 from abele.poplibs.popops import slicing
@@ -272,3 +278,46 @@ def test_dynamic_slice__wrong_arguments__are_refused() -> None:
         slicing.dynamic_slice(graph, tensor, offset, (0,), (1,), prog, options={"validateIndexes": True})
     with pytest.raises(TensorError, match="slices along dims"):
         slicing.create_sliceable_tensor_from_slice(graph, tensor, (0,), (0,))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_dynamic_slice__concatenated_tensor__reads_and_writes_both_parts(axis: int, dim: int) -> None:
+    bench, data = Bench(8), values((2, 6, 10))
+    parts = [bench.tensor(d) for d in data]
+    whole, wanted = concat(parts, axis), np.concatenate(list(data), axis)
+    offset = offset_of(bench, 4)
+    out = slicing.dynamic_slice(bench.graph, whole, offset, (dim,), (2,), bench.prog)
+    new = values(out.shape)
+    slicing.dynamic_update(bench.graph, whole, bench.tensor(new), offset, (dim,), (2,), bench.prog)
+    sliced, *updated = ran(bench, out, *parts)
+    index = window((4,), (dim,), (2,), 2)
+    np.testing.assert_array_equal(sliced, wanted[index])
+    wanted[index] = new
+    np.testing.assert_array_equal(np.concatenate(updated, axis), wanted)
+
+
+def test_dynamic_slice__activations__are_sliced_along_every_dimension() -> None:
+    bench, data = Bench(8), values((2, 32, 6), "f16")
+    tensor, offset = bench.tensor(data, layout="activations"), offset_of(bench, 1)
+    made = [slicing.dynamic_slice(bench.graph, tensor, offset, (d,), (1,), bench.prog) for d in range(3)]
+    for dim, got in enumerate(ran(bench, *made)):
+        np.testing.assert_array_equal(got, data.take([1], dim))
+
+
+def test_dynamic_slice__eight_bit_floats_and_empty_tensors__have_slices() -> None:
+    bench, data = Bench(8), np.arange(60).reshape(6, 10) % 7
+    tensor = bench.graph.variable("f8_143", (6, 10), name="t").map_linear()
+    bench.data[tensor] = data.astype(as_element_type("f8_143").np)
+    offset, empty = offset_of(bench, 2), bench.graph.variable("f32", (6, 0), name="empty").map_linear()
+    out = slicing.dynamic_slice(bench.graph, tensor, offset, (0,), (2,), bench.prog)
+    assert slicing.dynamic_slice(bench.graph, empty, offset, (0,), (2,), bench.prog).shape == (2, 0)
+    np.testing.assert_array_equal(bench.run(out)[0].astype(float), data[2:4])
+
+
+def test_dynamic_update__constant__is_refused() -> None:
+    bench = Bench(4)
+    fixed = bench.graph.constant("f32", (6, 4), np.zeros((6, 4)), name="fixed")
+    piece, offset = bench.tensor(values((1, 4))), offset_of(bench, 0)
+    with pytest.raises(ConstantWriteError, match=r"writes to constant 'fixed'"):
+        slicing.dynamic_update(bench.graph, fixed, piece, offset, (0,), (1,), bench.prog)
