@@ -236,6 +236,8 @@ def test_gather__wrong_arguments__are_refused() -> None:
         slicing.gather(graph, table, at, 1, (1,), (1, 6), (0,), (2,), prog)
     with pytest.raises(TensorError, match="gather takes axis, prog or index_vector_dim"):
         slicing.gather(graph, table, at, 1, (1,), prog)  # type: ignore[call-overload]
+    with pytest.raises(TensorError, match=r"nothing is gathered by the indices"):
+        slicing.gather(graph, table, at[:0], 1, (1,), (1, 6), (0,), (0,), prog)
     with pytest.raises(InvalidOptionError, match="has no option 'sorted'"):
         slicing.gather(graph, table, at, 1, prog, options={"sorted": True})
 

@@ -84,7 +84,7 @@ def gather(
         vectors with the window's extents at ``offset_dims``.
 
     Raises:
-        TensorError: Dimensions or sizes that do not go together.
+        TensorError: Dimensions or sizes that do not go together, or windows at no indices.
         TypeMismatchError: Indices that are no 32-bit integers.
         InvalidOptionError: A misspelt option.
     """
