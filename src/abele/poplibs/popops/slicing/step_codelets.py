@@ -37,7 +37,7 @@ INDEX_2D_SLOTS = {16: (31, 2), 32: (29, 1)}
 Source of all: machine reference §4.9."""
 
 
-def stretch_cycles(width: Array, size: int, dtype: ElementType, ipu: Ipu) -> Int64:
+def stretch_cycles(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu) -> Int64:
     """Tile cycles of a vertex whose six workers copy ``size`` indices of ``width`` elements each."""
     bits = min(dtype.bits, 32)
     share = -(-_words(width, dtype) // ipu.num_workers)
@@ -77,11 +77,7 @@ def stretch_codelet(dtype: ElementType, index: ElementType, remap: Remap, *, is_
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         size = np.asarray(v.size, np.int64)
-        width = np.asarray(v.part, np.int64) // size
-        bits = min(dtype.bits, 32)
-        vectors = -(-_words(width, dtype) // ipu.num_workers) // (8 * ipu.data_path_bytes // bits)
-        slots = WORKER_SLOTS[bits] + (INDEX_SLOTS[bits] + VECTOR_SLOTS * vectors) * size
-        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * slots, np.int64)
+        return stretch_cycles(np.asarray(v.part, np.int64) // size, size, dtype, ipu)
 
     family = "DynamicUpdateSlice1D" if is_update else "DynamicSlice1D"
     return build(family, "MultiVertex", fields, lines, cycles, extra=dtype)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping
 from abele.graph.program import Sequence
+from abele.machine import Ipu
 from abele.numerics import ElementType
 from abele.poplibs.popops.slicing.step_codelets import (
     START_2D_SLOTS,
@@ -286,7 +287,7 @@ class _Rows:
         return begin, tile[begin]
 
 
-def _rows(units: _Units, size: int, whole: Tensor, ipu: object) -> tuple[Int64, _Rows, Int64]:
+def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Rows, Int64]:
     """Units that all workers of a tile share, and rows of workers for the others, with the slots of each row.
 
     A tile whose regions are few takes whichever costs it less.
@@ -303,12 +304,12 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: object) -> tuple[Int64, 
     end = np.minimum((start + units.cells)[unit], (worker + 1) * total[unit] // WORKERS)
     keep = end > begin
     rows = _Rows(unit[keep], worker[keep], (begin - start[unit])[keep], (end - begin)[keep])
-    slots = region_slots(units.width, size, whole.dtype, ipu)[rows.unit] * rows.num  # type: ignore[arg-type]
+    slots = region_slots(units.width, size, whole.dtype, ipu)[rows.unit] * rows.num
     busiest = np.zeros((len(tiles), WORKERS), np.int64)
     np.add.at(busiest, (of_tile[rows.unit], rows.worker), slots)
     apart = WORKERS * (START_2D_SLOTS + busiest.max(axis=1))
     together = np.zeros(len(tiles), np.int64)
-    np.add.at(together, of_tile, stretch_cycles(units.width, size, whole.dtype, ipu) * units.cells)  # type: ignore[arg-type]
+    np.add.at(together, of_tile, stretch_cycles(units.width, size, whole.dtype, ipu) * units.cells)
     is_shared = ((together <= apart) & (np.bincount(of_tile) == regions))[of_tile]
     chosen = ~is_shared[rows.unit]
     return np.flatnonzero(is_shared), _Rows(*(a[chosen] for a in vars(rows).values())), slots[chosen]
