@@ -197,8 +197,12 @@ def lamb_update(
     """One step of LAMB without bias correction: moments and weights are overwritten.
 
     m ← β₁ m + (1−β₁) g; v ← β₂ v + (1−β₂) g²; r = m / (√v + ε) + decay · w; w ← w − rate · ‖w‖ / ‖r‖ · r.
+    The gradient is brought to the tiles of the weights first, so that all else is local.
     """
     s = settings
+    moved = like(graph, w, f"{name}/gradient")
+    prog.add(Copy(grad, moved))
+    grad = moved
     popops.map_in_place(graph, _1 * s.beta1 + _2 * (1 - s.beta1), [m, grad], prog, f"{name}/m")
     g = popops.cast(graph, grad, v.dtype, prog, name=f"{name}/wide") if grad.dtype != v.dtype else grad
     popops.map_in_place(graph, _1 * s.beta2 + _2 * _2 * (1 - s.beta2), [v, g], prog, f"{name}/v")

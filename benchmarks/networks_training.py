@@ -20,6 +20,7 @@ from networks_bert import (
 from abele.graph import Call, Copy, Function, Graph, Sequence, Tensor
 from abele.numerics import i32
 from abele.poplibs import poplin, popnn, popops
+from abele.poplibs.popops.slicing.embedding import plan
 
 SETTINGS = Lamb()
 
@@ -65,11 +66,9 @@ class Training:
                 weights = create_layer(at, config)
                 self.layers.append(Layer(at, weights, *moments(at, weights)))
         first = self.graphs[0]
-        shapes = (config.sequence, config.hidden), (config.hidden, config.vocabulary)
-        head = poplin.create_matmul_input_rhs(
-            first, config.dtype, *shapes, name="embedding", partials_type=config.partials
-        )
-        self.table = head.T
+        shape = (config.vocabulary, config.hidden)
+        self.plan = plan(first, config.dtype, *shape, config.sequence)
+        self.table = popops.create_sliceable_tensor(first, config.dtype, shape, (0,), (1,), self.plan, name="embedding")
         self.tokens = first.variable(i32, (config.sequence, 1), name="tokens", map="linear")
         self.labels = first.variable(i32, (config.sequence,), name="labels", map="linear")
         self.functions: dict[int, Repeated] = {}
@@ -78,7 +77,7 @@ class Training:
 
     def _build(self) -> Tensor:
         config, first, prog = self.config, self.graphs[0], self.prog
-        x = popops.gather(first, self.table, self.tokens.reshape((-1,)), 0, prog)
+        x = popops.multi_slice(first, self.table, self.tokens, (0,), (1,), prog, self.plan)
         x = x.reshape((config.sequence, config.hidden))
         embedded = create_tokens(first, config, "embedded")
         prog.add(Copy(x, embedded))
@@ -118,9 +117,11 @@ class Training:
         dims, sizes = (0,), (1,)
         scale = first.constant(config.dtype, (), 1.0, name="one")
         rows = dx.reshape((config.sequence, 1, config.hidden))
-        popops.multi_update_add(first, dtable, rows, self.tokens, scale, dims, sizes, prog)
+        gradient = like(first, self.table, "embedding/gradient")
+        prog.add(Copy(dtable, gradient))
+        popops.multi_update_add(first, gradient, rows, self.tokens, scale, dims, sizes, prog, self.plan)
         m, v = moments(first, {"embedding": self.table})
-        lamb_update(first, SETTINGS, self.table, m["embedding"], v["embedding"], dtable, prog, "embedding")
+        lamb_update(first, SETTINGS, self.table, m["embedding"], v["embedding"], gradient, prog, "embedding")
 
     # Passes of a layer, written out or called.
 
