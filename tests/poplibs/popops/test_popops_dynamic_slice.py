@@ -19,7 +19,6 @@ from abele.errors import (
 )
 from abele.graph import Tensor, concat
 from abele.numerics import as_element_type
-from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
 from abele.poplibs.popops import slicing
 from abele.poplibs.poputil import map_tensor_linearly
 
@@ -190,29 +189,6 @@ def test_dynamic_slice__many_regions_a_tile__costs_what_popops_says_of_2d_vertic
     table = bench.executable.report.steps
     assert max(table["compute_cycles"]) == 6 * (27 + 10 * ((29 + 1) * 3 + 13))
     assert max(table["num_vertices"]) == 4 * 6
-
-
-def test_dynamic_slice__steps_of_a_sequence__cost_and_give_what_recurrent_layers_have() -> None:
-    for update in (False, True):
-        cycles = []
-        for general in (False, True):
-            bench = Bench(64)
-            data = values((12, 4, 256))
-            tensor = slicing.create_sliceable_tensor(bench.graph, "f32", data.shape, (0,), (1,))
-            bench.data[tensor] = data
-            offset, piece = offset_of(bench, 7), slicing.create_dynamic_slice_output(bench.graph, tensor, (0,), (1,))
-            bench.data[piece] = values(piece.shape)
-            graph, prog = bench.graph, bench.prog
-            if general and update:
-                slicing.dynamic_update(graph, tensor, piece, offset, (0,), (1,), prog)
-            elif general:
-                slicing.dynamic_slice_with_output(graph, piece, tensor, offset, (0,), (1,), prog)
-            else:
-                (update_step if update else slice_step)(graph, tensor, offset[0], piece[0], prog)
-            sliced, whole = bench.run(piece, tensor)
-            np.testing.assert_array_equal(sliced[0], whole[7])
-            cycles.append(max(bench.executable.report.steps["compute_cycles"]))
-        assert cycles[0] == cycles[1]
 
 
 @pytest.mark.parametrize("held", [True, False])
