@@ -3,7 +3,9 @@
     python benchmarks/library.py [--json] [--threads 2] [--only PART_OF_NAME]
 
 Rates are medians of alternating rounds; ``ratio`` is the median of the ratios of neighbouring rounds, above 1 where
-Abele is faster. Both sides flush denormals. Every function is built for a chip of 64 tiles and run in native mode.
+Abele is faster. Both sides flush denormals. Freed memory stays in the process: PyTorch makes its result anew every
+time, and would otherwise be timed with the page faults of large ones, which Abele's fixed storage does not have.
+Every function is built for a chip of 64 tiles and run in native mode.
 With --json one object is printed: {"rows": [...]} with ``function``, ``unit``, ``abele``, ``torch``, ``ratio``,
 ``build_seconds`` and ``threads``; or ``error`` for a function that could not be run.
 """
@@ -11,6 +13,7 @@ With --json one object is printed: {"rows": [...]} with ``function``, ``unit``, 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -21,6 +24,7 @@ from typing import Any
 
 import torch
 from library_cases import Case, all_cases
+from library_layers import all_layers
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +36,8 @@ from abele.runtime import Engine
 ROUND_SECONDS = 0.15
 NUM_TILES = 64
 Step = Callable[[int], None]
+_MALLOPT = {-1: (1 << 31) - 1, -2: 1 << 28, -3: 1 << 30}
+"""glibc's mallopt: M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in bytes. Source: malloc.h."""
 
 
 def small_chip() -> System:
@@ -100,6 +106,13 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
+def keep_freed_memory() -> None:
+    """Let the C library's allocator give nothing back to the system, where it is glibc's."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for option, value in _MALLOPT.items() if mallopt is not None else ():
+        mallopt(option, value)
+
+
 def main() -> None:
     """Parse arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,10 +121,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed turns of each side")
     parser.add_argument("--only", action="append", default=[], help="functions with this in their name")
     arguments = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.set_grad_enabled(False)
-    chosen = [c for c in all_cases() if not arguments.only or any(word in c.name for word in arguments.only)]
+    chosen = [
+        c for c in (*all_cases(), *all_layers()) if not arguments.only or any(word in c.name for word in arguments.only)
+    ]
     rows = [measure(case, arguments.threads, arguments.repeats) for case in chosen]
     if arguments.json:
         print(json.dumps({"rows": rows}))

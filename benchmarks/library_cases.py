@@ -113,7 +113,7 @@ def convolutions() -> Iterator[Case]:
                 groups=groups,
             )
             yield conv_case(f"{label} b{batch}", params, "forward")
-            if batch > 1 and groups == 1 and ci > 3:
+            if batch > 1:
                 yield conv_case(f"{label} b{batch}", params, "data gradient")
                 yield conv_case(f"{label} b{batch}", params, "weight gradient")
 
@@ -125,7 +125,9 @@ def conv_case(label: str, params: ConvParams, which: str) -> Case:
     pad, stride = params.padding_lower, params.stride
     out_field = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(params.field, pad, params.kernel, stride, strict=True)]
     z_shape = (params.batch, params.out_channels, *out_field)
-    out_params = ConvParams(params.batch, params.out_channels, params.in_channels, tuple(out_field), params.kernel)
+    out_params = ConvParams(
+        params.batch, params.out_channels, params.in_channels, tuple(out_field), params.kernel, groups=params.groups
+    )
 
     def build(graph: Graph, prog: Sequence) -> tuple[dict[str, Tensor], list[Tensor]]:
         if which == "forward":
