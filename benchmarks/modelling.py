@@ -121,7 +121,7 @@ def resnet() -> Row:
 
 def training(*, as_functions: bool) -> Row:
     """A training step of BERT-Large over four IPUs."""
-    graph, config = Graph(systems.get("bow-2000")), BertConfig(sequence=128)
+    graph, config = Graph(systems.get("bow-2000")), BertConfig(sequence=128, trains=True)
     step = Training(graph, config, LAYERS, IPUS, as_functions=as_functions)
     return {"cycles": compiled(graph, step.prog).report.cycles(0).total}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
-from typing import Any
+from typing import Any, Literal
 
 from abele.graph import Copy, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, f16, f32
@@ -16,6 +16,7 @@ from abele.poplibs.popops import Op, _1, _2, _3
 EPSILON = 1e-5
 Tensors = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
+Pass = Literal["FWD", "BWD", "WU"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class BertConfig:
         vocabulary: Rows of the embedding.
         dtype: Type of weights and activations.
         partials: Type in which products are summed.
+        trains: Whether products with weights are planned together with those of the backward pass.
     """
 
     sequence: int = 384
@@ -39,6 +41,12 @@ class BertConfig:
     vocabulary: int = 30_528
     dtype: ElementType = f16
     partials: ElementType = f16
+    trains: bool = False
+
+    def options(self, step: Pass = "FWD") -> dict[str, str]:
+        """Options of a product with weights in a pass."""
+        kind = f"TRAINING_{step}" if self.trains else "INFERENCE_FWD"
+        return {"partialsType": self.partials.poplar_name, "fullyConnectedPass": kind}
 
     @property
     def matrices(self) -> Shapes:
@@ -62,7 +70,7 @@ def create_layer(graph: Graph, config: BertConfig, name: str = "layer") -> Tenso
             (config.sequence, shape[0]),
             shape,
             name=f"{name}/{key}",
-            partials_type=config.partials,
+            options=config.options(),
         )
         for key, shape in config.matrices.items()
     }
@@ -74,12 +82,12 @@ def create_layer(graph: Graph, config: BertConfig, name: str = "layer") -> Tenso
 def create_tokens(graph: Graph, config: BertConfig, name: str = "tokens") -> Tensor:
     """What a layer reads, [sequence, hidden], laid out for its first product."""
     shapes = (config.sequence, config.hidden), config.matrices["qkv"]
-    return poplin.create_matmul_input_lhs(graph, config.dtype, *shapes, name=name, partials_type=config.partials)
+    return poplin.create_matmul_input_lhs(graph, config.dtype, *shapes, name=name, options=config.options())
 
 
 def forward(graph: Graph, config: BertConfig, w: Mapping[str, Tensor], x: Tensor, prog: Sequence) -> Tensors:
     """A layer's result ``y``, [sequence, hidden], and beside it what the backward pass needs."""
-    multiply = partial(poplin.matmul, graph, prog=prog, partials_type=config.partials)
+    multiply = partial(poplin.matmul, graph, prog=prog, options=config.options())
     grouped = partial(poplin.matmul_grouped, graph, prog=prog, partials_type=config.partials)
     saved: Tensors = {"x": x}
     qkv = multiply(x, w["qkv"], name="qkv")
@@ -132,13 +140,13 @@ def backward(
     graph: Graph, config: BertConfig, w: Mapping[str, Tensor], saved: Mapping[str, Tensor], dy: Tensor, prog: Sequence
 ) -> tuple[Tensor, Tensors]:
     """The gradient of a layer's input, and of its weights by name."""
-    multiply = partial(poplin.matmul, graph, prog=prog, partials_type=config.partials)
+    multiply = partial(poplin.matmul, graph, prog=prog)
     grads: Tensors = {}
 
     def product(name: str, x: Tensor, dout: Tensor) -> Tensor:
-        grads[name] = multiply(x.T, dout, name=f"{name}_update")
+        grads[name] = multiply(x.T, dout, options=config.options("WU"), like=w[name], name=f"{name}_update")
         grads[f"{name}_bias"] = poplin.bias_gradient(graph, dout, prog, name=f"{name}_bias_gradient")
-        return multiply(dout, w[name].T, name=f"{name}_gradient")
+        return multiply(dout, w[name].T, options=config.options("BWD"), name=f"{name}_gradient")
 
     def norm(name: str, dout: Tensor) -> Tensor:
         whitened, inverse = saved[f"{name}_whitened"], saved[f"{name}_inverse"]
@@ -197,12 +205,9 @@ def lamb_update(
     """One step of LAMB without bias correction: moments and weights are overwritten.
 
     m ← β₁ m + (1−β₁) g; v ← β₂ v + (1−β₂) g²; r = m / (√v + ε) + decay · w; w ← w − rate · ‖w‖ / ‖r‖ · r.
-    The gradient is brought to the tiles of the weights first, so that all else is local.
+    All is local where the gradient lies on the tiles of the weights.
     """
     s = settings
-    moved = like(graph, w, f"{name}/gradient")
-    prog.add(Copy(grad, moved))
-    grad = moved
     popops.map_in_place(graph, _1 * s.beta1 + _2 * (1 - s.beta1), [m, grad], prog, f"{name}/m")
     g = popops.cast(graph, grad, v.dtype, prog, name=f"{name}/wide") if grad.dtype != v.dtype else grad
     popops.map_in_place(graph, _1 * s.beta2 + _2 * _2 * (1 - s.beta2), [v, g], prog, f"{name}/v")

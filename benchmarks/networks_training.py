@@ -105,11 +105,14 @@ class Training:
     def _head(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The masked tokens' loss, the gradient of what the last layer gave, and of the embedding."""
         config, first, prog = self.config, self.graphs[0], self.prog
-        logits = poplin.matmul(first, x, self.table.T, prog, partials_type=config.partials, name="logits")
+        options = config.options
+        logits = poplin.matmul(first, x, self.table.T, prog, options=options(), name="logits")
         loss, log_probabilities = popnn.cross_entropy_loss(first, logits, self.labels, prog)
         dlogits = popnn.cross_entropy_loss_gradient(first, log_probabilities, self.labels, prog)
-        dx = poplin.matmul(first, dlogits, self.table, prog, partials_type=config.partials, name="head_gradient")
-        dtable = poplin.matmul(first, dlogits.T, x, prog, partials_type=config.partials, name="head_update")
+        dx = poplin.matmul(first, dlogits, self.table, prog, options=options("BWD"), name="head_gradient")
+        dtable = poplin.matmul(
+            first, x.T, dlogits, prog, options=options("WU"), like=self.table.T, name="head_update"
+        ).T
         return loss, dx, dtable
 
     def _update_embedding(self, dx: Tensor, dtable: Tensor) -> None:
@@ -117,11 +120,9 @@ class Training:
         dims, sizes = (0,), (1,)
         scale = first.constant(config.dtype, (), 1.0, name="one")
         rows = dx.reshape((config.sequence, 1, config.hidden))
-        gradient = like(first, self.table, "embedding/gradient")
-        prog.add(Copy(dtable, gradient))
-        popops.multi_update_add(first, gradient, rows, self.tokens, scale, dims, sizes, prog, self.plan)
+        popops.multi_update_add(first, dtable, rows, self.tokens, scale, dims, sizes, prog, self.plan)
         m, v = moments(first, {"embedding": self.table})
-        lamb_update(first, SETTINGS, self.table, m["embedding"], v["embedding"], gradient, prog, "embedding")
+        lamb_update(first, SETTINGS, self.table, m["embedding"], v["embedding"], dtable, prog, "embedding")
 
     # Passes of a layer, written out or called.
 

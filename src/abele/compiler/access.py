@@ -57,7 +57,7 @@ def node_access(node: Program, layout: Layout) -> Access:
     written = node.writes()
     if not written:
         return Access(reads)
-    found = [t.intervals() for t in written]
+    found = [t.content.footprint()[:2] for t in written]
     begin, length = (np.concatenate(side) for side in zip(*found, strict=True))
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], (begin + length)[order]
@@ -68,7 +68,7 @@ def node_access(node: Program, layout: Layout) -> Access:
 
 def undef_access(tensor: Tensor, layout: Layout) -> Access:
     """What declaring ``tensor`` undefined means for the variables that it covers completely."""
-    begin, length = tensor.intervals()
+    begin, length, _ = tensor.content.footprint()
     order = np.argsort(begin, kind="stable")
     return Access(undefined=_with_writes(_none(), begin[order], (begin + length)[order], layout).complete)
 
@@ -79,7 +79,7 @@ def _variables_of(use: FieldUse, layout: Layout) -> Int64:
 
 
 def _variables(tensor: Tensor, layout: Layout) -> Int64:
-    begin, length = tensor.intervals()
+    begin, length, _ = tensor.content.footprint()
     return layout.variables_in(begin, begin + length)
 
 

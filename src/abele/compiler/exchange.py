@@ -14,6 +14,7 @@ from abele.compiler.traffic import Moves, Phase, Transfers, granules, phase_of, 
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
+from abele.graph.paired import paired_runs
 from abele.graph.tensor import Tensor
 
 
@@ -129,14 +130,20 @@ class _Pairs(NamedTuple):
 
     @staticmethod
     def of(source: Tensor, destination: Tensor, layout: Layout) -> _Pairs:
-        mine, theirs = layout.cut(*source.intervals()), layout.cut(*destination.intervals())
+        runs = paired_runs(source, destination)
+        mine, theirs = layout.cut(runs.source, runs.length), layout.cut(runs.destination, runs.length)
+        width = source.dtype.bytes
+        if len(mine.length) == len(theirs.length) and np.array_equal(mine.length, theirs.length):
+            return _Pairs(
+                width, mine.length, mine.tile, mine.begin, mine.share, theirs.tile, theirs.begin, theirs.share
+            )
         ends = [np.cumsum(p.length) for p in (mine, theirs)]
         cuts = distinct(np.concatenate(ends))
         length = np.diff(cuts, prepend=0)
         start = cuts - length
         from_, to = (np.searchsorted(e, start, side="right") for e in ends)
         return _Pairs(
-            source.dtype.bytes,
+            width,
             length,
             mine.tile[from_],
             mine.begin[from_] + start - (ends[0] - mine.length)[from_],

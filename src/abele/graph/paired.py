@@ -1,0 +1,124 @@
+"""Two views of one shape side by side: runs that are contiguous in both, in the order that makes them longest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from abele.graph.block import Block, Factors, lookup
+from abele.graph.intervals import Int64, distinct
+
+if TYPE_CHECKING:
+    from abele.graph.tensor import Tensor
+
+
+class PairedRuns(NamedTuple):
+    """Elements of two views that belong together: element i of a run of one, and element i of that of the other.
+
+    Attributes:
+        source: Global address of the first element of each run in one view, int64[k].
+        destination: The same in the other, int64[k].
+        length: Elements of each run, int64[k].
+    """
+
+    source: Int64
+    destination: Int64
+    length: Int64
+
+
+class _Digit(NamedTuple):
+    """An extent that both views step through, each with its own stride."""
+
+    extent: int
+    source: int
+    destination: int
+
+
+def paired_runs(source: Tensor, destination: Tensor) -> PairedRuns:
+    """The elements of two views of equal size, in pairs.
+
+    Blocks that are alike are walked in the order of the destination's memory, so that two variables stored in the
+    same way come out as one run, however the views turn them; others in the order of the views.
+    """
+    blocks, others = source.blocks, destination.blocks
+    if blocks is None or others is None or len(blocks) != len(others) or source.shape != destination.shape:
+        return _in_view_order(source, destination)
+    by_origin = {b.origin: b for b in others}
+    parts = []
+    for block in blocks:
+        if block.size == 0:
+            continue
+        other = by_origin.get(block.origin)
+        digits = None if other is None else _digits(block, other)
+        if other is None or digits is None:
+            return _in_view_order(source, destination)
+        parts.append(_runs(block, other, digits))
+    if not parts:
+        return _in_view_order(source, destination)
+    return PairedRuns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _in_view_order(source: Tensor, destination: Tensor) -> PairedRuns:
+    (begin, length), (other_begin, other_length) = source.intervals(), destination.intervals()
+    if len(length) == len(other_length) and np.array_equal(length, other_length):
+        return PairedRuns(begin, other_begin, length)
+    ends, other_ends = np.cumsum(length), np.cumsum(other_length)
+    cuts = distinct(np.concatenate([ends, other_ends]))
+    size = np.diff(cuts, prepend=0)
+    start = cuts - size
+    i, j = (np.searchsorted(e, start, side="right") for e in (ends, other_ends))
+    return PairedRuns(
+        begin[i] + start - (ends - length)[i], other_begin[j] + start - (other_ends - other_length)[j], size
+    )
+
+
+def _digits(block: Block, other: Block) -> list[_Digit] | None:
+    """The extents of both blocks, cut so finely that one list serves both; None where none does."""
+    if not (block.is_box and other.is_box) or block.extents != other.extents:
+        return None
+    found: list[_Digit] = []
+    for mine, theirs in zip(block.factors, other.factors, strict=True):
+        common = _common(mine, theirs)
+        if common is None:
+            return None
+        found += common
+    return found
+
+
+def _common(mine: Factors, theirs: Factors) -> list[_Digit] | None:
+    """The digits of one dimension, innermost first."""
+    found: list[_Digit] = []
+    left, right = ([(n, stride) for n, _, stride in factors] for factors in (mine, theirs))
+    while left:
+        (n, stride), (m, other) = left.pop(), right.pop()
+        extent = min(n, m)
+        if max(n, m) % extent:
+            return None
+        found.append(_Digit(extent, stride, other))
+        if n > extent:
+            left.append((n // extent, stride * extent))
+        if m > extent:
+            right.append((m // extent, other * extent))
+    return found
+
+
+def _runs(block: Block, other: Block, digits: list[_Digit]) -> PairedRuns:
+    """The runs of two blocks, in the order of the second one's memory."""
+    merged: list[_Digit] = []
+    for digit in sorted(digits, key=lambda d: (-abs(d.destination), -abs(d.source))):
+        outer = merged[-1] if merged else None
+        n = digit.extent
+        if outer is not None and outer[1:] == (digit.source * n, digit.destination * n):
+            merged[-1] = _Digit(outer.extent * n, digit.source, digit.destination)
+        else:
+            merged.append(digit)
+    length = merged.pop().extent if merged and merged[-1][1:] == (1, 1) else 1
+    source, destination = (
+        base + lookup(tuple((d.extent, stride) for d, stride in zip(merged, strides, strict=True)))
+        for base, strides in (
+            (block.variable.base + block.offset, [d.source for d in merged]),
+            (other.variable.base + other.offset, [d.destination for d in merged]),
+        )
+    )
+    return PairedRuns(source, destination, np.full(len(source), length, dtype=np.int64))
