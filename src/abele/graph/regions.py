@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorError
 from abele.graph import block
-from abele.graph.intervals import Int64, merge_adjacent, runs
+from abele.graph.intervals import Int64, merge_adjacent
 from abele.graph.tensor import Tensor
 
 
@@ -140,12 +141,12 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
     strided = tensor.strided()
     if strided is None:
         return _cut_boxes(tensor, starts, sizes)
-    tables = [block.lookup(f) for f in strided.factors]
+    axes = [_Axis.of(f) for f in strided.factors]
     base = np.full(n, strided.variable.base + strided.offset, dtype=np.int64)
-    for d, table in enumerate(tables):
-        base += table[np.minimum(starts[:, d], len(table) - 1)]
-    pattern, members = _patterns(tables, starts, sizes)
-    parts = [_pattern_runs(tables, starts[first], sizes[first]) for first in members]
+    for d, axis in enumerate(axes):
+        base += axis.at(starts[:, d])
+    pattern, members = _patterns(axes, starts, sizes)
+    parts = [_pattern_runs(axes, starts[first].tolist(), sizes[first].tolist()) for first in members]
     counts = np.array([len(p[0]) for p in parts], dtype=np.int64)
     begins = np.concatenate([p[0] for p in parts])
     lengths = np.concatenate([p[1] for p in parts])
@@ -156,19 +157,46 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
     return Regions(ptr, begin, lengths[source], tensor)
 
 
-def _patterns(tables: list[Int64], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:
+class _Axis(NamedTuple):
+    """Offsets along one dimension of a view: a constant stride, or a table of them."""
+
+    stride: int
+    table: Int64 | None
+
+    @staticmethod
+    def of(strides: block.Strides) -> _Axis:
+        if len(strides) == 1:
+            return _Axis(strides[0][1], None)
+        table = block.lookup(strides)
+        step = int(table[1] - table[0]) if len(table) > 1 else 0
+        return _Axis(step, None if bool((np.diff(table) == step).all()) else table)
+
+    def at(self, index: Int64) -> Int64:
+        """Offset of each index; an index one past the last stands for an empty box."""
+        if self.table is None:
+            return index * self.stride
+        return np.asarray(self.table[np.minimum(index, len(self.table) - 1)])
+
+    @property
+    def is_run(self) -> bool:
+        """Whether neighbours along it are neighbours in memory."""
+        return self.table is None and self.stride == 1
+
+    def within(self, start: int, size: int) -> Int64:
+        """Offsets of ``size`` indices from ``start`` on, relative to its own."""
+        if self.table is None:
+            return np.arange(size, dtype=np.int64) * self.stride
+        return self.table[start : start + size] - self.table[start]
+
+
+def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:
     """Group boxes whose elements lie alike relative to their first: group of each box, one box of each group."""
     first, number = np.zeros(1, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
-    for d, table in enumerate(tables):
-        linear = len(table) < 2 or _is_linear(table)
-        alike = sizes[:, d] if linear else _alike(starts[:, d], sizes[:, d], table)
+    for d, axis in enumerate(axes):
+        alike = sizes[:, d] if axis.table is None else _alike(starts[:, d], sizes[:, d], axis.table)
         if (alike != alike[0]).any():
             first, number = _numbered(number * (int(alike.max()) + 1) + alike)
     return number, first
-
-
-def _is_linear(table: Int64) -> bool:
-    return bool((np.diff(table) == table[1] - table[0]).all())
 
 
 def _numbered(key: Int64) -> tuple[Int64, Int64]:
@@ -191,15 +219,17 @@ def _alike(start: Int64, size: Int64, table: Int64) -> Int64:
     return numbers[number]
 
 
-def _pattern_runs(tables: list[Int64], start: Int64, size: Int64) -> tuple[Int64, Int64]:
+def _pattern_runs(axes: list[_Axis], start: list[int], size: list[int]) -> tuple[Int64, Int64]:
     """Runs of one box relative to its first element."""
+    if 0 in size:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty
     grid = np.zeros(1, dtype=np.int64)
-    for table, s, n in zip(tables, start, size, strict=True):
-        if n == 0:
-            empty = np.empty(0, dtype=np.int64)
-            return empty, empty
-        grid = (grid[:, None] + (table[s : s + n] - table[s])).reshape(-1)
-    begin, length, _ = runs(grid[None, :])
+    is_run = bool(axes) and axes[-1].is_run
+    outer = axes[:-1] if is_run else axes
+    for axis, s, n in zip(outer, start, size, strict=False):
+        grid = (grid[:, None] + axis.within(s, n)).reshape(-1)
+    begin, length, _ = merge_adjacent(grid, np.full(len(grid), size[-1] if is_run else 1, dtype=np.int64))
     return begin, length
 
 
