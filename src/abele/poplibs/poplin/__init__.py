@@ -3,7 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.poplin import norms
+from abele.poplibs.poplin import multiconv, norms
 from abele.poplibs.poplin.arranged import (
     fully_connected_weight_transpose,
     matmul_grouped_with_output,
@@ -106,6 +106,7 @@ __all__ = [
     "matmul_grouped_with_output",
     "matmul_with_output",
     "meshgrid2d",
+    "multiconv",
     "pre_arrange_matmul_input_rhs",
     "transpose_grouped_matrix",
     "qr_factorization",

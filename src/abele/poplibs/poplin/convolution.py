@@ -60,7 +60,7 @@ def convolution(
         TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
         OutOfMemoryError: No split fits the tiles.
     """
-    _check(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
+    check_shapes(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
     if isinstance(params, TransformedConv):
         seen = params.seen_input(x), params.seen_weights(weights)
         made = convolution(graph, *seen, params.core, prog, **_given(locals()))
@@ -145,7 +145,9 @@ def convolution_backward_data(
     Raises:
         TensorError, TypeMismatchError, InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
-    _check(name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)})
+    check_shapes(
+        name, params, {"z_deltas": (z_deltas, params.output_shape), "weights": (weights, params.weights_shape)}
+    )
     if isinstance(params, TransformedConv):
         seen = params.seen_deltas(z_deltas), params.seen_weights(weights)
         made = convolution_backward_data(graph, *seen, params.core, prog, **_given(locals()))
@@ -162,7 +164,7 @@ def convolution_backward_data(
         return convolution(
             graph,
             z_deltas,
-            _exchanged(weights, params),
+            exchanged(weights, params.groups),
             params.gradient_params(),
             prog,
             output_type=types.output,
@@ -216,7 +218,7 @@ def calculate_weight_deltas(
         TensorError, TypeMismatchError, InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
     given = {"z_deltas": (z_deltas, params.output_shape), "activations": (activations, params.input_shape)}
-    _check(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
+    check_shapes(name, params, given | ({} if like is None else {"like": (like, params.weights_shape)}))
     if isinstance(params, TransformedConv):
         seen = params.seen_deltas(z_deltas), params.seen_input(activations)
         made = calculate_weight_deltas(graph, *seen, params.core, prog, **_given(locals()))
@@ -245,11 +247,11 @@ def calculate_weight_deltas(
     return gradient.cheapest().append(prog)
 
 
-def _exchanged(weights: Tensor, params: ConvParams) -> Tensor:
+def exchanged(weights: Tensor, groups: int) -> Tensor:
     """Weights with the channel dimensions of every group exchanged: [in_channels, out_channels / groups, *kernel]."""
     outs, ins, *kernel = weights.shape
-    grouped = weights.reshape((params.groups, outs // params.groups, ins, *kernel))
-    return grouped.moveaxis(2, 1).reshape((params.groups * ins, outs // params.groups, *kernel))
+    grouped = weights.reshape((groups, outs // groups, ins, *kernel))
+    return grouped.moveaxis(2, 1).reshape((groups * ins, outs // groups, *kernel))
 
 
 def _given(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +260,14 @@ def _given(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: named[name] for name in names}
 
 
-def _check(name: str, params: ConvParams | TransformedConv, given: Mapping[str, tuple[Tensor, Sequence[int]]]) -> None:
+def check_shapes(
+    name: str, params: ConvParams | TransformedConv, given: Mapping[str, tuple[Tensor, Sequence[int]]]
+) -> None:
+    """Raise unless every tensor, by what it is called, has its shape.
+
+    Raises:
+        TensorError: One has another.
+    """
     for label, (tensor, shape) in given.items():
         if tensor.shape == tuple(shape):
             continue
