@@ -51,8 +51,9 @@ def test_function__all_magnitudes__within_stated_ulps_of_float64(name: str) -> N
 @pytest.mark.parametrize("name", REFERENCE)
 def test_function__vector_of_lanes__same_bits_as_scalar(name: str) -> None:
     x = arguments(name)
-    scalar, wide = (elementwise(FUNCTIONS[name], "float32", x, lanes=lanes) for lanes in (1, 16))
-    assert np.array_equal(scalar, wide, equal_nan=True)
+    x = x[: x.size // 16 * 16]
+    scalar, *wide = (elementwise(FUNCTIONS[name], "float32", x, lanes=lanes) for lanes in (1, 4, 8, 16))
+    assert all(np.array_equal(scalar, result, equal_nan=True) for result in wide)
 
 
 @pytest.mark.parametrize("name", REFERENCE)

@@ -103,7 +103,7 @@ def _streams_along_others(nest: LoopNest) -> bool:
     Such rows are better read along than across. Where values are used many times, as in contractions, reading them
     across once costs little.
     """
-    every = set(nest.extents)
+    every = set(nest.extents) - set(nest.unit)
     for accumulate in nest.accumulates:
         if not any(isinstance(e, Fetch) and free_dims(e) >= every for e in accumulate.value.walk()):
             return False

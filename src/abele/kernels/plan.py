@@ -15,6 +15,7 @@ from abele.kernels.native import NativePlan
 from abele.kernels.pad import with_copies
 from abele.kernels.panels import Panel
 from abele.kernels.refine import refine
+from abele.kernels.rows import rows_in_block, rows_layout, spaces_in_rows
 from abele.kernels.sample import SampleDim, find_sample_dim
 from abele.kernels.stage import Stage, dependences, make_stages
 from abele.kernels.sweep import block_layout, blocked, lanes_for, localise, make_sweep
@@ -87,14 +88,20 @@ class _Planner:
             for task in (self.program.tasks[n] for n in stage.tasks):
                 for space in task.reads | task.writes:
                     users.setdefault(space, set()).add(number)
-        for space, where in users.items():
-            free = space in sample.spaces and not self.program.spaces[space].pinned
-            if free and all(stages[n].sweep for n in where):
-                self._lay_out(sample, space, local=len(where) == 1)
+        free = [s for s in users if s in sample.spaces and not self.program.spaces[s].pinned]
+        inside = [s for s in free if all(stages[n].sweep for n in users[s])]
+        local = {s for s in inside if len(users[s]) == 1}
+        rows = spaces_in_rows(self.program, sample, stages, self.lanes, local)
+        self.lanes = rows_in_block(self.program, sample, stages, self.lanes, local, rows)
+        for space in inside:
+            self._lay_out(sample, space, local=space in local, rows=space in rows)
 
-    def _lay_out(self, sample: SampleDim, space: int, *, local: bool) -> None:
-        shape = self.program.spaces[space].shape
-        self.layouts[space] = block_layout(shape, sample.spaces[space], self.lanes, not local)
+    def _lay_out(self, sample: SampleDim, space: int, *, local: bool, rows: bool = False) -> None:
+        shape, place = self.program.spaces[space].shape, sample.spaces[space]
+        if rows:
+            self.layouts[space] = rows_layout(shape, place, self.lanes)
+        else:
+            self.layouts[space] = block_layout(shape, place, self.lanes, not local)
         self.blocked.add(space)
         if local:
             self.local.add(space)

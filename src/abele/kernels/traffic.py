@@ -18,6 +18,10 @@ MEMORY_COST = 40.0
 JUMP_COST = 64.0
 """Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
 nothing prefetches it."""
+MAX_STREAMS, STREAM_COST = 4, 8.0
+"""Rows of a large array that can be read side by side without loss, and the further cost of a line where there are
+more: rows a power of two apart fall on the same places of the first-level cache, and prefetched lines are lost again.
+"""
 MAX_PERMUTED = 4
 """Loops whose every order is looked at."""
 
@@ -81,13 +85,20 @@ class Traffic:
         total = 0.0
         for array in self.arrays:
             size = math.prod(self.extents[d] for d in array.strides) * array.bytes
-            moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
-            if size <= CACHES[-2][0] or not moving:
+            if size <= CACHES[-2][0]:
                 continue
+            moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
             run, further = self._run(array, steps)
-            if moving[-1] != further:
+            if moving and moving[-1] != further:
                 total += JUMP_COST * size / max(LINE_BYTES, run * array.bytes)
+            elif self._is_streamed(array):
+                touched = math.prod(min(steps[d], self.extents[d]) for d in array.strides)
+                total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * run else 0.0
         return total
+
+    def _is_streamed(self, array: _Array) -> bool:
+        """Whether ``array`` is read once from end to end, so that its lines come from memory."""
+        return array.loaded and all(d in array.dims for d, extent in self.extents.items() if extent > 1)
 
     def _run(self, array: _Array, steps: dict[str, int]) -> tuple[int, str]:
         """Elements of ``array`` in a row that a tile touches, and the dim along which the row goes on."""

@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from llvmlite import ir as ll
 
-from abele.llvm.emit import F32, F64, I32, I64, Value, constant, intrinsic, like, multiply_add, polynomial
+from abele.llvm.emit import F32, F64, I32, I64, Value, constant, declared, intrinsic, like, multiply_add, polynomial
+from abele.llvm.host import host_cpu
 
 Builder: TypeAlias = ll.IRBuilder
 
@@ -26,6 +27,8 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
 _EXP = (1.0, 1.0, 0.4999999305, 0.1666651479, 0.04166845681, 0.008369418949, 0.001381314334)
 _EXP_LIMITS = (-104.0, 89.0)
 """Beyond these the result is 0 or infinity."""
+_CURRENT_ROUNDING = 4
+"""Of x86 instructions: round as the control register says."""
 _LOG: tuple[float, ...] = (
     0.333333126,
     -0.250000096,
@@ -58,11 +61,31 @@ def exp(b: Builder, x: Value) -> Value:
     power = intrinsic(b, "llvm.rint", b.fmul(bounded, constant(x.type, _LOG2_E)))
     rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), bounded)
     rest = multiply_add(b, power, constant(x.type, -_LN2_LOW), rest)
-    is_nan = b.fcmp_unordered("uno", x, x)
-    number = b.fptosi(b.select(is_nan, constant(x.type, 0.0), power), like(x, I32))
+    return _times_power_of_two(b, polynomial(b, rest, _EXP), power)
+
+
+def _times_power_of_two(b: Builder, value: Value, power: Value) -> Value:
+    """``value`` times 2 to ``power``, a whole f32 between -151 and 129; rounded where the result is subnormal."""
+    if _scales_in_one(value.type):
+        bits = 32 * value.type.count
+        mask = ll.IntType(max(8, value.type.count))
+        arguments = [value, power, constant(value.type, 0.0), ll.Constant(mask, -1)]
+        if bits == 512:
+            arguments.append(ll.Constant(I32, _CURRENT_ROUNDING))
+        kinds = [a.type for a in arguments]
+        return b.call(declared(b, f"llvm.x86.avx512.mask.scalef.ps.{bits}", value.type, kinds), arguments)
+    is_nan = b.fcmp_unordered("uno", power, power)
+    number = b.fptosi(b.select(is_nan, constant(power.type, 0.0), power), like(power, I32))
     half = b.ashr(number, constant(number.type, 1))  # 2^128 and 2^-149 need two factors
-    scaled = b.fmul(polynomial(b, rest, _EXP), _power_of_two(b, half))
-    return b.fmul(scaled, _power_of_two(b, b.sub(number, half)))
+    return b.fmul(b.fmul(value, _power_of_two(b, half)), _power_of_two(b, b.sub(number, half)))
+
+
+def _scales_in_one(type_: ll.Type) -> bool:
+    """Whether the CPU has one instruction that adds to the exponents of such a vector."""
+    if not isinstance(type_, ll.VectorType) or not host_cpu().is_x86:
+        return False
+    needed = {16: "avx512f", 8: "avx512vl", 4: "avx512vl"}.get(type_.count)
+    return needed is not None and {needed, "avx512f"} <= host_cpu().features
 
 
 def log(b: Builder, x: Value) -> Value:

@@ -175,15 +175,16 @@ def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tenso
 
 
 Nests = Callable[[tuple[int, ...], int], tuple[ir.Nest, ...]]
-"""Nests over the shape of the operands, from the number of the output; two temporaries, one value a row, follow it."""
+"""Nests over the shape of the operands, from the number of the output. Temporaries follow it: two with one value a row,
+and one like the output, in f32."""
 
 
 def _kernel(inputs: Sequence[Tensor], out: Tensor, nests: Nests) -> ir.HostKernel:
     shape, rows = out.shape, out.shape[:-1]
     tensors = (*inputs, out)
     return ir.HostKernel(
-        (*(t.shape for t in tensors), rows, rows),
-        (*(t.dtype for t in tensors), f32, f32),
+        (*(t.shape for t in tensors), rows, rows, shape),
+        (*(t.dtype for t in tensors), f32, f32, f32),
         len(inputs),
         1,
         nests(shape, len(inputs)),
@@ -196,33 +197,38 @@ def _at(shape: tuple[int, ...]) -> tuple[tuple[ir.Affine, ...], tuple[ir.Affine,
     return at, at[:-1]
 
 
-def _powers(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ir.Nest]:
-    """Nests that leave the largest element of each row, and the sum of the powers relative to it."""
+def _largest(shape: tuple[int, ...], out: int) -> ir.Nest:
+    """The nest that leaves the largest element of each row."""
     at, row = _at(shape)
-    x, top = ir.Load(0, at), ir.Load(out + 1, row)
+    return nest_over(shape, ir.Store(out + 1, row, ir.Load(0, at), "max"))
+
+
+def _softmax_nests(shape: tuple[int, ...], out: int, factor: float = 1.0) -> tuple[ir.Nest, ...]:
+    at, row = _at(shape)
+    powers = out + 3
+    inverse: ir.Expr = ir.apply("inv", ir.Load(out + 2, row))
+    inverse = inverse * factor if factor != 1.0 else inverse
     return (
-        nest_over(shape, ir.Store(out + 1, row, x, "max")),
-        nest_over(shape, ir.Store(out + 2, row, ir.apply("exp", x - top), "add")),
+        _largest(shape, out),
+        nest_over(shape, ir.Store(powers, at, ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)))),
+        nest_over(shape, ir.Store(out + 2, row, ir.Load(powers, at), "add")),
+        nest_over(shape, ir.Store(out, at, ir.Load(powers, at) * inverse)),
     )
 
 
-def _softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
-    at, row = _at(shape)
-    value = ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)) * ir.apply("inv", ir.Load(out + 2, row))
-    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, value)))
-
-
 def _scaled_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
-    at, row = _at(shape)
-    inverse = ir.apply("inv", ir.Load(out + 2, row)) * SOFTMAX_SCALING[f16]
-    value = ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)) * inverse
-    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, value)))
+    return _softmax_nests(shape, out, SOFTMAX_SCALING[f16])
 
 
 def _log_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
     at, row = _at(shape)
-    shift = ir.Load(out + 1, row) + ir.apply("log", ir.Load(out + 2, row))
-    return (*_powers(shape, out), nest_over(shape, ir.Store(out, at, ir.Load(0, at) - shift)))
+    x, top = ir.Load(0, at), ir.Load(out + 1, row)
+    shift = top + ir.apply("log", ir.Load(out + 2, row))
+    return (
+        _largest(shape, out),
+        nest_over(shape, ir.Store(out + 2, row, ir.apply("exp", x - top), "add")),
+        nest_over(shape, ir.Store(out, at, x - shift)),
+    )
 
 
 def _softmax_gradient_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:

@@ -1,0 +1,71 @@
+"""Sweeps whose tasks run along the rows of a sample: what passes between them lies in rows, too, in small blocks.
+
+Where samples are the rows of large arrays, each passed over once, vectors run along the rows and not across samples. A
+block is then no vector of samples but as many rows as stay in the first-level cache from one task to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from abele.kernels.flat import Layout, flatten, row_major
+from abele.kernels.sample import SampleDim
+from abele.kernels.stage import Stage
+from abele.kernels.sweep import block_layout, blocked
+from abele.kernels.task import Program, Task
+
+BLOCK_BYTES = 3 << 13
+"""What a block of rows may take: most of a first-level cache of 32 KiB, the smallest that is common."""
+
+
+def spaces_in_rows(
+    program: Program, sample: SampleDim, stages: Sequence[Stage], lanes: int, local: set[int]
+) -> set[int]:
+    """Those of ``local``, which exist for one block at a time, that only tasks along rows touch."""
+    rows = set(local)
+    tasks = [(task, dim) for task, dim in _swept(program, sample, stages) if local & (task.reads | task.writes)]
+    while True:
+        across = [t for t, dim in tasks if not _runs_along_rows(program, sample, t, dim, lanes, local, rows)]
+        left = rows.difference(*(t.reads | t.writes for t in across))
+        if left == rows:
+            return rows
+        rows = left
+
+
+def rows_in_block(
+    program: Program, sample: SampleDim, stages: Sequence[Stage], lanes: int, local: set[int], rows: set[int]
+) -> int:
+    """Samples in a block: ``lanes``, or fewer where all that is swept runs along rows and takes too much room."""
+    tasks = list(_swept(program, sample, stages))
+    if any(
+        dim in dict(t.reduced) or not _runs_along_rows(program, sample, t, dim, lanes, local, rows) for t, dim in tasks
+    ):
+        return lanes
+    spaces = {space for t, _ in tasks for space in t.reads | t.writes if space in sample.spaces}
+    row = sum(program.spaces[s].size // sample.extent * program.spaces[s].type.bytes for s in spaces)
+    while lanes > 1 and lanes * row > BLOCK_BYTES:
+        lanes //= 2
+    return lanes
+
+
+def rows_layout(shape: Sequence[int], place: int, lanes: int) -> Layout:
+    """The layout of one block at a time whose samples step as in the whole space."""
+    return Layout(row_major([lanes if n == place else extent for n, extent in enumerate(shape)]), 0)
+
+
+def _swept(program: Program, sample: SampleDim, stages: Sequence[Stage]) -> Iterator[tuple[Task, str]]:
+    """Every task that a sweep runs, and its name of the sample dim."""
+    return ((program.tasks[n], sample.tasks[n]) for stage in stages if stage.sweep for n in stage.tasks)
+
+
+def _runs_along_rows(
+    program: Program, sample: SampleDim, task: Task, dim: str, lanes: int, local: Collection[int], rows: set[int]
+) -> bool:
+    def layout(space: int) -> Layout:
+        shape = program.spaces[space].shape
+        if space in rows:
+            return rows_layout(shape, sample.spaces[space], lanes)
+        return block_layout(shape, sample.spaces[space], lanes, False) if space in local else Layout(row_major(shape))
+
+    nest, _ = flatten(task, program.spaces, layout, blocked(sample, dim, lanes))
+    return not nest.lane
