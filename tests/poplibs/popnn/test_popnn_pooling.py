@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,10 +10,15 @@ import numpy as np
 import pytest
 from poplibs_kit import TILES, Bench, assert_close
 
+from abele.compiler import compile_program
 from abele.compiler.cost import vertex_costs
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, walk
+from abele.numerics import f16, f32
 from abele.poplibs import popnn
+from abele.poplibs.popnn.pool_costs import PoolWork
+from abele.poplibs.popnn.pool_layout import Blocks, create_blocks
+from abele.poplibs.poputil import create_activations
 from abele.poplibs.poputil.order import storage_order
 
 torch = pytest.importorskip("torch")
@@ -113,8 +119,69 @@ def test_pool__on_a_chip__one_vertex_a_tile_shares_its_rows() -> None:
     assert set(per_tile[per_tile > 0]) == {1}
     assert (per_tile > 0).sum() == 512
     cycles = vertex_costs(group, bench.graph.system.ipu).amount
-    # Each worker: one output of 4 window positions and 16 channels, in vectors of 2.
-    assert cycles.max() == 6 * (30 + 4 * 20 + 3 * 4 * 8)
+    # The busiest worker: one output of 4 window positions and 16 channels, in vectors of 2 that are set first.
+    assert cycles.max() == 11 + 6 * (15 + 30 + 4 * 20 + 3 * 4 * 8 + 8)
+
+
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_pool_cost__blocks_inside_and_at_edges__count_every_piece_item_and_position(is_gradient: bool) -> None:
+    ipu = Bench(4).graph.system.ipu
+    work = PoolWork((3, 2), (2, 1), f32, is_max=True, is_gradient=is_gradient)
+    blocks = RNG.integers(1, 6, (40, 9)) * [1, 1, 4, 1, 1, 1, 1, 1, 1]
+    blocks[:, [5, 8]] = RNG.integers(0 if is_gradient else -2, 3, (40, 2))
+
+    def met(dim: int, at: int, k: int, extent: int, first: int) -> bool:
+        if not is_gradient:
+            return 0 <= first + at * work.stride[dim] + k < extent
+        source, off = divmod(first + at - k, work.stride[dim])
+        return off == 0 and 0 <= source < extent
+
+    def slots(block: Any, worker: int) -> int:
+        batch, groups, channels, in_0, out_0, first_0, in_1, out_1, first_1 = (int(n) for n in block)
+        positions, vectors, total = batch * out_0 * out_1, -(-channels // 2), 0
+        own = range(worker * positions // 6, (worker + 1) * positions // 6)
+        for row in {p // out_1 for p in own}:
+            columns = [p % out_1 for p in own if p // out_1 == row]
+            hits = [
+                [c for c in columns if met(0, row % out_0, i, in_0, first_0) and met(1, c, j, in_1, first_1)]
+                for i, j in itertools.product(range(3), range(2))
+            ]
+            total += 30 + 20 * sum(map(bool, hits)) + vectors * len(columns)
+            total += (5 if is_gradient else 3) * vectors * sum(map(len, hits))
+        return groups * total
+
+    wanted = [11 + 6 * (15 + max(slots(b, w) for w in range(6))) for b in blocks]
+    assert work.block_cycles(blocks, ipu).tolist() == wanted
+    assert (work.least_cycles(blocks, ipu) <= wanted).all()
+
+
+def test_pool__channels_in_groups_of_eight__tiles_take_two_groups() -> None:
+    blocks = [_blocks_of(192, 8), _blocks_of(216, 8), _blocks_of(192, 16)]
+    for block, groups in zip(blocks, (24, 27, 12), strict=True):
+        covered = np.zeros((groups, 35, 35), np.int64)
+        for (c, _, y, x), (dc, _, dy, dx) in zip(block.start, block.size, strict=True):
+            covered[c : c + dc, y : y + dy, x : x + dx] += 1
+        assert (covered == 1).all()
+    assert set(blocks[0].size[:, 0]) == {2}
+    assert set(blocks[1].size[:, 0]) == {1, 2}
+    assert set(blocks[2].size[:, 0]) == {1}
+
+
+def _blocks_of(channels: int, group: int) -> Blocks:
+    params = popnn.PoolParams("max", (35, 35), (3, 3), (1, 1), (1, 1), (1, 1), channels, 1)
+    return create_blocks(Bench(1472).graph, f16, params, "x", group=group, is_input=False)[1]
+
+
+def test_pool__more_samples__cost_more_and_no_less_than_what_moves() -> None:
+    cycles = []
+    for batch in (1, 2, 4, 16):
+        params = popnn.PoolParams("max", (35, 35), (3, 3), (2, 2), (1, 1), (1, 1), 64, batch)
+        bench = Bench(1472)
+        x = create_activations(bench.graph, "f16", params.in_shape)
+        popnn.pool(bench.graph, x, params, bench.prog)
+        cycles.append(compile_program(bench.graph, bench.prog).report.cycles().total)
+        assert cycles[-1] > x.size * 2 / 1472 / 4
+    assert cycles == sorted(cycles)
 
 
 def test_pool__windows_of_padding_only__give_nothing() -> None:

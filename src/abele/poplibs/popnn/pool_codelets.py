@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from abele.machine import Ipu
 from abele.numerics import ElementType, f32
+from abele.poplibs.popnn.pool_costs import PoolWork
 from abele.poplibs.popops.generated import build, type_name
 
-Int64 = npt.NDArray[np.int64]
 PoolStep = Literal["max", "avg", "sum", "ties"]
-
-ROW_SLOTS = 30
-ITEM_SLOTS = 20
-POSITION_SLOTS = 3
-MAX_GRADIENT_POSITION_SLOTS = 5
-"""Slots of each row, each work item, and each channel vector at each window position. A work item is what one window
-position adds to a row. Source: machine reference §4.10 (pooling)."""
 
 Window = tuple[tuple[int, ...], tuple[int, ...]]
 """Window and stride along every field dimension."""
@@ -30,14 +19,14 @@ Window = tuple[tuple[int, ...], tuple[int, ...]]
 def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: int) -> type:
     """A block of a pooled field; ``ties`` counts the elements of each window that equal its maximum ``pooled``.
 
-    Fields: ``x`` holds the box of the input that the windows cover, [outer, *in, channels], and ``y`` the outputs,
-    [outer, *out, channels]; ``first_d`` is where the first window starts in the box (below 0: in the padding). Every
-    row of outputs is cut into ``parts`` for the workers.
+    Fields: ``x`` holds the box of the input that the windows cover, [groups, batch, *in, channels], and ``y`` the
+    outputs, [groups, batch, *out, channels]; ``first_d`` is where the first window starts in the box (below 0: in the
+    padding). The workers share the positions of batch and field evenly; each makes all channels of its own.
     """
     kernel, stride = window
     rank = len(kernel)
     start = "-INF" if step == "max" else "0.0"
-    place = f"((j + row * self.out_{rank - 1}) * self.channels + c)"
+    place = "(place * self.channels + c)"
     add = {"max": "total = max(total, e)", "ties": "if e == best:"}.get(step, "total = total + e")
     inner = [f"e = {_widened(f'self.x[({_flat(rank)}) * self.channels + c]', dtype)}", add]
     inner += ["    total = total + 1.0"] if step == "ties" else []
@@ -51,10 +40,11 @@ def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: in
     lines = _rows(rank, workers, bounds, count, each)
     reads = ["x", "pooled"] if step == "ties" else ["x"]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return _tile_cycles(v, kernel, kernel, ipu, dtype, POSITION_SLOTS)
+    work = PoolWork(kernel, stride, dtype, is_max=step == "max", is_gradient=False)
 
-    return build(f"Pool_{step}", "MultiVertex", _fields(reads, dtype, rank), lines, cycles, extra=(dtype, window))
+    return build(
+        f"Pool_{step}", "MultiVertex", _fields(reads, dtype, rank), lines, work.vertex_cycles, extra=(dtype, window)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -67,7 +57,7 @@ def pool_gradient_codelet(step: PoolStep, dtype: ElementType, window: Window, wo
     """
     kernel, stride = window
     rank = len(kernel)
-    place = f"((j + row * self.out_{rank - 1}) * self.channels + c)"
+    place = "(place * self.channels + c)"
     read = f"({_flat(rank)}) * self.channels + c"
     add = f"total = total + {_widened(f'self.g[{read}]', dtype)}"
     inner = [f"if self.pooled[{read}] == x:", f"    {add}"] if step == "max" else [add]
@@ -78,14 +68,9 @@ def pool_gradient_codelet(step: PoolStep, dtype: ElementType, window: Window, wo
     bounds = [_cover_bounds(d, kernel[d], stride[d]) for d in range(rank)]
     lines = _rows(rank, workers, bounds, [], each)
     reads = ["g", "pooled", "x"] if step == "max" else ["g"]
-    reach = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
-    position = MAX_GRADIENT_POSITION_SLOTS if step == "max" else POSITION_SLOTS
-
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return _tile_cycles(v, kernel, reach, ipu, dtype, position)
-
+    work = PoolWork(kernel, stride, dtype, is_max=step == "max", is_gradient=True)
     fields = [*_fields(reads, dtype, rank), "scale: f32"]
-    return build(f"PoolGradient_{step}", "MultiVertex", fields, lines, cycles, extra=(dtype, window))
+    return build(f"PoolGradient_{step}", "MultiVertex", fields, lines, work.vertex_cycles, extra=(dtype, window))
 
 
 _NONE = ["if count < 1:", f"    total = {type_name(f32)}(0.0)"]
@@ -95,7 +80,7 @@ _NONE = ["if count < 1:", f"    total = {type_name(f32)}(0.0)"]
 def _fields(reads: list[str], dtype: ElementType, rank: int) -> list[str]:
     edges = [*(f"{n}: Input[Vector[{dtype.name}]]" for n in reads), f"y: Output[Vector[{dtype.name}]]"]
     sizes = [f"{n}_{d}: i32" for d in range(rank) for n in ("in", "out", "first")]
-    return [*edges, *sizes, "outer: i32", "parts: i32", "channels: i32"]
+    return [*edges, *sizes, "groups: i32", "batch: i32", "channels: i32"]
 
 
 def _flat(rank: int) -> str:
@@ -125,44 +110,30 @@ def _cover_bounds(d: int, kernel: int, stride: int) -> list[str]:
 
 
 def _rows(rank: int, workers: int, bounds: list[list[str]], count: list[str], each: list[str]) -> list[str]:
-    """The loop of a worker over its parts of rows, and over the elements of each."""
+    """The loops of a worker over its pieces of rows, over the groups and elements of each."""
     last = rank - 1
-    units = " * ".join(["self.outer", *(f"self.out_{d}" for d in range(last)), "self.parts"])
-    lines = [f"for unit in range(worker_id, {units}, {workers}):", "    part = unit % self.parts"]
-    lines += ["    row = unit // self.parts", "    outer = row"]
+    lines = [f"rows = {' * '.join(['self.batch', *(f'self.out_{d}' for d in range(last))])}"]
+    lines += [f"begin = worker_id * (rows * self.out_{last}) // {workers}"]
+    lines += [f"end = (worker_id + 1) * (rows * self.out_{last}) // {workers}"]
+    lines += [f"for row in range(begin // self.out_{last}, (end + self.out_{last} - 1) // self.out_{last}):"]
+    lines += ["    sample = row"]
     for d in reversed(range(last)):
-        lines += [f"    o{d} = outer % self.out_{d}", f"    outer = outer // self.out_{d}"]
+        lines += [f"    o{d} = sample % self.out_{d}", f"    sample = sample // self.out_{d}"]
     lines += [f"    {line}" for d in range(last) for line in bounds[d]]
-    lines += [f"    for j in range(part * self.out_{last} // self.parts, (part + 1) * self.out_{last} // self.parts):"]
-    lines += [f"        o{last} = j", *(f"        {line}" for line in [*bounds[last], *count])]
-    lines += ["        for c in range(self.channels):", *(f"            {line}" for line in each)]
+    lines += ["    for group in range(self.groups):", "        outer = group * self.batch + sample"]
+    lines += [
+        f"        for j in range(max(begin - row * self.out_{last}, 0), "
+        f"min(end - row * self.out_{last}, self.out_{last})):"
+    ]
+    inner = [f"o{last} = j", f"place = (group * rows + row) * self.out_{last} + j", *bounds[last], *count]
+    lines += [f"            {line}" for line in inner]
+    lines += ["            for c in range(self.channels):", *(f"                {line}" for line in each)]
     return lines
 
 
 def _nested(loops: list[str], body: list[str]) -> list[str]:
     lines = [f"{'    ' * depth}{loop}" for depth, loop in enumerate(loops)]
     return [*lines, *(f"{'    ' * len(loops)}{line}" for line in body)]
-
-
-def _tile_cycles(
-    v: Any, kernel: tuple[int, ...], reach: tuple[int, ...], ipu: Ipu, dtype: ElementType, position: int
-) -> Int64:
-    """Every unit of a worker is a row; it has a work item for each window position that meets the block."""
-    rank = len(kernel)
-    out = [np.asarray(getattr(v, f"out_{d}"), np.int64) for d in range(rank)]
-    parts, outer = np.asarray(v.parts, np.int64), np.asarray(v.outer, np.int64)
-    box = [np.maximum(np.asarray(getattr(v, f"in_{d}"), np.int64), 1) for d in range(rank)]
-    rows = outer * parts
-    for extent in out[:-1]:
-        rows = rows * extent
-    positions = -(-out[-1] // parts) * -(-np.asarray(v.channels, np.int64) // ipu.vector_width(dtype))
-    items = np.ones_like(rows)
-    for d in range(rank):
-        positions = positions * np.minimum(reach[d], box[d])
-        width = -(-out[d] // parts) if d == rank - 1 else np.ones_like(out[d])
-        items = items * np.minimum(kernel[d], width * np.minimum(reach[d], box[d]))
-    slots = ROW_SLOTS + ITEM_SLOTS * items + position * positions
-    return np.asarray(ipu.num_workers * -(-rows // ipu.num_workers) * slots, np.int64)
 
 
 def _widened(text: str, dtype: ElementType) -> str:

@@ -1,7 +1,8 @@
 """Which tile makes which block of a pooled field.
 
-A tile's windows overlap at the edges of its block, so compact blocks fetch less than stretches of long rows do.
-The blocks are chosen for the fewest cycles of the fullest tile: its window positions and what it fetches.
+A tile's windows overlap at the edges of its block, so compact blocks fetch less than stretches of long rows do. The
+blocks are chosen for the fewest expected cycles of the fullest tile: its window positions and what it fetches. They
+have whole groups of 16 channels, as convolutions take them, also where fewer channels lie together.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Graph, Tensor, TileMapping
+from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.popnn.pool_codelets import ITEM_SLOTS, POSITION_SLOTS, ROW_SLOTS
+from abele.poplibs.popnn.pool_costs import PoolWork
 from abele.poplibs.popnn.pool_params import PoolParams
-from abele.poplibs.poputil.layout import channels_per_group, unmapped_activations
+from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+CUTS_AT_A_TIME = 128
+"""Ways to cut that are costed together, those that may be cheapest first."""
 
 
 def create_pool_input(
@@ -52,12 +58,12 @@ def create_pool_input(
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of activations seen as [groups · batch, *field, channels of a group].
+    """Blocks of activations seen as [groups, batch, *field, channels of a group].
 
     Attributes:
         tile: Tile of each, int32[n].
-        start: First group and position of each, int64[n, 1 + rank].
-        size: Groups and positions of each, int64[n, 1 + rank].
+        start: First group, sample and position of each, int64[n, 2 + rank].
+        size: Groups, samples and positions of each, int64[n, 2 + rank].
     """
 
     tile: Int32
@@ -80,17 +86,55 @@ def create_blocks(
     """
     shape = params.in_shape if is_input else params.out_shape
     made = unmapped_activations(graph, dtype, shape, name, group=group)
-    outer = shape[0] * (shape[1] // group)
     if not made.size:
-        empty = np.zeros((0, 1 + params.rank), np.int64)
+        empty = np.zeros((0, 2 + params.rank), np.int64)
         return made.map(0), Blocks(np.zeros(0, np.int32), empty, empty)
-    parts = _parts(graph, dtype, params, shape[2:], outer, group, is_input=is_input)
-    blocks = _blocks((outer, *shape[2:]), parts, graph.system.num_tiles)
-    tile = _tile_of_each((outer, *shape[2:]), parts, graph.system.num_tiles)
+    together = groups_together(params.channels, group)
+    groups = shape[1] // group
+    extents = (-(-groups // together), shape[0], *shape[2:])
+    parts = _parts(graph, dtype, params, extents, group, together, is_input=is_input)
+    tiles = graph.system.num_tiles
+    tile = _tile_of_each(extents, parts, tiles)
+    tile = np.repeat(tile.reshape(extents[0], -1), together, axis=0)[:groups].reshape(-1)
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     mapping = TileMapping(made.size, first * group, tile[first].astype(np.int32))
     set_mapping(graph, storage_order(made).apply(made), mapping)
+    blocks = _blocks(extents, parts, tiles)
+    start, end = (
+        np.minimum(edge * together, groups) for edge in (blocks.start[:, 0], blocks.start[:, 0] + blocks.size[:, 0])
+    )
+    blocks.start[:, 0], blocks.size[:, 0] = start, end - start
     return made, blocks
+
+
+def groups_together(channels: int, group: int) -> int:
+    """Groups of channels that a tile takes together: as many as hold 16, if so many do.
+
+    >>> groups_together(192, 8), groups_together(64, 16), groups_together(24, 12), groups_together(3, 1)
+    (2, 1, 1, 3)
+    """
+    whole = CHANNEL_GROUPS[0]
+    return min(whole // group, channels // group) if whole % group == 0 else 1
+
+
+def window_boxes(params: PoolParams, start: Int64, size: Int64) -> tuple[Int64, Int64, Int64]:
+    """The input that blocks of outputs read, [n, rank] each: where it begins, its extent, and where in it the first
+    window starts (below 0: in the padding). A block of padding alone gets one element that it does not use."""
+    stride, kernel, field = map(np.array, (params.stride, params.kernel, params.field))
+    begin = start * stride - np.array(params.padding_lower)
+    low = np.clip(begin, 0, field - 1)
+    high = np.maximum(np.minimum(begin + (size - 1) * stride + kernel, field), low + 1)
+    return low, high - low, begin - low
+
+
+def gradient_boxes(params: PoolParams, start: Int64, size: Int64) -> tuple[Int64, Int64, Int64]:
+    """The outputs whose windows cover blocks of the input, [n, rank] each: first output, extent, and the first position
+    of the block, counted from the padding, less the stride times the first output."""
+    stride, kernel, outputs = map(np.array, (params.stride, params.kernel, params.out_shape[2:]))
+    first = start + np.array(params.padding_lower)
+    low = np.clip(-((kernel - 1 - first) // stride), 0, outputs - 1)
+    high = np.maximum(np.minimum((first + size - 1) // stride + 1, outputs), low + 1)
+    return low, high - low, first - low * stride
 
 
 def _spread(number: Int64, blocks: int, tiles: int) -> Int64:
@@ -118,55 +162,69 @@ def _parts(
     graph: Graph,
     dtype: ElementType,
     params: PoolParams,
-    field: Sequence[int],
-    outer: int,
+    extents: Sequence[int],
     group: int,
+    together: int,
     *,
     is_input: bool,
 ) -> tuple[int, ...]:
-    """Parts of groups and samples, and of each field dimension: the fewest cycles for the fullest tile."""
-    tiles = graph.system.num_tiles
-    best, cheapest = (min(outer, tiles), *(1 for _ in field)), math.inf
-    for cut in itertools.product(*(_cuts(n) for n in field)):
-        if math.prod(cut) > tiles:
-            continue
-        together = min(outer, tiles // math.prod(cut))
-        block = [-(-n // c) for n, c in zip(field, cut, strict=True)]
-        cycles = _cycles(graph, dtype, params, -(-outer // together), block, group, is_input=is_input)
-        if cycles < cheapest:
-            best, cheapest = (together, *cut), cycles
-    return best
+    """Parts of groups, samples and each field dimension: the fewest expected cycles, then the fewest parts first."""
+    cuts = np.zeros((1, 0), np.int64)
+    for extent in extents:
+        each = _cuts(extent)
+        cuts = np.concatenate([np.repeat(cuts, len(each), axis=0), np.tile(each, len(cuts))[:, None]], axis=1)
+        cuts = cuts[cuts.prod(axis=1) <= graph.system.num_tiles]
+    largest, smallest = -(-np.array(extents) // cuts), np.maximum(np.array(extents) // cuts, 1)
+    largest[:, 0] *= together
+    plan = _Planning(graph.system.ipu, params, dtype, group, is_input=is_input)
+    bound = plan.cycles(largest, is_bound=True)
+    best, cheapest = 0, math.inf
+    for tried in np.array_split(np.argsort(bound, kind="stable"), -(-len(cuts) // CUTS_AT_A_TIME)):
+        if bound[tried[0]] > cheapest:
+            break
+        slowest = np.zeros(len(tried))
+        for is_small in itertools.product((False, True), repeat=params.rank):
+            blocks = np.where([False, False, *is_small], smallest[tried], largest[tried])
+            slowest = np.maximum(slowest, plan.cycles(blocks))
+        first = tried[slowest == slowest.min()].min()
+        if (slowest.min(), first) < (cheapest, best):
+            best, cheapest = int(first), float(slowest.min())
+    return tuple(int(n) for n in cuts[best])
 
 
-def _cuts(extent: int) -> list[int]:
+def _cuts(extent: int) -> Int64:
     """Numbers of parts that give blocks of different sizes."""
-    return sorted({-(-extent // -(-extent // c)) for c in range(1, extent + 1)})
+    sizes = -(-extent // np.arange(1, extent + 1))
+    return np.unique(-(-extent // sizes))
 
 
-def _cycles(
-    graph: Graph,
-    dtype: ElementType,
-    params: PoolParams,
-    outer: int,
-    block: Sequence[int],
-    group: int,
-    *,
-    is_input: bool,
-) -> float:
-    """Cycles of a tile with a block of so many groups and positions: Source: machine reference §4.10, §2.1."""
-    ipu = graph.system.ipu
-    kernel, stride = params.kernel, params.stride
-    geometry = list(zip(block, kernel, stride, strict=True))
-    if is_input:
-        fetched = math.prod(-(-b // s) + (k - 1) // s for b, k, s in geometry)
-        window = math.prod(-(-k // s) for _, k, s in geometry)
-    else:
-        fetched = math.prod((b - 1) * s + k for b, k, s in geometry)
-        window = math.prod(kernel)
-    rows = outer * math.prod(block[:-1])
-    parts = min(block[-1], -(-ipu.num_workers // rows))
-    rounds = -(-rows * parts // ipu.num_workers)
-    positions = -(-block[-1] // parts) * window * -(-group // ipu.vector_width(dtype))
-    slots = rounds * (ROW_SLOTS + ITEM_SLOTS * math.prod(kernel) + POSITION_SLOTS * positions)
-    received = fetched * outer * group * dtype.bytes * (2 if is_input else 1)
-    return ipu.num_workers * slots + received / ipu.exchange.bytes_per_cycle
+@dataclass(frozen=True)
+class _Planning:
+    """What blocks of a pooling cost, before it is known where they lie."""
+
+    ipu: Ipu
+    params: PoolParams
+    dtype: ElementType
+    group: int
+    is_input: bool
+
+    def cycles(self, blocks: Int64, *, is_bound: bool = False) -> Float64:
+        """Expected cycles of tiles with blocks amid the field, [n, 2 + rank] of groups, samples and positions.
+
+        With ``is_bound`` no more than those: as if workers could share all but one row's overhead evenly.
+        """
+        params, field = self.params, blocks[:, 2:]
+        start = (np.array(params.in_shape if self.is_input else params.out_shape)[2:] - field) // 2
+        if self.is_input:  # Positions at which a window starts are met by most windows.
+            start = np.maximum(start - (start + np.array(params.padding_lower)) % np.array(params.stride), 0)
+        _, extent, first = (gradient_boxes if self.is_input else window_boxes)(params, start, field)
+        columns = [blocks[:, 1], blocks[:, 0], np.full(len(blocks), self.group)]
+        for d in range(params.rank):
+            columns += [extent[:, d], field[:, d], first[:, d]]
+        work = PoolWork(params.kernel, params.stride, self.dtype, params.kind == "max", self.is_input)
+        fetched = extent.prod(axis=1)
+        if work.is_max and self.is_input:
+            fetched = 2 * fetched + field.prod(axis=1)
+        received = fetched * blocks[:, 0] * blocks[:, 1] * self.group * self.dtype.bytes
+        cycles = (work.least_cycles if is_bound else work.block_cycles)(np.stack(columns, axis=-1), self.ipu)
+        return np.asarray(cycles + received / self.ipu.exchange.bytes_per_cycle, np.float64)

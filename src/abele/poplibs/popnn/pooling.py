@@ -14,11 +14,11 @@ from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
-from abele.poplibs.popnn.pool_layout import Blocks, create_blocks
+from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, gradient_boxes, window_boxes
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.map import emit_map
-from abele.poplibs.poputil.layout import channels_per_group, create_output_like
+from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
 from abele.poplibs.poputil.order import storage_order
 
 Int64 = npt.NDArray[np.int64]
@@ -135,11 +135,12 @@ def _check(role: str, tensor: Tensor, shape: tuple[int, ...], name: str, dtype: 
 
 
 def _group(tensor: Tensor) -> int:
-    """Channels that follow each other innermost in memory, or what a new tensor would group."""
+    """Channels that follow each other innermost in memory, 16 of many, or what a new tensor would group."""
     order = storage_order(tensor)
     inner = [(d, n) for d, n in zip(order.dims(), order.extents, strict=True) if n != 1]
     if inner and inner[-1][0] == 1:
-        return inner[-1][1]
+        together = inner[-1][1]
+        return CHANNEL_GROUPS[0] if together % CHANNEL_GROUPS[0] == 0 else together
     return channels_per_group(tensor.shape[1])
 
 
@@ -150,29 +151,17 @@ def _grouped(tensor: Tensor, group: int) -> Tensor:
     return view.transpose((1, 0, *range(3, view.ndim), 2))
 
 
-def _boxed(tensor: Tensor, group: int) -> Tensor:
-    """[batch, channels, *field] seen as [groups · batch, *field, group], as blocks are."""
-    view = _grouped(tensor, group)
-    return view.reshape((view.shape[0] * view.shape[1], *view.shape[2:]))
-
-
 def _regions(tensor: Tensor, group: int, outer: tuple[Int64, Int64], low: Int64, size: Int64) -> Regions:
-    """A box of each block: its groups, a range of the field, all channels of the group."""
+    """A box of each block: its groups and samples, a range of the field, all channels of the group."""
     column = np.zeros((len(low), 1), np.int64)
     start = np.concatenate([outer[0], low, column], axis=1)
-    return boxes(_boxed(tensor, group), start, np.concatenate([outer[1], size, column + group], axis=1))
+    return boxes(_grouped(tensor, group), start, np.concatenate([outer[1], size, column + group], axis=1))
 
 
-def _parts(graph: Graph, size: Int64) -> Int64:
-    """Parts of each row, so that the workers of a tile have one each."""
-    rows = np.prod(size[:, :-1], axis=1)
-    return np.asarray(np.minimum(size[:, -1], -(-graph.system.ipu.num_workers // rows)), np.int64)
-
-
-def _state(graph: Graph, blocks: Blocks, box: Int64, first: Int64, group: int) -> dict[str, Any]:
-    state: dict[str, Any] = {"outer": blocks.size[:, 0], "parts": _parts(graph, blocks.size), "channels": group}
+def _state(blocks: Blocks, box: Int64, first: Int64, group: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"groups": blocks.size[:, 0], "batch": blocks.size[:, 1], "channels": group}
     for d in range(box.shape[1]):
-        state |= {f"in_{d}": box[:, d], f"out_{d}": blocks.size[:, 1 + d], f"first_{d}": first[:, d]}
+        state |= {f"in_{d}": box[:, d], f"out_{d}": blocks.size[:, 2 + d], f"first_{d}": first[:, d]}
     return state
 
 
@@ -185,13 +174,9 @@ def _execute_pool(
     blocks: Blocks,
     group: int,
 ) -> Execute:
-    field = np.array(params.field)
-    stride, lower, kernel = map(np.array, (params.stride, params.padding_lower, params.kernel))
-    outer, own, extent = (blocks.start[:, :1], blocks.size[:, :1]), blocks.start[:, 1:], blocks.size[:, 1:]
-    begin = own * stride - lower
-    low = np.clip(begin, 0, field - 1)
-    high = np.maximum(np.minimum(begin + (extent - 1) * stride + kernel, field), low + 1)
-    edges: dict[str, Any] = {"x": _regions(inputs["x"], group, outer, low, high - low)}
+    outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
+    low, size, first = window_boxes(params, own, extent)
+    edges: dict[str, Any] = {"x": _regions(inputs["x"], group, outer, low, size)}
     if "pooled" in inputs:
         edges["pooled"] = _regions(inputs["pooled"], group, outer, own, extent)
     compute_set = graph.compute_set("pool")
@@ -200,7 +185,7 @@ def _execute_pool(
         tile=blocks.tile,
         y=_regions(out, group, outer, own, extent),
         **edges,
-        **_state(graph, blocks, high - low, begin - low, group),
+        **_state(blocks, size, first, group),
     )
     return Execute(compute_set)
 
@@ -223,15 +208,11 @@ def _emit_gradient(
         scale = 1.0 / math.prod(params.kernel)
     elif is_scaled:
         gradient = _scaled_by_ties(graph, body, params, inputs, group)
-    outer, own, extent = (blocks.start[:, :1], blocks.size[:, :1]), blocks.start[:, 1:], blocks.size[:, 1:]
-    stride, kernel = np.array(params.stride), np.array(params.kernel)
-    first = own + np.array(params.padding_lower)
-    outputs = np.array(params.out_shape[2:])
-    low = np.clip(-((kernel - 1 - first) // stride), 0, outputs - 1)
-    high = np.maximum(np.minimum((first + extent - 1) // stride + 1, outputs), low + 1)
-    edges: dict[str, Any] = {"g": _regions(gradient, group, outer, low, high - low)}
+    outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
+    low, size, first = gradient_boxes(params, own, extent)
+    edges: dict[str, Any] = {"g": _regions(gradient, group, outer, low, size)}
     if params.kind == "max":
-        edges["pooled"] = _regions(inputs[1], group, outer, low, high - low)
+        edges["pooled"] = _regions(inputs[1], group, outer, low, size)
         edges["x"] = _regions(inputs[2], group, outer, own, extent)
     compute_set = graph.compute_set("gradient")
     compute_set.vertices(
@@ -240,7 +221,7 @@ def _emit_gradient(
         y=_regions(out, group, outer, own, extent),
         scale=scale,
         **edges,
-        **_state(graph, blocks, high - low, first - low * stride, group),
+        **_state(blocks, size, first, group),
     )
     body.add(Execute(compute_set))
 

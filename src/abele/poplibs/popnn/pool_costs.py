@@ -1,0 +1,138 @@
+"""What a pooling vertex costs: every worker makes a run of positions, piece by piece of the rows that the run meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.machine import Ipu
+from abele.numerics import ElementType
+from abele.poplibs.poputil.regions import count_up
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+LAUNCH_CYCLES = 11
+"""Starting all workers. Source: machine reference §1.5 (basicOpSupervisorOverhead)."""
+
+ENTRY_SLOTS = 15
+"""Slots of a worker before its first row. Source: machine reference §1.5, prologues take 15 to 60."""
+
+ROW_SLOTS = 30
+ITEM_SLOTS = 20
+POSITION_SLOTS = 3
+MAX_GRADIENT_POSITION_SLOTS = 5
+"""Slots of each piece of a row of a group of channels, each work item, and each channel vector at each window position.
+A work item is what one window position adds to the piece. Source: machine reference §4.10 (pooling)."""
+
+INIT_SLOTS = 1
+"""Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
+Source: machine reference §1.1."""
+
+
+@dataclass(frozen=True)
+class PoolWork:
+    """What the vertices of a pooling do with their blocks.
+
+    Attributes:
+        kernel: Window along each field dimension.
+        stride: Its step along each.
+        dtype: Element type.
+        is_max: Whether maxima are taken.
+        is_gradient: Whether the blocks are of the input's gradient.
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: ElementType
+    is_max: bool
+    is_gradient: bool
+
+    def vertex_cycles(self, v: Any, ipu: Ipu) -> Int64:
+        """Tile cycles of each vertex, from its fields."""
+        names = [f"{n}_{d}" for d in range(len(self.kernel)) for n in ("in", "out", "first")]
+        columns = [np.asarray(getattr(v, n), np.int64) for n in ("batch", "groups", "channels", *names)]
+        table = np.stack(np.broadcast_arrays(*columns), axis=-1)
+        blocks, which = np.unique(table, axis=0, return_inverse=True)
+        return self.block_cycles(blocks, ipu)[which.reshape(-1)]
+
+    def block_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles of blocks, rows of ``blocks``: samples, groups, channels of each; then for each field dimension
+        the extent of what is read, that of the block, and where its first position stands to what is read."""
+        batch, groups, vectors = self._sizes(blocks, ipu)
+        fields = [self._field(d, blocks) for d in range(len(self.kernel))]
+        slots = self._slowest_worker(batch, fields, groups, vectors, ipu.num_workers)
+        return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + slots), np.int64)
+
+    def least_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
+        """A bound of :meth:`block_cycles` from below: one row and work item, and a worker's even share of the rest."""
+        batch, groups, vectors = self._sizes(blocks, ipu)
+        met = batch * vectors
+        for d in range(len(self.kernel)):
+            field = self._field(d, blocks)
+            met = met * field.met.sum(axis=(1, 2))[field.which]
+        slots = ROW_SLOTS + self.position_slots * met // ipu.num_workers
+        return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + groups * slots), np.int64)
+
+    def _sizes(self, blocks: Int64, ipu: Ipu) -> tuple[Int64, Int64, Int64]:
+        """Samples, groups, and channel vectors of a group."""
+        return blocks[:, 0], blocks[:, 1], -(-blocks[:, 2] // ipu.vector_width(self.dtype))
+
+    def _field(self, dim: int, blocks: Int64) -> _Field:
+        kinds, which = np.unique(blocks[:, 3 + 3 * dim : 6 + 3 * dim], axis=0, return_inverse=True)
+        extent, out, first = (kinds[:, n, None, None] for n in range(3))
+        position, k = np.arange(out.max(initial=0))[:, None], np.arange(self.kernel[dim])
+        if self.is_gradient:
+            source, off = np.divmod(first + position - k, self.stride[dim])
+        else:
+            source, off = first + position * self.stride[dim] + k, np.int64(0)
+        met = (off == 0) & (source >= 0) & (source < extent) & (position < out)
+        which = which.reshape(-1)
+        return _Field(np.maximum(kinds[which, 1], 1), which, met)
+
+    def _slowest_worker(self, batch: Int64, fields: list[_Field], groups: Int64, vectors: Int64, workers: int) -> Int64:
+        """Issue slots of the worker with the most, int64[blocks]."""
+        width, last = fields[-1].out, fields[-1]
+        positions = batch * np.prod([f.out for f in fields], axis=0, dtype=np.int64)
+        shares = np.arange(workers + 1) * positions[:, None] // workers
+        begin, end = shares[:, :-1].reshape(-1), shares[:, 1:].reshape(-1)
+        widths = np.repeat(width, workers)
+        pieces = np.where(end > begin, (end - 1) // widths - begin // widths + 1, 0)
+        worker, number = count_up(pieces)
+        block, w = worker // workers, widths[worker]
+        row = begin[worker] // w + number
+        low, high = np.maximum(begin[worker] - row * w, 0), np.minimum(end[worker] - row * w, w)
+        lines, place = np.ones(len(row), np.int64), row
+        for field in reversed(fields[:-1]):
+            place, at = np.divmod(place, field.out[block])
+            lines = lines * field.met.sum(axis=2)[field.which[block], at]
+        along = np.pad(np.cumsum(last.met, axis=1, dtype=np.int64), ((0, 0), (1, 0), (0, 0)))
+        reached = along[last.which[block], high] - along[last.which[block], low]
+        slots = ROW_SLOTS + ITEM_SLOTS * lines * (reached > 0).sum(axis=1)
+        slots += self.position_slots * vectors[block] * lines * reached.sum(axis=1)
+        slots += INIT_SLOTS * vectors[block] * (high - low)
+        each = np.bincount(worker, slots * groups[block], minlength=len(pieces)).astype(np.int64)
+        return np.asarray(each.reshape(-1, workers).max(axis=1, initial=0), np.int64)
+
+    @property
+    def position_slots(self) -> int:
+        """Slots of a channel vector at a window position."""
+        return MAX_GRADIENT_POSITION_SLOTS if self.is_max and self.is_gradient else POSITION_SLOTS
+
+
+@dataclass(frozen=True)
+class _Field:
+    """Blocks along a field dimension.
+
+    Attributes:
+        out: Positions of each, int64[blocks].
+        which: The kind that each is of, int64[blocks].
+        met: Whether a window position meets what is read, at each position of a kind: bool[kinds, positions, kernel].
+    """
+
+    out: Int64
+    which: Int64
+    met: Bool
