@@ -13,7 +13,10 @@ from abele.validation.parameters import Parameters
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
-    """The pooling that ``given`` describes, its input in groups of ``--fwd-chans-per-group`` channels."""
+    """The pooling that ``given`` describes, its input in groups of ``--fwd-chans-per-group`` channels.
+
+    PopLibs has no function that lays out a pooling's input, so input and gradient are spread linearly.
+    """
     field = given.integers("field")
 
     def per_dim(name: str, default: int) -> tuple[int, ...]:
@@ -33,7 +36,7 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     dtype = as_element_type(given.text("data-type", "half"))
     group = given.integer("fwd-chans-per-group", 0) or None
     prog = Sequence()
-    acts = popnn.create_pool_input(graph, dtype, params, "acts", group=group)
+    acts = create_activations(graph, dtype, params.in_shape, "acts", group=group)
     pooled = popnn.pool(graph, acts, params, prog, name="fwd")
     if given.flag("inference-only"):
         return prog
