@@ -30,7 +30,7 @@ from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import Meets, SyncGroups
 from abele.compiler.traffic import sum_by_tile
-from abele.compiler.twins import Analysed, Twins, relocated
+from abele.compiler.twins import Analysed, Twin, Twins, relocated, rolled
 from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
@@ -116,13 +116,14 @@ class Analysis:
         if isinstance(node, WriteUndef):
             superstep.access = undef_access(node.tensor, self.layout)
             return
+        if isinstance(node, Copy) and isinstance(node.source, Tensor) and isinstance(node.destination, Tensor):
+            self._copy(superstep, node, _user(step))
+            return
         access = node_access(node, self.layout) if step.kind != "timer_start" else Access()
         self._check(superstep, access, _user(step))
         if step.kind in CONTROL_KINDS:
             self._control(superstep, step)
         match node:
-            case Copy(source=Tensor() as source, destination=Tensor() as destination):
-                self._set_exchange(superstep, plan_copy(source, destination, self.layout, self._tiles_per_ipu))
             case CrossReplicaCopy():
                 self._cross_replica(superstep, node)
             case Copy():
@@ -153,14 +154,37 @@ class Analysis:
         self.placement.add(field_uses(groups))
         twin = self._twins.find(groups)
         if twin is None:
-            first = self._first(superstep, compute_set, groups)
-            self._twins.add(first)
+            self._remember(self._first(superstep, compute_set, groups))
         else:
-            first, access = twin
-            relocated(first.superstep, superstep, access)
-            self._check(superstep, access, where)
+            self._follow(twin, superstep, where)
+
+    def _remember(self, first: Analysed) -> None:
+        """Keep what was found of a step, for those that equal it, and count its code."""
+        self._twins.add(first)
         self.code["vertex_state"] += first.vertex_state
         self.code["exchange_code"] += first.exchange_code
+
+    def _follow(self, twin: Twin, superstep: Superstep, where: str) -> None:
+        """Take over what was found of a step that equals this one."""
+        relocated(twin, superstep, self._tiles_per_ipu)
+        self._check(superstep, twin.access, where)
+        by = twin.ipus * self._tiles_per_ipu
+        self.code["vertex_state"] += rolled(twin.first.vertex_state, by)
+        self.code["exchange_code"] += rolled(twin.first.exchange_code, by)
+
+    def _copy(self, superstep: Superstep, node: Copy, user: str) -> None:
+        """A copy between two views."""
+        twin = self._twins.find_copy(node)
+        if twin is not None:
+            self._follow(twin, superstep, user)
+            return
+        assert isinstance(node.source, Tensor)
+        assert isinstance(node.destination, Tensor)
+        self._check(superstep, node_access(node, self.layout), user)
+        plan = plan_copy(node.source, node.destination, self.layout, self._tiles_per_ipu)
+        superstep.set_exchange(plan, self.groups)
+        code = self._exchange_code(plan).astype(np.int32)
+        self._remember(Analysed((), superstep, np.zeros_like(code), code))
 
     def _first(self, superstep: Superstep, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""

@@ -1,19 +1,23 @@
-"""Twins: compute sets that do the same to other variables, so that what was found of one holds for the other."""
+"""Twins: steps that do the same to other variables, so that what was found of one holds for the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.layout import Layout
-from abele.compiler.superstep import Superstep
+from abele.compiler.superstep import Copied, Exchanged, Superstep
+from abele.compiler.sync_groups import Bool
+from abele.graph.block import Block
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32, TileMapping
+from abele.graph.program import Copy, Program
+from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
@@ -22,16 +26,21 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 26
 """Memory that what is kept of first ones may take."""
+_MOST_BLOCKS = 64
+"""Blocks of a copy's views up to which it is compared with others."""
 _MOST_ALIKE = 4
-"""First ones of one shape that a compute set is compared with."""
+"""First ones of one shape that a step is compared with."""
+
+
+_Column = TypeVar("_Column", Int32, Int64, Bool)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Analysed:
-    """A compute set that was analysed.
+    """A compute set or a copy that was analysed.
 
     Attributes:
-        groups: Its vertices.
+        groups: Vertices of a compute set.
         superstep: What was found.
         vertex_state: Bytes that its vertices' records take on each tile, int32[tiles].
         exchange_code: Bytes of exchange instructions on each tile, int32[tiles].
@@ -43,11 +52,26 @@ class Analysed:
     exchange_code: Int32
 
 
+class Twin(NamedTuple):
+    """An analysed step that another equals.
+
+    Attributes:
+        first: The step.
+        access: What the other touches itself.
+        ipus: IPUs by which the other lies further on.
+    """
+
+    first: Analysed
+    access: Access
+    ipus: int
+
+
 class Twins:
-    """The compute sets analysed so far, to find one that another equals but for the variables.
+    """The compute sets and copies analysed so far, to find one that another equals but for the variables.
 
     Equal are: codelets, tiles, costs, state, the wiring within each variable, and the tile mappings of the variables,
-    which come in the same order in memory. So races, exchanges, cycles and memory are equal, too.
+    which come in the same order in memory. So races, exchanges, cycles and memory are equal, too. Steps that each lie
+    on one IPU may be on different ones, unless the user made sync groups.
 
     Args:
         graph: The graph that all are part of.
@@ -57,39 +81,86 @@ class Twins:
     def __init__(self, graph: Graph, layout: Layout) -> None:
         self._variables = graph.variables
         self._layout = layout
-        self._by_shape: dict[tuple[object, ...], list[Analysed]] = {}
+        self._tiles_per_ipu = graph.system.ipu.num_tiles
+        self._may_shift = not graph.sync_groups
+        self._by_shape: dict[Hashable, list[Analysed]] = {}
         self._bytes = 0
 
     def add(self, first: Analysed) -> None:
-        """Remember an analysed compute set, as far as there is room."""
-        alike = self._by_shape.setdefault(_shape(first.groups), [])
+        """Remember an analysed step, as far as there is room."""
+        node = first.superstep.node
+        shape = _copy_shape(node) if isinstance(node, Copy) else _shape(first.groups)
+        if shape is None:
+            return
+        alike = self._by_shape.setdefault(shape, [])
         self._bytes += first.vertex_state.nbytes + first.exchange_code.nbytes
         if len(alike) < _MOST_ALIKE and self._bytes <= _MOST_BYTES:
             alike.append(first)
 
-    def find(self, groups: Sequence[VertexGroup]) -> tuple[Analysed, Access] | None:
-        """A compute set that these vertices equal, and what they touch themselves."""
+    def find(self, groups: Sequence[VertexGroup]) -> Twin | None:
+        """A compute set that these vertices equal."""
         for first in self._by_shape.get(_shape(groups), ()):
-            found = self._counterparts(first.groups, groups)
-            if found is not None:
-                return first, self._moved(first.superstep.access, found)
+            shift = self._shift_of(first.groups, groups)
+            found = None if shift is None else self._counterparts(first.groups, groups, shift)
+            if found is not None and shift is not None and self._may_take(first, found, shift):
+                return Twin(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
 
-    def _counterparts(self, old: Sequence[VertexGroup], new: Sequence[VertexGroup]) -> dict[int, int] | None:
+    def find_copy(self, node: Copy) -> Twin | None:
+        """A copy that this one equals."""
+        shape = _copy_shape(node)
+        if shape is None:
+            return None
+        for first in self._by_shape.get(shape, ()):
+            old, new = _blocks(first.superstep.node), _blocks(node)
+            pairs = [(a.variable.id, b.variable.id) for a, b in zip(old, new, strict=True)]
+            found: dict[int, int] = {}
+            if any(found.setdefault(x, y) != y for x, y in pairs) or not pairs:
+                continue
+            before, after = (self._variables[n].mapping.tile for n in pairs[0])
+            shift = int(after[0]) - int(before[0]) if len(before) and len(after) else 0
+            if self._are_alike(found, shift) and self._may_take(first, found, shift):
+                return Twin(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
+        return None
+
+    def _shift_of(self, old: Sequence[VertexGroup], new: Sequence[VertexGroup]) -> int | None:
+        """Tiles by which all vertices lie further on."""
+        for a, b in zip(old, new, strict=True):
+            if len(a.tile) and len(b.tile):
+                shift = int(b.tile[0]) - int(a.tile[0])
+                return shift if shift % self._tiles_per_ipu == 0 else None
+        return 0
+
+    def _may_take(self, first: Analysed, found: dict[int, int], shift: int) -> bool:
+        """Whether what was found of a step holds ``shift`` tiles further on."""
+        if shift == 0:
+            return True
+        if not self._may_shift or shift % self._tiles_per_ipu:
+            return False
+        tiles = [self._variables[x].mapping.tile for x in found] + [g.tile for g in first.groups]
+        ends = [end for t in tiles if len(t) for end in (int(t.min()), int(t.max()))]
+        return len({end // self._tiles_per_ipu for end in ends}) == 1
+
+    def _counterparts(
+        self, old: Sequence[VertexGroup], new: Sequence[VertexGroup], shift: int
+    ) -> dict[int, int] | None:
         """The variable that takes the place of each, by position in the graph; None where the vertices differ."""
         found: dict[int, int] = {}
         for a, b in zip(old, new, strict=True):
-            if not _same_vertices(a, b):
+            if not _same_vertices(a, b, shift):
                 return None
             for name, edge in a.edges.items():
                 pairs = self._pairs(edge, b.edges[name])
                 if pairs is None or any(found.setdefault(x, y) != y for x, y in pairs):
                     return None
+        return found if self._are_alike(found, shift) else None
+
+    def _are_alike(self, found: dict[int, int], shift: int) -> bool:
+        """Whether variables lie as their counterparts do, in the same order in memory and ``shift`` tiles apart."""
         numbers = [found[x] for x in sorted(found)]
         if any(x >= y for x, y in pairwise(numbers)):
-            return None
-        variables = self._variables
-        return found if all(_alike(variables[x], variables[y]) for x, y in found.items()) else None
+            return False
+        return all(_alike(self._variables[x], self._variables[y], shift) for x, y in found.items())
 
     def _pairs(self, old: Edge, new: Edge) -> list[tuple[int, int]] | None:
         """The variables that both are wired to in the same way, as pairs; None where they are not."""
@@ -136,10 +207,63 @@ class Twins:
         return Access(reads, writes, complete, partial)
 
 
-def relocated(first: Superstep, superstep: Superstep, access: Access) -> None:
+def relocated(twin: Twin, superstep: Superstep, tiles_per_ipu: int) -> None:
     """Fill a superstep with what was found of its twin."""
-    copy = replace(first, index=superstep.index, kind=superstep.kind, node=superstep.node, access=access)
+    first, by = twin.first.superstep, twin.ipus
+    copy = replace(first, index=superstep.index, kind=superstep.kind, node=superstep.node, access=twin.access)
+    if by:
+        tiles = by * tiles_per_ipu
+        copy.before, copy.after = (_exchanged_later(phase, tiles, by) for phase in (first.before, first.after))
+        copy.gather, copy.scatter = (_copied_later(part, tiles, by) for part in (first.gather, first.scatter))
+        if first.compute is not None:
+            by_tile, busy = rolled(first.compute.by_tile, tiles), rolled(first.compute.busy, tiles)
+            copy.compute = replace(first.compute, by_tile=by_tile, busy=busy)
+            copy.meets = tuple(_groups_later(groups, by) for groups in first.meets)
+        if first.buffer_bytes is not None:
+            copy.buffer_bytes = rolled(first.buffer_bytes, tiles)
     vars(superstep).update(vars(copy))
+
+
+def rolled(by_tile: _Column, tiles: int) -> _Column:
+    """A column with one entry a tile, for what happens ``tiles`` further on; nothing falls off its ends."""
+    return by_tile if tiles == 0 else np.concatenate([by_tile[-tiles:], by_tile[:-tiles]])
+
+
+def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchanged | None:
+    if phase is None:
+        return None
+    groups = _groups_later(phase.groups, ipus)
+    return replace(phase, received_bytes=rolled(phase.received_bytes, tiles), groups=groups)
+
+
+def _copied_later(part: Copied | None, tiles: int, ipus: int) -> Copied | None:
+    if part is None:
+        return None
+    return replace(part, by_tile=rolled(part.by_tile, tiles), groups=_groups_later(part.groups, ipus))
+
+
+def _groups_later(groups: Iterable[int], by: int) -> tuple[int, ...]:
+    """The sync groups of IPUs further on."""
+    return tuple(g + by for g in groups)
+
+
+def _blocks(node: Program) -> tuple[Block, ...]:
+    """The blocks of a copy's views, first those of the source; none where a view is no copy's or has too many."""
+    if not isinstance(node, Copy) or not isinstance(node.source, Tensor) or not isinstance(node.destination, Tensor):
+        return ()
+    source, destination = node.source.content.blocks, node.destination.content.blocks
+    if source is None or destination is None or len(source) + len(destination) > _MOST_BLOCKS:
+        return ()
+    return *source, *destination
+
+
+def _copy_shape(node: Copy) -> Hashable:
+    """What equal copies have in common but for their variables; None where that cannot be told."""
+    blocks = _blocks(node)
+    if not blocks:
+        return None
+    sides = [(t.shape, t.dtype) for t in (node.source, node.destination) if isinstance(t, Tensor)]
+    return *sides, tuple((b.offset, b.origin, b.factors, b.variable.shape) for b in blocks)
 
 
 def _shape(groups: Sequence[VertexGroup]) -> tuple[object, ...]:
@@ -154,12 +278,12 @@ def _shape(groups: Sequence[VertexGroup]) -> tuple[object, ...]:
     )
 
 
-def _same_vertices(a: VertexGroup, b: VertexGroup) -> bool:
+def _same_vertices(a: VertexGroup, b: VertexGroup, shift: int) -> bool:
     return (
         a.codelet is b.codelet
         and a.edges.keys() == b.edges.keys()
         and a.state.keys() == b.state.keys()
-        and _equal(a.tile, b.tile)
+        and _equal(_later(a.tile, shift), b.tile)
         and _equal(a.cycles, b.cycles)
         and all(_same_state(a.state[name], b.state[name]) for name in a.state)
     )
@@ -169,17 +293,23 @@ def _same_state(a: StateData, b: StateData) -> bool:
     return _equal(a.values, b.values) and _equal(a.row_begin, b.row_begin)
 
 
-def _alike(a: Variable, b: Variable) -> bool:
-    return a is b or (
+def _alike(a: Variable, b: Variable, shift: int) -> bool:
+    return (a is b and shift == 0) or (
         a.size == b.size
         and a.dtype == b.dtype
         and a.is_constant == b.is_constant
-        and _same_mapping(a.mapping, b.mapping)
+        and _same_mapping(a.mapping, b.mapping, shift)
     )
 
 
-def _same_mapping(a: TileMapping, b: TileMapping) -> bool:
-    return a is b or (_equal(a.begin, b.begin) and _equal(a.tile, b.tile))
+def _same_mapping(a: TileMapping, b: TileMapping, shift: int) -> bool:
+    if a is b:
+        return shift == 0
+    return _equal(a.begin, b.begin) and _equal(_later(a.tile, shift), b.tile)
+
+
+def _later(tile: Int32, shift: int) -> Int32:
+    return tile if shift == 0 else tile + np.int32(shift)
 
 
 def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:

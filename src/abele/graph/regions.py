@@ -186,7 +186,7 @@ class _Axis(NamedTuple):
         """Offsets of ``size`` indices from ``start`` on, relative to its own."""
         if self.table is None:
             return np.arange(size, dtype=np.int64) * self.stride
-        return self.table[start : start + size] - self.table[start]
+        return np.asarray(self.table[start : start + size] - self.table[start])
 
 
 def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:

@@ -132,9 +132,11 @@ class Variables:
         return tuple(self.variables[int(i)] for i in ids)
 
     def _bases(self: Graph) -> Int64:  # type: ignore[misc]
-        if len(self._base_cache) != len(self.variables):
+        known = len(self._base_cache)
+        if known != len(self.variables):
             # Empty variables share their base with the next one, which searches from the right find.
-            self._base_cache = np.array([v.base for v in self.variables], dtype=np.int64)
+            new = np.array([v.base for v in self.variables[known:]], dtype=np.int64)
+            self._base_cache = np.concatenate([self._base_cache, new])
         return self._base_cache
 
 
