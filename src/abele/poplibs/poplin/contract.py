@@ -232,8 +232,9 @@ class Call:
         late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
         first = self.graph.compute_set("rewrite") if any((*rewritten, *self._arranges)) else None
         then = self.graph.compute_set("arrange") if late else None
-        x = self.x.operand() if self.expansion is None else self.expansion.emit(self.graph, _made(first))
-        w = self.w.operand() if self.widening is None else self.widening.emit(self.graph, _made(first))
+        graph = self._planned_tiles
+        x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
+        w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
         if self.layouts.arrange_input:
             order = input_order(self.problem, self.layouts, x.extents)
             x = self._arranged(_made(then if rewritten[0] else first), x, order, "input")
@@ -246,8 +247,15 @@ class Call:
         return x, w
 
     def _arranged(self, compute_set: ComputeSet, source: Operand, order: list[tuple[str, int]], name: str) -> Operand:
-        target = allocate(self.graph, self.problem.dtype, source.extents, order, name)
-        return arrange(self.graph, compute_set, source, target)
+        graph = self._planned_tiles
+        target = allocate(graph, self.problem.dtype, source.extents, order, name)
+        return arrange(graph, compute_set, source, target)
+
+    @property
+    def _planned_tiles(self) -> Graph:
+        """The graph with the tiles alone that may be used; their numbers are the same."""
+        most = self.planning.tiles
+        return self.graph.virtual(0, most) if 0 < most < self.graph.num_tiles else self.graph
 
 
 def _made(compute_set: ComputeSet | None) -> ComputeSet:

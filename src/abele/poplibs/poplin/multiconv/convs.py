@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from abele.errors import TensorIndexError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import as_element_type
 from abele.poplibs import popops
 from abele.poplibs.poplin import create
 from abele.poplibs.poplin.convolution import calculate_weight_deltas as one_gradient
@@ -22,16 +23,21 @@ from abele.poplibs.poplin.multiconv.args import (
     Params,
     read_multi_options,
 )
-from abele.poplibs.poplin.multiconv.shares import Estimate, Phases, phases_of, share_tiles
-from abele.poplibs.poplin.options import read_settings, resolve_types
+from abele.poplibs.poplin.multiconv.shares import Estimate, Phases, Share, phases_of, share_tiles
+from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
+from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.transforms import TransformedConv
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
 from abele.poplibs.popops.side_by_side import zip_programs
 from abele.poplibs.poputil.options import Options
 
-Emit = Callable[[Graph, Program], Tensor]
-"""Appends a convolution to a program, on the tiles of a graph."""
+Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
+"""What convolutions are given."""
+Emit = Callable[[Graph, Program, dict[str, Any]], Tensor]
+"""Appends a convolution to a program, on a graph, with some of its options set."""
+
+_LIMIT = "tilesPerIPU"
 
 
 def create_input(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, options: Options = None) -> Tensor:
@@ -47,15 +53,15 @@ def create_input(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, 
         TensorIndexError: There is no such convolution.
         InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
-    one, share = _created("multiconv.create_input", graph, args, index, options)
-    return create.create_input(share, one.params, one.dtype, one.name or f"input_{index}", options=one.options)
+    one, on, limit = _created("multiconv.create_input", graph, args, index, options)
+    return create.create_input(on, one.params, one.dtype, one.name or f"input_{index}", options=_with(one, limit))
 
 
 def create_weights(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, options: Options = None) -> Tensor:
     """The weights of one of several convolutions, [out_channels, in_channels / groups, *kernel]; see
     :func:`create_input`."""
-    one, share = _created("multiconv.create_weights", graph, args, index, options)
-    return create.create_weights(share, one.params, one.dtype, one.name or f"weights_{index}", options=one.options)
+    one, on, limit = _created("multiconv.create_weights", graph, args, index, options)
+    return create.create_weights(on, one.params, one.dtype, one.name or f"weights_{index}", options=_with(one, limit))
 
 
 def convolution(
@@ -93,13 +99,8 @@ def convolution(
     """
     if transpose_and_flip_weights:
         args = [_transposed(one) for one in args]
-    emits: list[Emit] = [
-        lambda g, lane, one=one: one_convolution(  # type: ignore[misc]
-            g, one.inputs, one.weights, one.params, lane, options=one.options
-        )
-        for one in args
-    ]
-    return _together(graph, [partial(_forward, one) for one in args], emits, prog, options, name)
+    emits = [partial(_emit_forward, one) for one in args]
+    return _together(graph, [partial(_forward, graph, one) for one in args], emits, prog, options, name)
 
 
 def calculate_weight_deltas(
@@ -133,7 +134,7 @@ def convolution_weight_update(
         ControlProgramError: Two of them update the same weights, and are to run at the same time.
     """
     gradients = [CalculateWeightDeltasArgs(a.z_deltas, a.activations, a.params, a.options) for a in args]
-    deltas = _deltas(graph, gradients, [a.weights.dtype for a in args], prog, options, f"{name}_deltas")
+    deltas = _deltas(graph, gradients, [a.weights for a in args], prog, options, f"{name}_deltas")
     lanes = []
     for one, gradient in zip(args, deltas, strict=True):
         lanes.append(Program())
@@ -144,19 +145,17 @@ def convolution_weight_update(
 def _deltas(
     graph: Graph,
     args: Sequence[CalculateWeightDeltasArgs],
-    kinds: Sequence[ElementType | None],
+    like: Sequence[Tensor | None],
     prog: Program,
     options: Options,
     name: str,
 ) -> list[Tensor]:
-    emits: list[Emit] = [
-        lambda g, lane, one=one, kind=kind: one_gradient(  # type: ignore[misc]
-            g, one.z_deltas, one.activations, one.params, lane, output_type=kind, options=one.options
-        )
-        for one, kind in zip(args, kinds, strict=True)
-    ]
-    estimates = [partial(_gradient, one, kind) for one, kind in zip(args, kinds, strict=True)]
-    return _together(graph, estimates, emits, prog, options, name)
+    """Gradients of weights, each in the order and on the tiles of a tensor where one is given."""
+    pairs = list(zip(args, like, strict=True))
+    emits = [partial(_emit_gradient, one, weights) for one, weights in pairs]
+    return _together(
+        graph, [partial(_gradient, graph, one, weights) for one, weights in pairs], emits, prog, options, name
+    )
 
 
 def _together(
@@ -171,12 +170,43 @@ def _together(
     planning = read_multi_options(name, options)
     lanes = [Program() for _ in emits]
     if planning.is_parallel and emits:
-        graphs: Sequence[Graph] = share_tiles(name, graph, estimates, planning)
+        shares = share_tiles(name, graph, estimates, planning)
     else:
-        graphs = [graph] * len(emits)
-    made = [emit(share, lane) for emit, share, lane in zip(emits, graphs, lanes, strict=True)]
+        shares = [Share(graph, 0)] * len(emits)
+    with graph.scope(name):
+        made = [
+            emit(share.graph, lane, {_LIMIT: share.tiles})
+            for emit, share, lane in zip(emits, shares, lanes, strict=True)
+        ]
     _append(graph, lanes, prog, name, is_parallel=planning.is_parallel)
     return made
+
+
+def _emit_forward(one: ConvolutionArgs, graph: Graph, prog: Program, limit: dict[str, Any]) -> Tensor:
+    return one_convolution(graph, one.inputs, one.weights, one.params, prog, options=_with(one, limit))
+
+
+def _emit_gradient(
+    one: CalculateWeightDeltasArgs, like: Tensor | None, graph: Graph, prog: Program, limit: dict[str, Any]
+) -> Tensor:
+    return one_gradient(
+        graph,
+        one.z_deltas,
+        one.activations,
+        one.params,
+        prog,
+        output_type=None if like is None else like.dtype,
+        options=_with(one, limit),
+        like=like,
+    )
+
+
+def _with(one: Given, limit: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a convolution, which is to use no more tiles than its share."""
+    given = {(_LIMIT if key == "tiles_per_ipu" else key): value for key, value in (one.options or {}).items()}
+    own = read_settings("multiconv", given, is_conv=True).planning.tiles
+    share = limit.get(_LIMIT, 0)
+    return given | {_LIMIT: min(n for n in (own, share) if n) if own or share else 0}
 
 
 def _append(graph: Graph, lanes: Sequence[Program], prog: Program, name: str, *, is_parallel: bool) -> None:
@@ -187,54 +217,59 @@ def _append(graph: Graph, lanes: Sequence[Program], prog: Program, name: str, *,
 
 def _created(
     function: str, graph: Graph, args: Sequence[CreateTensorArgs], index: int, options: Options
-) -> tuple[CreateTensorArgs, Graph]:
-    """One of several convolutions, and the graph that has its share of the tiles."""
+) -> tuple[CreateTensorArgs, Graph, dict[str, Any]]:
+    """One of several convolutions, the graph in which its share of the tiles comes first, and an option for it."""
     planning = read_multi_options(function, options)
     if not 0 <= index < len(args):
         raise TensorIndexError(f"{function}: there is no convolution {index}, {len(args)} are given")
     if not planning.is_parallel:
-        return args[index], graph
-    return args[index], share_tiles(function, graph, [partial(_planned, one) for one in args], planning)[index]
+        return args[index], graph, {}
+    share = share_tiles(function, graph, [partial(_planned, graph, one) for one in args], planning)[index]
+    return args[index], share.graph, {_LIMIT: share.tiles}
 
 
-def _planned(one: CreateTensorArgs, graph: Graph) -> Phases:
+def _planned(graph: Graph, one: CreateTensorArgs, tiles: int) -> Phases:
     """What a convolution of operands that are made for it is expected to take."""
-    settings = read_settings("multiconv", one.options, is_conv=True)
+    settings = _settings(one, tiles)
     return phases_of(create.created_conv_call(graph, one.params, as_element_type(one.dtype), settings))
 
 
-def _forward(one: ConvolutionArgs, graph: Graph) -> Phases:
+def _forward(graph: Graph, one: ConvolutionArgs, tiles: int) -> Phases:
     """What a convolution is expected to take."""
     params, x, weights = one.params, one.inputs, one.weights
-    check_shapes(
-        "multiconv.convolution", params, {"inputs": (x, params.input_shape), "weights": (weights, params.weights_shape)}
-    )
+    given = {"inputs": (x, params.input_shape), "weights": (weights, params.weights_shape)}
+    check_shapes("multiconv.convolution", params, given)
     if isinstance(params, TransformedConv):
         x, weights, params = params.seen_input(x), params.seen_weights(weights), params.core
-    if len(params.field) > FIELD_DIMS:
-        return _by_products(params, graph)
-    settings = read_settings("multiconv", one.options, is_conv=True)
+    settings = _settings(one, tiles)
     types = resolve_types("multiconv", {"inputs": x.dtype, "weights": weights.dtype}, None, settings.partials)
+    if len(params.field) > FIELD_DIMS:
+        return _by_products(params, tiles)
     return phases_of(forward_call(graph, x, weights, params, types, settings.planning, "planned"))
 
 
-def _gradient(one: CalculateWeightDeltasArgs, kind: ElementType | None, graph: Graph) -> Phases:
+def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, tiles: int) -> Phases:
     """What a gradient of weights is expected to take."""
     params, z, x = one.params, one.z_deltas, one.activations
-    check_shapes("multiconv", params, {"z_deltas": (z, params.output_shape), "activations": (x, params.input_shape)})
+    given = {"z_deltas": (z, params.output_shape), "activations": (x, params.input_shape)}
+    check_shapes("multiconv.calculate_weight_deltas", params, given)
     if isinstance(params, TransformedConv):
-        z, x, params = params.seen_deltas(z), params.seen_input(x), params.core
-    if len(params.field) > FIELD_DIMS:
-        return _by_products(params, graph)
-    settings = read_settings("multiconv", one.options, is_conv=True)
+        z, x, params, like = params.seen_deltas(z), params.seen_input(x), params.core, None
+    settings = _settings(one, tiles)
+    kind = None if like is None else like.dtype
     types = resolve_types("multiconv", {"z_deltas": z.dtype, "activations": x.dtype}, kind, settings.partials)
-    return phases_of(WeightGradient(graph, "planned", params, types, z, x, settings.planning, None).cheapest())
+    if len(params.field) > FIELD_DIMS:
+        return _by_products(params, tiles)
+    return phases_of(WeightGradient(graph, "planned", params, types, z, x, settings.planning, like).cheapest())
 
 
-def _by_products(params: Params, graph: Graph) -> Phases:
+def _settings(one: Given, tiles: int) -> Settings:
+    return read_settings("multiconv", _with(one, {_LIMIT: tiles}), is_conv=True)
+
+
+def _by_products(params: ConvParams, tiles: int) -> Phases:
     """Products a tile: all that is known of a convolution that takes several calls before it is made."""
-    assert not isinstance(params, TransformedConv)
-    return {"products": -(-params.macs // graph.num_tiles)}
+    return {"products": -(-params.macs // tiles)}
 
 
 def _transposed(one: ConvolutionArgs) -> ConvolutionArgs:

@@ -8,20 +8,20 @@ run at once, so a round takes the sum over kinds of steps of what the longest of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import AbeleError, InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph
-from abele.graph.virtual import VirtualGraph
 from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
 
 Phases = dict[str, int]
 """Expected cycles by kind of step."""
-Estimate = Callable[[Graph], Phases]
-"""What a convolution is expected to take on a graph with the tiles that it may use."""
+Estimate = Callable[[int], Phases]
+"""What a convolution is expected to take on so many tiles."""
 
 _ROUNDS = 4
 
@@ -34,8 +34,22 @@ def phases_of(call: Call) -> Phases:
     return phases
 
 
-def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning: MultiPlanning) -> list[VirtualGraph]:
-    """A graph for each convolution, with its share of the tiles of the first IPU.
+@dataclass(frozen=True)
+class Share:
+    """Tiles of one convolution.
+
+    Attributes:
+        graph: The graph with its tiles numbered so that those of the share come first. It has all, as operands may lie
+            on any.
+        tiles: How many belong to the share.
+    """
+
+    graph: Graph
+    tiles: int
+
+
+def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning: MultiPlanning) -> list[Share]:
+    """For each convolution its share of the tiles of the first IPU.
 
     Args:
         name: The multi-convolution, for errors.
@@ -54,13 +68,13 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
             remedy="planType='serial', or fewer at a time",
         )
     if count == 1:
-        return [graph.virtual(0, tiles)]
+        return [Share(graph, tiles)]
     least = min(planning.reserved_tiles, tiles // count)
     sizes = _scaled(np.ones(count), tiles, least)
     tried: list[tuple[int, tuple[int, ...]]] = []
     failure: AbeleError | None = None
     for _ in range(_ROUNDS):
-        found = [_expected(estimate, graph, int(n)) for estimate, n in zip(estimates, sizes, strict=True)]
+        found = [_expected(estimate, int(n)) for estimate, n in zip(estimates, sizes, strict=True)]
         fitting = [f for f in found if isinstance(f, dict)]
         failure = next(
             (_unfit(name, i, int(sizes[i]), f) for i, f in enumerate(found) if not isinstance(f, dict)), None
@@ -79,9 +93,9 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
     return _cut(graph, min(tried)[1])
 
 
-def _expected(estimate: Estimate, graph: Graph, tiles: int) -> Phases | AbeleError:
+def _expected(estimate: Estimate, tiles: int) -> Phases | AbeleError:
     try:
-        return estimate(graph.virtual(0, tiles))
+        return estimate(tiles)
     except (OutOfMemoryError, InvalidOptionError) as error:
         return error
 
@@ -114,6 +128,10 @@ def _scaled(weight: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDAr
     return np.asarray(sizes, dtype=np.int64)
 
 
-def _cut(graph: Graph, sizes: Sequence[int]) -> list[VirtualGraph]:
-    ends = np.cumsum(sizes).tolist()
-    return [graph.virtual(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+def _cut(graph: Graph, sizes: Sequence[int]) -> list[Share]:
+    ends = np.cumsum(sizes)
+    ipu, others = np.split(np.arange(graph.num_tiles), ends[-1:])
+    return [
+        Share(graph.virtual(tiles=np.concatenate([np.roll(ipu, size - end), others])), size)
+        for end, size in zip(ends.tolist(), sizes, strict=True)
+    ]
