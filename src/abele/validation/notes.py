@@ -14,7 +14,10 @@ REASONS = {
         the number of right-hand sides, likely because few tiles share them; ours are spread. The published
         memory of small systems is nearly the same on every tile, likely a mask over the whole chip; ours
         holds none.""",
-    "oct conv": """Not understood. How the four products of a layer were grouped into steps is not public.""",
+    "oct conv": """The four convolutions of a layer run at the same time, as a multi-convolution. The published cycles ask
+        for it: one after the other, they alone would take longer than the whole published layer in 24 of 26 rows, and
+        a layer is published with as many cycles as one convolution of all channels. Ours are too many where the stride
+        is 2 on a large field: likely sums, pooling and its gradient, whose layouts are not public.""",
     "pooling": """Equal cycles of 192 and 256 channels on both chips, and the memory, say that tiles take 16 channels
         at a time. What is missing, 1,000 to 1,700 cycles in most rows, does not grow with the size: likely what the
         published vertices do once, with their lists of work. The layer of 768 channels likely took 8 at a time.""",

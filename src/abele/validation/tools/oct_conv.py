@@ -1,7 +1,8 @@
 """Octave convolutions: channels of two resolutions, joined by average pooling and up-sampling.
 
 Of the input and of the output, a share of the channels has half the resolution. Four convolutions lead from each kind
-to each; from high to low the input is pooled first, from low to high the output is repeated afterwards.
+to each; from high to low the input is pooled first, from low to high the output is repeated afterwards. They run at the
+same time, as a multi-convolution; so do their gradients, and their weight updates.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs import poplin, popnn, popops
-from abele.poplibs.poplin import ConvParams
+from abele.poplibs import popnn, popops
+from abele.poplibs.poplin import ConvParams, multiconv
 from abele.validation.parameters import Parameters
 from abele.validation.tools.conv import params_of
 
@@ -65,14 +66,18 @@ class Octave:
             )
             if n_in and n_out
         }
+        self.options = {"partialsType": self.partials}
+        created = [
+            multiconv.CreateTensorArgs(self.dtype, params, self.options, "_".join(path))
+            for path, params in self.paths.items()
+        ]
         self.inputs = {
-            source: poplin.create_input(self.graph, self.paths[source, source], self.dtype, f"{source}_in")
-            for source in ("high", "low")
-            if (source, source) in self.paths
+            source: multiconv.create_input(self.graph, created, number)
+            for number, (source, target) in enumerate(self.paths)
+            if source == target
         }
         self.weights = {
-            path: poplin.create_weights(self.graph, params, self.dtype, "_".join(path))
-            for path, params in self.paths.items()
+            path: multiconv.create_weights(self.graph, created, number) for number, path in enumerate(self.paths)
         }
         self.pooled = self.inputs["high"]
 
@@ -95,12 +100,13 @@ class Octave:
         """Append the forward pass."""
         if ("high", "low") in self.paths:
             self.pooled = popnn.pool(self.graph, self.inputs["high"], self._pooling(), prog, name="pool")
+        paths = [
+            multiconv.ConvolutionArgs(self._input(path), self.weights[path], params, self.options)
+            for path, params in self.paths.items()
+        ]
+        made = multiconv.convolution(self.graph, paths, prog)
         outputs: dict[str, Tensor] = {}
-        for (source, target), params in self.paths.items():
-            x = self.pooled if (source, target) == ("high", "low") else self.inputs[source]
-            y = poplin.convolution(
-                self.graph, x, self.weights[source, target], params, prog, partials_type=self.partials
-            )
+        for (source, target), y in zip(self.paths, made, strict=True):
             y = _upsampled(y) if (source, target) == ("low", "high") else y
             if target in outputs:
                 popops.add_in_place(self.graph, outputs[target], y, prog)
@@ -110,26 +116,43 @@ class Octave:
 
     def backward(self, prog: Sequence) -> None:
         """Append the gradients of the inputs and the updates of the weights."""
+        created = [
+            multiconv.CreateTensorArgs(self.dtype, params.gradient_params(), self.options, f"{target}_deltas")
+            for (_, target), params in self.paths.items()
+        ]
+        numbers = list(self.paths)
         deltas = {
-            target: poplin.create_input(
-                self.graph, self.paths[self._first(target), target].gradient_params(), self.dtype, f"{target}_deltas"
-            )
+            target: multiconv.create_input(self.graph, created, numbers.index((self._first(target), target)))
             for target in self.outputs
         }
         small = self._summed(deltas["high"], prog) if ("low", "high") in self.paths else deltas["high"]
+        given = {p: small if p == ("low", "high") else deltas[p[1]] for p in self.paths}
+        backs = multiconv.convolution(
+            self.graph,
+            [
+                multiconv.ConvolutionArgs(given[p], self.weights[p], params.gradient_params(), self.options)
+                for p, params in self.paths.items()
+            ],
+            prog,
+            transpose_and_flip_weights=True,
+        )
         gradients: dict[str, Tensor] = {}
-        for (source, target), params in self.paths.items():
-            z = small if (source, target) == ("low", "high") else deltas[target]
-            x = self.pooled if (source, target) == ("high", "low") else self.inputs[source]
-            w = self.weights[source, target]
-            back = poplin.convolution_backward_data(self.graph, z, w, params, prog, partials_type=self.partials)
+        for (source, target), back in zip(self.paths, backs, strict=True):
             if (source, target) == ("high", "low"):
                 back = popnn.pool_input_gradient(self.graph, self._pooling(), back, prog=prog, name="pool_gradient")
             if source in gradients:
                 popops.add_in_place(self.graph, gradients[source], back, prog)
             else:
                 gradients[source] = back
-            poplin.convolution_weight_update(self.graph, z, w, x, params, _RATE, prog, partials_type=self.partials)
+        updates = [
+            multiconv.ConvWeightUpdateArgs(given[p], self.weights[p], self._input(p), _RATE, params, self.options)
+            for p, params in self.paths.items()
+        ]
+        multiconv.convolution_weight_update(self.graph, updates, prog)
+
+    def _input(self, path: tuple[str, str]) -> Tensor:
+        """What a convolution reads."""
+        return self.pooled if path == ("high", "low") else self.inputs[path[0]]
 
     def _first(self, target: str) -> str:
         return "high" if ("high", target) in self.paths else "low"
