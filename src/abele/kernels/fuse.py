@@ -13,6 +13,8 @@ from abele.kernels.ir import Affine, Cast, Const, Expr, compute_type
 from abele.kernels.loops import Local
 from abele.kernels.task import Program, Put, Ref, Task, plain, substitute
 
+Index = tuple[Affine, ...]
+
 MAX_LOCALS = 48
 """Longest chain; more would not stay in registers."""
 
@@ -72,14 +74,17 @@ def _conflict(a: Task, b: Task) -> bool:
 
 def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task | None:
     """Both as one task; None where points do not match."""
-    put = next((p for p in reversed(producer.puts) if p.space == space), None)
-    if put is None or put.combine != "set" or put.guards or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
+    puts = [p for p in producer.puts if p.space == space]
+    if any(p.combine != "set" or p.guards for p in puts) or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
         return None
-    names = _whole(program, producer, put)
-    seen = {r.index for r in consumer.refs if r.space == space}
-    if names is None or len(seen) != 1 or any(r.bounds for r in consumer.refs if r.space == space):
+    refs = [r for r in consumer.refs if r.space == space]
+    if any(r.bounds for r in refs):
         return None
-    theirs = [plain(a) for a in next(iter(seen))]
+    put = next((p for p in reversed(puts) if _constants(p.index) == _constants(refs[0].index)), None)
+    names = None if put is None else _whole(program, producer, put)
+    if names is None:
+        return None
+    theirs = [plain(a) for a in refs[0].index if a.terms]
     if set(theirs) != set(dict(consumer.parallel)) or len(set(theirs)) < len(theirs):
         return None
     made, used = dict(producer.parallel), dict(consumer.parallel)
@@ -92,14 +97,20 @@ def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task
     return _joined(program, producer, moved)
 
 
+def _constants(index: Index) -> dict[int, int]:
+    """The places of ``index`` that name no dim, and what they hold."""
+    return {place: position.const for place, position in enumerate(index) if not position.terms}
+
+
 def _whole(program: Program, task: Task, put: Put) -> list[str] | None:
-    """The dims of ``put``'s index if it stores every element of its space, one a point."""
-    names = [plain(a) for a in put.index]
-    extents, shape = dict(task.parallel), program.spaces[put.space].shape
+    """The dims of ``put``'s index if it stores all elements of its space that have its constants, one a point."""
+    moving = [
+        (plain(a), extent) for a, extent in zip(put.index, program.spaces[put.space].shape, strict=True) if a.terms
+    ]
+    names, extents = [name for name, _ in moving], dict(task.parallel)
     if set(names) != set(extents) or len(set(names)) < len(names):
         return None
-    found = [str(name) for name in names]
-    return found if all(extents[d] == n for d, n in zip(found, shape, strict=True)) else None
+    return [str(name) for name in names] if all(extents[str(d)] == n for d, n in moving) else None
 
 
 def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
@@ -115,34 +126,46 @@ def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
 
 
 def _same_points(producer: Task, consumer: Task) -> bool:
-    """Whether the two touch common spaces only at the same point, so that one pass does both."""
-    made = {p.space: p.index for p in producer.puts}
-    if any(r.space in made and r.index != made[r.space] for r in consumer.refs):
+    """Whether the two touch common elements only at the same point, so that one pass does both."""
+    touched: list[Ref | Put] = [*consumer.refs, *consumer.puts]
+    if any(_meet(p, other) for p in producer.puts for other in touched):
         return False
-    stored = {p.space: p.index for p in consumer.puts}
-    if any(made.get(s, i) != i for s, i in stored.items()) or len(stored) < len(consumer.puts):
+    if any(_meet(p, r) for p in consumer.puts for r in producer.refs):
         return False
+    for number, put in enumerate(consumer.puts):
+        if any(p.space == put.space and not _apart(p.index, put.index) for p in consumer.puts[:number]):
+            return False
     inner = {e.space for r in producer.reductions for e in r.value.walk() if isinstance(e, Ref)}
-    return not inner & set(stored) and all(r.space not in stored or r.index == stored[r.space] for r in producer.refs)
+    return not inner & consumer.writes
+
+
+def _meet(a: Ref | Put, b: Ref | Put) -> bool:
+    """Whether the two may touch the same element at different points."""
+    return a.space == b.space and a.index != b.index and not _apart(a.index, b.index)
+
+
+def _apart(a: Index, b: Index) -> bool:
+    """Whether the two differ in a constant place, so that they never name the same element."""
+    return any(not x.terms and not y.terms and x.const != y.const for x, y in zip(a, b, strict=True))
 
 
 def _joined(program: Program, producer: Task, consumer: Task) -> Task:
     """The producer, its stored values as locals, and then the consumer."""
-    values, puts, known = list(producer.locals), [], dict[int, Local]()
+    values, puts, known = list(producer.locals), [], dict[tuple[int, Index], Local]()
     for put in producer.puts:
-        known[put.space] = Local(len(values))
+        known[put.space, put.index] = Local(len(values))
         values.append(_as_stored(program, put))
-        puts.append(replace(put, value=known[put.space]))
+        puts.append(replace(put, value=known[put.space, put.index]))
     shift = len(values)
 
     def change(part: Expr) -> Expr | None:
         if isinstance(part, Local):
             return Local(part.number + shift)
-        return known.get(part.space) if isinstance(part, Ref) else None
+        return known.get((part.space, part.index)) if isinstance(part, Ref) else None
 
     follower = consumer.rewritten(change)
-    replaced = consumer.writes
-    kept = [p for p in puts if p.space not in replaced]
+    replaced = {(p.space, p.index) for p in consumer.puts}
+    kept = [p for p in puts if (p.space, p.index) not in replaced]
     name = producer.name if consumer.name.startswith(producer.name) else f"{producer.name}+{consumer.name}"
     return replace(producer, name=name, puts=(*kept, *follower.puts), locals=(*values, *follower.locals))
 
