@@ -38,7 +38,7 @@ from abele.graph import Graph, Program, Sequence
 from abele.machine import systems
 from abele.numerics import f16
 from abele.poplibs import poplin
-from abele.poplibs.poplin import search
+from abele.poplibs.poplin import create, matmul_layout, search
 
 Array = np.ndarray[Any, Any]
 Row = dict[str, Any]
@@ -130,7 +130,8 @@ def planning() -> Row:
     """All plans of ResNet-50 and of a layer of BERT-Large, forward, backward and update, nothing else."""
     net = ResNet(chip(), ResNetConfig())
     net.forward()
-    search.find_plan.cache_clear()
+    for cache in (search.find_plan, matmul_layout.best_layout, create.created_call):
+        cache.cache_clear()
     config, options = BertConfig(), {"partialsType": "half"}
     graph = net.graph
     passes = [{**options, "pass": f"TRAINING_{p}"} for p in ("FWD", "BWD", "WU")]

@@ -8,9 +8,11 @@ and share of memory, or its plan may be another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
+from abele.machine import System
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poplin.binding import Binding
 from abele.poplibs.poplin.contract import Call, cheapest
@@ -19,7 +21,7 @@ from abele.poplibs.poplin.flatten import flattened
 from abele.poplibs.poplin.layouts import new_weights
 from abele.poplibs.poplin.matmul import is_swapped
 from abele.poplibs.poplin.matmul_layout import MatmulLayout, best_layout
-from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
+from abele.poplibs.poplin.options import Planning, Settings, Types, read_settings, resolve_types
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.placement import place_input, place_weights
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
@@ -159,13 +161,19 @@ def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name
 
 def created_conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
-    element, elsewhere = as_element_type(dtype), Graph(graph.system)
-    types = resolve_types("convolution", {"x": element}, None, settings.partials)
+    types = resolve_types("convolution", {"x": as_element_type(dtype)}, None, settings.partials)
+    return created_call(graph.system, params, types, settings.planning)
+
+
+@lru_cache(maxsize=1024)
+def created_call(system: System, params: ConvParams, types: Types, planning: Planning) -> Call:
+    """As :func:`created_conv_call`, for one of a kind."""
+    element, elsewhere = types.dtype, Graph(system)
     w = _new_conv_weights(elsewhere, params, element, "weights")
     calls = []
     for block in _input_blocks(params):
         x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
-        calls.append(forward_call(elsewhere, x, w, params, types, settings.planning, "convolution"))
+        calls.append(forward_call(elsewhere, x, w, params, types, planning, "convolution"))
     return cheapest(calls)
 
 
