@@ -19,6 +19,7 @@ from abele.poplibs.gcl.within import (
     all_reduce_within_replica,
     reduce_scatter_within_replica,
 )
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "reduce_scatter_within_replica",
 ]
 
+globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import TypeMismatchError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.control import CrossReplicaCopy
 from abele.graph.program import Copy, Sequence
@@ -37,7 +38,13 @@ class Ring:
 
     @cached_property
     def members(self) -> Int64:
-        """Replicas by group and rank, int64[groups, size]."""
+        """Replicas by group and rank, int64[groups, size].
+
+        Raises:
+            TypeMismatchError: The group is no :class:`CommGroup`.
+        """
+        if not isinstance(self.group, CommGroup):
+            raise TypeMismatchError(f"the group of a collective must be a CommGroup, got {self.group!r}")
         return self.group.members(self.graph.replicas)
 
     @property

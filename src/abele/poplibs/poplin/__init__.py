@@ -58,6 +58,7 @@ from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -115,6 +116,8 @@ __all__ = [
     "weights_transpose_chans_flip_xy",
     *norms.__all__,
 ]
+
+globals().update(guarded_functions(globals(), __all__))
 
 _MATMUL_NAMES = {
     "matMul": matmul,

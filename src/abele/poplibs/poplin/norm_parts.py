@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from abele.errors import TensorError, TypeMismatchError
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import ComputeSet, Execute, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.kernels import ir
@@ -32,12 +32,19 @@ class Moments:
         eps: Added to the variance.
         count: Elements of one statistic, of all replicas.
         unbiased: Whether the variance is over count − 1.
+
+    Raises:
+        InvalidOptionError: A negative ``eps``.
     """
 
     kept: tuple[int, ...]
     eps: float
     count: int
     unbiased: bool
+
+    def __post_init__(self) -> None:
+        if not self.eps >= 0:
+            raise InvalidOptionError(f"statistics: eps is {self.eps}, it must be at least 0")
 
     @property
     def correction(self) -> float:

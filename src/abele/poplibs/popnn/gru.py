@@ -19,6 +19,7 @@ from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import GruParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
@@ -350,4 +351,5 @@ def _checked(
     return attention.T
 
 
+globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))

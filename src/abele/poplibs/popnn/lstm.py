@@ -18,6 +18,7 @@ from abele.poplibs.popnn.recurrent.lstm_cell import KEPT, WITHOUT_PREVIOUS, Lstm
 from abele.poplibs.popnn.recurrent.params import LstmParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
 
@@ -371,4 +372,5 @@ def _check(params: LstmParams, state: LstmState, input: Tensor, weights: LstmWei
     params.check("biases", weights.biases, (_GATES, params.hidden))
 
 
+globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))

@@ -17,6 +17,7 @@ from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pas
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
 from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
 
@@ -148,4 +149,5 @@ def _check(params: RnnParams, state: Tensor, input: Tensor, weights: RnnWeights)
     params.check("biases", weights.biases, (1, params.hidden))
 
 
+globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))

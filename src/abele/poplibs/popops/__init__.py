@@ -56,6 +56,7 @@ from abele.poplibs.popops.sorting import (
     top_k_with_permutation,
 )
 from abele.poplibs.popops.spline import spline_basis, spline_weighting
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -125,4 +126,5 @@ __all__ = [
     *slicing.__all__,
 ]
 
+globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -241,9 +242,22 @@ def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
 
 
 def from_callable(function: ExprLike | Callable[..., ExprLike], arity: int) -> Expr:
-    """``function`` itself if it is an expression, or what it returns for ``arity`` placeholders."""
+    """``function`` itself if it is an expression, or what it returns for ``arity`` placeholders.
+
+    Raises:
+        TensorError: It does not take so many arguments.
+    """
     if callable(function) and not isinstance(function, Expr):
-        return as_expr(function(*(PlaceHolder(i + 1) for i in range(arity))))
+        placeholders = [PlaceHolder(i + 1) for i in range(arity)]
+        try:
+            inspect.signature(function).bind(*placeholders)
+        except ValueError:
+            pass  # Functions written in C do not all say what they take.
+        except TypeError as error:
+            raise TensorError(
+                f"the function of a map does not take {arity} arguments, one for each tensor", because=str(error)
+            ) from None
+        return as_expr(function(*placeholders))
     return as_expr(function)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,13 +28,34 @@ IOTA_START, IOTA_SLOTS = 10 + 4, 3
 
 
 def fill(graph: Graph, tensor: Tensor, prog: Sequence, value: float, name: str = "fill") -> None:
-    """Set every element of ``tensor`` to ``value``."""
+    """Set every element of ``tensor`` to ``value``.
+
+    Raises:
+        InvalidOptionError: A value that the element type does not hold: a fraction, or one out of range, for integers.
+        ConstantWriteError: ``tensor`` is a constant, or a view that repeats elements.
+    """
+    _check_value(tensor, value, name)
     _compute(graph, tensor, Const(value, tensor.dtype), prog, name, fill_cycles(tensor.dtype))
 
 
 def zero(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "zero") -> None:
     """Set every element of ``tensor`` to zero."""
     fill(graph, tensor, prog, 0, name)
+
+
+def _check_value(tensor: Tensor, value: float, name: str) -> None:
+    """Refuse what the element type of ``tensor`` does not hold."""
+    dtype = tensor.dtype
+    if not isinstance(value, (int, float, np.number, np.bool_)):
+        raise InvalidOptionError(f"{name}: {tensor!r} cannot hold {value!r}", remedy="a number")
+    if dtype.kind not in ("int", "uint"):
+        return
+    limits = np.iinfo(dtype.np)
+    if not (math.isfinite(value) and value == int(value) and limits.min <= value <= limits.max):
+        raise InvalidOptionError(
+            f"{name}: {tensor!r} cannot hold {value}",
+            because=f"{dtype} takes whole numbers from {limits.min} to {limits.max}",
+        )
 
 
 def iota(graph: Graph, tensor: Tensor, start: int, prog: Sequence, name: str = "iota", *, step: int = 1) -> None:

@@ -110,9 +110,11 @@ def map_with_outputs(
     An output may be one of ``tensors``: every expression sees its elements as they were before.
 
     Raises:
-        TensorError: The outputs differ in shape, or the operands do not broadcast to it.
+        TensorError: Not one expression an output, the outputs differ in shape, or the operands do not broadcast to it.
         TypeMismatchError: An expression gives another kind of element than its output holds.
     """
+    if not outputs or len(exprs) != len(outputs):
+        raise TensorError(f"{name}: {len(exprs)} expressions for {len(outputs)} outputs", remedy="one expression each")
     shape = outputs[0].shape
     if any(o.shape != shape for o in outputs):
         raise TensorError(f"{name}: outputs of shapes {', '.join(str(list(o.shape)) for o in outputs)} differ")

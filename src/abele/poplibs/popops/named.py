@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.errors import InvalidOptionError
+import numpy as np
+
+from abele.errors import InvalidOptionError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.numerics import bool_
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
 from abele.poplibs.popops.map import map, map_with_output
 from abele.poplibs.popops.ops import find_op
+from abele.poplibs.poputil.guard import check_operand, check_program
 from abele.poplibs.poputil.options import Options
 
 __all__ = [
@@ -220,12 +224,24 @@ class _Function:
 
     op: str
 
-    def expression(self, operands: tuple[Operand, ...]) -> tuple[Expr, list[Tensor]]:
+    def expression(self, graph: Graph, operands: tuple[Operand, ...], prog: Sequence) -> tuple[Expr, list[Tensor]]:
         """The operation over placeholders for the tensors among ``operands``, and those tensors.
 
         Raises:
             InvalidOptionError: No operand is a tensor.
+            TypeMismatchError: An operand is neither a tensor nor a number, or ``prog`` is no sequence.
+            TensorError: A tensor of another graph.
         """
+        check_program(self.op, "prog", prog, graph)
+        for n, operand in enumerate(operands):
+            if not isinstance(operand, (int, float, np.number, np.bool_)):
+                check_operand(self.op, f"operand {n}", operand, graph)
+        predicate = operands[-1]
+        if self.op == "select" and isinstance(predicate, Tensor) and predicate.dtype != bool_:
+            raise TypeMismatchError(
+                f"select: the predicate {predicate!r} is {predicate.dtype}, it must be bool",
+                remedy="select(then, otherwise, predicate): the predicate comes last",
+            )
         tensors = [o for o in operands if isinstance(o, Tensor)]
         if not tensors:
             raise InvalidOptionError(f"{self.op} of numbers alone: {operands}", remedy="one operand must be a tensor")
@@ -235,16 +251,17 @@ class _Function:
 
     def new(self, graph: Graph, operands: tuple[Operand, ...], prog: Sequence, name: str, options: Options) -> Tensor:
         """The operation as a new tensor."""
-        expression, tensors = self.expression(operands)
+        expression, tensors = self.expression(graph, operands, prog)
         return map(graph, expression, tensors, prog, name or self.op, options=options)
 
     def into(
         self, graph: Graph, operands: tuple[Operand, ...], out: Operand, prog: Sequence, name: str, options: Options
     ) -> None:
         """The operation into ``out``."""
-        expression, tensors = self.expression(operands)
+        expression, tensors = self.expression(graph, operands, prog)
         if not isinstance(out, Tensor):
             raise InvalidOptionError(f"{self.op} cannot write to the number {out}", remedy="give a tensor first")
+        check_operand(self.op, "the output", out, graph)
         map_with_output(graph, expression, tensors, out, prog, name or self.op, options=options)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Literal
 
-from abele.errors import TensorError
+import numpy as np
+
+from abele.errors import InvalidOptionError, TensorError
 from abele.graph import Graph, Tensor, concat
 
 MappingMethod = Literal["NONE", "ZERO", "EDGE"]
@@ -41,11 +43,16 @@ def pad(
         name: Name of the constant.
 
     Raises:
+        InvalidOptionError: A value that is nothing to pad with.
         TensorError: Not one number a dimension, more cut off than there is, or more mirrored than there is.
     """
     if len(lower) != tensor.ndim or len(upper) != tensor.ndim:
         raise TensorError(
             f"{name}: {tensor!r} has {tensor.ndim} dimensions, padding is given for {len(lower)} and {len(upper)}"
+        )
+    if not isinstance(value, (PaddingType, Tensor, int, float, np.number, np.bool_)):
+        raise InvalidOptionError(
+            f"{name}: cannot pad with {value!r}", remedy="a number, a tensor of one element, or a PaddingType"
         )
     if mapping not in ("NONE", "ZERO", "EDGE"):
         raise TensorError(f"{name}: no mapping {mapping!r}", remedy="NONE, ZERO or EDGE")

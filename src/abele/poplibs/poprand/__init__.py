@@ -4,6 +4,7 @@ from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
 from abele.poplibs.poprand.dropout import dropout, shaped_dropout
 from abele.poplibs.poprand.normals import normal, truncated_normal
 from abele.poplibs.poprand.seed import advance_seed, create_seed, get_seed, set_seed
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "uniform",
 ]
 
+globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))

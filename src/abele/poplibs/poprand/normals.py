@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Numbers
 
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f32
+from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.popops.expr import Cast, Expr, Op, as_expr, random_bits, select
 from abele.poplibs.poprand.distributions import VECTOR_CYCLES, as_output
 from abele.poplibs.poprand.draw import UNIT, generate, generator_cycles, unit_interval
@@ -34,8 +34,14 @@ def normal(
 ) -> Tensor:
     """Normally distributed numbers, by Box and Muller's transform.
 
-    Other arguments and errors as for :func:`~abele.poplibs.poprand.uniform`.
+    Other arguments as for :func:`~abele.poplibs.poprand.uniform`.
+
+    Raises:
+        TensorError: A seed of another shape.
+        TypeMismatchError: A seed of another type, or a result that is not floating point.
+        InvalidOptionError: ``std`` is negative.
     """
+    check_floating(out_type or reference.dtype, std, name)
     source = seed_or_own(graph, seed, prog, name)
     out = clone(graph, reference, f"{name}/out", out_type)
     radius = unit_interval(random_bits(1, modifier, 0, 2)) + UNIT
@@ -63,8 +69,10 @@ def truncated_normal(
     Other arguments as for :func:`~abele.poplibs.poprand.uniform`.
 
     Raises:
-        InvalidOptionError: ``alpha`` is not above 0.
+        TypeMismatchError: A result that is not floating point.
+        InvalidOptionError: ``alpha`` is not above 0, or ``std`` is negative.
     """
+    check_floating(out_type or reference.dtype, std, name)
     source = seed_or_own(graph, seed, prog, name)
     if not alpha > 0:
         raise InvalidOptionError(f"{name}: alpha is {alpha}, it must be above 0")
@@ -76,6 +84,19 @@ def truncated_normal(
     cycles = generator_cycles(4, 26 if out.dtype.bits == 32 else 28, slots, out)
     generate(graph, as_output(deviation * std + mean, out), [source], out, prog, name, cycles)
     return out
+
+
+def check_floating(out_type: ElementType, std: float, name: str) -> None:
+    """Refuse results that are no floats, and negative deviations.
+
+    Raises:
+        TypeMismatchError: Elements of ``out_type`` are no floats.
+        InvalidOptionError: ``std`` is below 0.
+    """
+    if not as_element_type(out_type).is_float:
+        raise TypeMismatchError(f"{name}: normally distributed numbers are f16 or f32, not {out_type}")
+    if not std >= 0:
+        raise InvalidOptionError(f"{name}: std is {std}, it must be at least 0")
 
 
 def truncated_normal_slots(alpha: float) -> float:

@@ -4,6 +4,7 @@ from abele.poplibs.poputil import graphfn
 from abele.poplibs.poputil.broadcast import broadcast_shape, broadcast_to_match
 from abele.poplibs.poputil.device_half import cast_to_device_half_value, check_accuracy_when_cast
 from abele.poplibs.poputil.groupings import detect_dim_groupings, detect_innermost_grouping, factor_dims, unfactor_dims
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.ipus import (
     clone_to_ipu,
     copy_to_ipu,
@@ -96,4 +97,5 @@ __all__ = [
     "vector_grain",
 ]
 
+globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))

@@ -44,7 +44,15 @@ def linear_mapping(
     """The linear mapping of ``size`` elements of ``dtype``; see :func:`calc_linear_tile_mapping`.
 
     Whole grains are dealt so that no tile has more than one grain above another, as long as each has ``min_elements``.
+
+    Raises:
+        TileMappingError: A grain below 1, or a negative smallest chunk.
     """
+    if (grain is not None and grain < 1) or (min_elements is not None and min_elements < 0):
+        raise TileMappingError(
+            f"{size} elements cannot be spread in grains of {grain}, {min_elements} on a tile at least",
+            remedy="a grain of at least 1, and a smallest chunk that is not negative",
+        )
     if size == 0:
         return TileMapping.unmapped(0)
     grain = grain or vector_grain(graph, dtype)

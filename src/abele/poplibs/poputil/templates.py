@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from abele.errors import TypeMismatchError
 from abele.numerics import ElementType
 
 
@@ -26,4 +27,8 @@ def _text(parameter: ElementType | Enum | bool | int | str) -> str:
         return parameter.poplar_name
     if isinstance(parameter, Enum):
         return f"{type(parameter).__name__}::{parameter.name}"
+    if not isinstance(parameter, (int, str)):
+        raise TypeMismatchError(
+            f"{parameter!r} cannot be a parameter of a vertex template", remedy="an element type, enumerator or number"
+        )
     return str(parameter).lower() if isinstance(parameter, bool) else str(parameter)

@@ -11,6 +11,7 @@ from abele.poplibs.popnn.ctc.loss import (
     calc_loss_and_gradient_logits,
 )
 from abele.poplibs.popnn.ctc.plan import Plan, create_data_input, create_labels_input, plan
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "plan",
 ]
 
+globals().update(guarded_functions(globals(), __all__[1:]))
 globals().update(camel_aliases(globals(), __all__[1:]))
 calcCTCLossLogProbabilities = calc_ctc_loss_log_probabilities  # noqa: N816
 calcCTCLossLogits = calc_ctc_loss_logits  # noqa: N816

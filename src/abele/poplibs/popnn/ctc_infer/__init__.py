@@ -6,6 +6,7 @@ log-probabilities or logits. Names are those of PopLibs in snake_case; its camel
 
 from abele.poplibs.popnn.ctc_infer.decode import beam_search_decoder_log_probabilities, beam_search_decoder_logits
 from abele.poplibs.popnn.ctc_infer.plan import Plan, create_data_input, plan
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "plan",
 ]
 
+globals().update(guarded_functions(globals(), __all__[1:]))
 globals().update(camel_aliases(globals(), __all__[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,8 @@ class RecurrentParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_element_type(self.dtype))
+        if not isinstance(self.layer_sizes, Iterable):
+            raise TensorError(f"{self.kind}: layer sizes {self.layer_sizes!r}", remedy="(input size, hidden units)")
         object.__setattr__(self, "layer_sizes", tuple(self.layer_sizes))
         if self.dtype not in (f16, f32):
             raise TypeMismatchError(f"{self.kind}: data type {self.dtype}; f16 and f32 are supported")

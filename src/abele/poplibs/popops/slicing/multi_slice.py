@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -238,9 +239,12 @@ def static_offsets(offsets: Sequence[int], entries: int, name: str) -> list[int]
     """``offsets`` as whole numbers.
 
     Raises:
-        TensorError: One is no entry.
+        TensorError: One is no whole number, or no entry.
     """
-    numbers = [int(n) for n in offsets]
+    try:
+        numbers = [operator.index(n) for n in offsets]
+    except TypeError:
+        raise TensorError(f"{name}: offsets must be whole numbers or a tensor, got {list(offsets)}") from None
     for n in numbers:
         if not 0 <= n < entries:
             raise TensorError(f"{name}: offset {n} is out of range: the table has {entries} entries")

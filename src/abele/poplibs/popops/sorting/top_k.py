@@ -38,12 +38,23 @@ class TopKParams:
         largest: Whether the largest or the smallest.
         sort_order: Their order; NONE for any.
         stable: Whether of equal elements those that come first are taken, and stay in their order.
+
+    Raises:
+        InvalidOptionError: No such order.
     """
 
     k: int
     largest: bool = True
     sort_order: SortOrder = SortOrder.NONE
     stable: bool = False
+
+    def __post_init__(self) -> None:
+        order = self.sort_order
+        if not isinstance(order, SortOrder):
+            known = {o.name: o for o in SortOrder}
+            if str(order).upper() not in known:
+                raise InvalidOptionError(f"top_k: no sort order {order!r}", remedy="NONE, ASCENDING or DESCENDING")
+            object.__setattr__(self, "sort_order", known[str(order).upper()])
 
     @property
     def is_reversed(self) -> bool:
