@@ -15,8 +15,11 @@ from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.popops.reduce_codelets import Finish
+from abele.poplibs.popops.reduce_ops import find_reduce_op
+from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
+from abele.poplibs.poputil.mapping import elements_per_tile
 
 Emit = Callable[[Graph, Steps, Sequence[Tensor], Tensor, str], None]
 
@@ -138,23 +141,50 @@ def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], ou
     _emit_scaled(graph, body, inputs, out, SOFTMAX_SCALING[f16])
 
 
-def _emit_scaled(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float) -> None:
-    (x,) = inputs
-    top = emit_reduce(graph, body, x, [-1], "MAX", "max")
-    powers = _new_like(graph, x, f32, "exp/out")
+def _reduced(graph: Graph, body: Steps, tensor: Tensor, op: str, out_type: ElementType, name: str) -> Tensor:
+    """One value a row, of type ``out_type``."""
+    chosen, kept = find_reduce_op(op), tuple(range(tensor.ndim - 1))
+    reduction = Reduction(graph, tensor, kept, chosen, Finish(out_type), None, name, f32)
+    result = reduction.create_output()
+    reduction.emit(body, result)
+    return result
+
+
+def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
+    """The type in which tiles get the values that there is one of a row: that of the elements, or f32.
+
+    Maps of one type take about a cycle an element less than mixed ones. But single 16-bit values cannot be exchanged
+    without arranging them, so where rows are cut between tiles that only pays for tiles with many elements.
+    """
+    mapping = graph.mapping_of(tensor.flatten())
+    is_cut = bool((mapping.begin % tensor.shape[-1]).any())
+    most = elements_per_tile(mapping, graph.system.num_tiles).max(initial=0)
+    is_few = most < graph.system.ipu.rearrange.local_copy_cycles
+    return f32 if is_cut and is_few else tensor.dtype
+
+
+def _emit_powers(graph: Graph, body: Steps, x: Tensor, row_type: ElementType) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest element of each row, the powers relative to it, and their sum.
+
+    As in PopLibs, elements stay what they are and only the sum, of which there is one a row, is always f32.
+    """
+    top = _reduced(graph, body, x, "MAX", row_type, "max")
+    powers = _new_like(graph, x, x.dtype, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
-    total = emit_reduce(graph, body, powers, [-1], "ADD", "sum")
-    inverse = _new_like(graph, total, f32, "inv/out")
+    return top, powers, _reduced(graph, body, powers, "ADD", f32, "sum")
+
+
+def _emit_scaled(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float) -> None:
+    row_type = _row_type(graph, inputs[0])
+    _, powers, total = _emit_powers(graph, body, inputs[0], row_type)
+    inverse = _new_like(graph, total, row_type, "inv/out")
     emit_map(graph, body, [Op("inv", _1) * factor if factor != 1.0 else Op("inv", _1)], [total], [inverse], "inv")
     emit_map(graph, body, [_1 * _2], [powers, _column(inverse)], [out], "scale")
 
 
 def _emit_log_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     (x,) = inputs
-    top = emit_reduce(graph, body, x, [-1], "MAX", "max")
-    powers = _new_like(graph, x, f32, "exp/out")
-    emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
-    total = emit_reduce(graph, body, powers, [-1], "ADD", "sum")
+    top, _, total = _emit_powers(graph, body, x, _row_type(graph, x))
     shift = _new_like(graph, total, f32, "log/out")
     emit_map(graph, body, [_1 + Op("log", _2)], [top, total], [shift], "log")
     emit_map(graph, body, [_1 - _2], [x, _column(shift)], [out], "shift")
@@ -162,15 +192,15 @@ def _emit_log_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: 
 
 def _emit_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    products = _new_like(graph, y, f32, "product/out")
+    products = _new_like(graph, y, y.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [y, g], [products], "product")
-    total = emit_reduce(graph, body, products, [-1], "ADD", "sum")
+    total = _reduced(graph, body, products, "ADD", _row_type(graph, y), "sum")
     emit_map(graph, body, [_1 * (_2 - _3)], [y, g, _column(total)], [out], "gradient")
 
 
 def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    total = emit_reduce(graph, body, g, [-1], "ADD", "sum")
+    total = _reduced(graph, body, g, "ADD", _row_type(graph, g), "sum")
     emit_map(graph, body, [_2 - exp(_1) * _3], [y, g, _column(total)], [out], "gradient")
 
 
