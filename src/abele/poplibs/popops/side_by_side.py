@@ -71,15 +71,11 @@ def plain_steps(program: Program) -> Iterator[Program]:
             )
 
 
-def _label(step: Program) -> str:
-    return step.name if isinstance(step, LibraryCall) else step.debug.name
-
-
 def _gain(bundle: Bundle, step: Program) -> int:
     """What running a step with a bundle is worth: the same name counts more than any number of steps saved."""
     if type(bundle[0]) is not type(step):
         return 0
-    return 1 + (1000 if _label(bundle[0]) == _label(step) else 0)
+    return 1 + (1000 if bundle[0].debug.name == step.debug.name else 0)
 
 
 def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]:

@@ -99,6 +99,7 @@ def convolution(
     """
     if transpose_and_flip_weights:
         args = [_transposed(one) for one in args]
+    _check_options(args)
     emits = [partial(_emit_forward, one) for one in args]
     return _together(graph, [partial(_forward, graph, one) for one in args], emits, prog, options, name)
 
@@ -151,6 +152,7 @@ def _deltas(
     name: str,
 ) -> list[Tensor]:
     """Gradients of weights, each in the order and on the tiles of a tensor where one is given."""
+    _check_options(args)
     pairs = list(zip(args, like, strict=True))
     emits = [partial(_emit_gradient, one, weights) for one, weights in pairs]
     return _together(
@@ -222,6 +224,7 @@ def _created(
     planning = read_multi_options(function, options)
     if not 0 <= index < len(args):
         raise TensorIndexError(f"{function}: there is no convolution {index}, {len(args)} are given")
+    _check_options(args)
     if not planning.is_parallel:
         return args[index], graph, {}
     share = share_tiles(function, graph, [partial(_planned, graph, one) for one in args], planning)[index]
@@ -261,6 +264,12 @@ def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None,
     if len(params.field) > FIELD_DIMS:
         return _by_products(params, tiles)
     return phases_of(WeightGradient(graph, "planned", params, types, z, x, settings.planning, like).cheapest())
+
+
+def _check_options(args: Sequence[Given]) -> None:
+    """Raise where an option of a single convolution is wrong: later, that would look as if it did not fit."""
+    for one in args:
+        _settings(one, 0)
 
 
 def _settings(one: Given, tiles: int) -> Settings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 
 import numpy as np
 import numpy.typing as npt
@@ -71,26 +72,48 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
         return [Share(graph, tiles)]
     least = min(planning.reserved_tiles, tiles // count)
     sizes = _scaled(np.ones(count), tiles, least)
-    tried: list[tuple[int, tuple[int, ...]]] = []
-    failure: AbeleError | None = None
+    rounds: list[_Round] = []
     for _ in range(_ROUNDS):
-        found = [_expected(estimate, int(n)) for estimate, n in zip(estimates, sizes, strict=True)]
-        fitting = [f for f in found if isinstance(f, dict)]
-        failure = next(
-            (_unfit(name, i, int(sizes[i]), f) for i, f in enumerate(found) if not isinstance(f, dict)), None
-        )
-        most = max((sum(f.values()) for f in fitting), default=1)
-        cycles = np.array([sum(f.values()) if isinstance(f, dict) else 2 * most for f in found], dtype=np.float64)
-        if failure is None:
-            tried.append((_together(fitting), tuple(int(n) for n in sizes)))
-            free = cycles[(sizes > least) | (cycles == most)]
-            if most <= (1 + planning.back_off) * free.min():
-                break
-        sizes = _scaled(sizes * cycles, tiles, least)
-    if not tried:
-        assert failure is not None
-        raise failure
-    return _cut(graph, min(tried)[1])
+        rounds.append(_Round(sizes, tuple(_expected(e, int(n)) for e, n in zip(estimates, sizes, strict=True))))
+        if rounds[-1].is_even(least, planning.back_off):
+            break
+        sizes = _scaled(sizes * rounds[-1].cycles, tiles, least)
+    fitting = [r for r in rounds if r.unfit is None]
+    if not fitting:
+        raise _unfit(name, rounds[-1])
+    return _cut(graph, min(fitting, key=lambda r: r.together).sizes)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Shares that were tried, and what each convolution is expected to take on its own, or why it does not fit."""
+
+    sizes: npt.NDArray[np.int64]
+    found: tuple[Phases | AbeleError, ...]
+
+    @property
+    def unfit(self) -> int | None:
+        """The first convolution that does not fit its share."""
+        return next((i for i, found in enumerate(self.found) if isinstance(found, AbeleError)), None)
+
+    @property
+    def together(self) -> int:
+        """Cycles of all, steps of the same kind at once."""
+        fitting = [found for found in self.found if isinstance(found, dict)]
+        kinds = dict.fromkeys(kind for phases in fitting for kind in phases)
+        return sum(max(phases.get(kind, 0) for phases in fitting) for kind in kinds)
+
+    @property
+    def cycles(self) -> npt.NDArray[np.float64]:
+        """Cycles of each; twice the most where one does not fit, so that its share grows."""
+        alone = [sum(found.values()) if isinstance(found, dict) else -1 for found in self.found]
+        return np.array([2 * max(1, *alone) if n < 0 else n for n in alone], dtype=np.float64)
+
+    def is_even(self, least: int, back_off: float) -> bool:
+        """Whether all fit and end together, but for those that have the least tiles and are ready before."""
+        cycles = self.cycles
+        larger = cycles[(self.sizes > least) | (cycles == cycles.max())]
+        return self.unfit is None and bool(cycles.max() <= (1 + back_off) * larger.min())
 
 
 def _expected(estimate: Estimate, tiles: int) -> Phases | AbeleError:
@@ -100,38 +123,38 @@ def _expected(estimate: Estimate, tiles: int) -> Phases | AbeleError:
         return error
 
 
-def _unfit(name: str, number: int, tiles: int, error: AbeleError) -> AbeleError:
+def _unfit(name: str, tried: _Round) -> AbeleError:
     """The error of a convolution that does not fit its share."""
+    number = tried.unfit
+    assert number is not None
+    error = tried.found[number]
+    assert isinstance(error, AbeleError)
     return type(error)(
-        f"{name}: convolution {number} does not fit its share of {tiles:,} tiles: {error}",
+        f"{name}: convolution {number} does not fit its share of {tried.sizes[number]:,} tiles: {error}",
         remedy="planType='serial', or fewer convolutions at a time",
     )
 
 
-def _together(found: Sequence[Phases]) -> int:
-    """Cycles of convolutions whose steps of the same kind run at once."""
-    kinds = dict.fromkeys(kind for phases in found for kind in phases)
-    return sum(max(phases.get(kind, 0) for phases in found) for kind in kinds)
+def _scaled(work: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArray[np.int64]:
+    """Shares that add up to ``tiles``, each ``least`` at least, in which the most work a tile is as little as can be.
 
-
-def _scaled(weight: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArray[np.int64]:
-    """Shares by weight, each ``least`` at least, that add up to ``tiles``; even ones where there is room.
-
-    Tiles 2i and 2i + 1 are a pair that receives the same data faster, so a pair belongs to one convolution.
+    Even ones where there is room: tiles 2i and 2i + 1 are a pair that receives the same data faster.
     """
-    grain = 2 if tiles >= 4 * len(weight) else 1
-    free = tiles - least * len(weight)
-    over = np.maximum(weight / weight.sum() * tiles - least, 0.0)
-    sizes = least + (over / max(over.sum(), 1.0) * free).astype(np.int64)
-    sizes = np.maximum(sizes // grain * grain, 1)
-    sizes[int(weight.argmax())] += tiles - sizes.sum()
-    return np.asarray(sizes, dtype=np.int64)
+    grain = 2 if tiles >= 4 * len(work) else 1
+    sizes = [max(least // grain, 1) * grain] * len(work)
+    waiting = [(-n / size, i) for i, (n, size) in enumerate(zip(work.tolist(), sizes, strict=True))]
+    heapify(waiting)
+    while left := tiles - sum(sizes):
+        i = waiting[0][1]
+        sizes[i] += min(grain, left)
+        heapreplace(waiting, (-float(work[i]) / sizes[i], i))
+    return np.array(sizes, dtype=np.int64)
 
 
-def _cut(graph: Graph, sizes: Sequence[int]) -> list[Share]:
+def _cut(graph: Graph, sizes: npt.NDArray[np.int64]) -> list[Share]:
     ends = np.cumsum(sizes)
     ipu, others = np.split(np.arange(graph.num_tiles), ends[-1:])
     return [
         Share(graph.virtual(tiles=np.concatenate([np.roll(ipu, size - end), others])), size)
-        for end, size in zip(ends.tolist(), sizes, strict=True)
+        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
     ]
