@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from poplibs_kit import TILES, Bench, assert_close
 
+from abele.compiler import compile_program
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.numerics import f32
 from abele.poplibs import popnn
@@ -49,6 +50,51 @@ def test_softmax__huge_elements__stay_finite() -> None:
     x = bench.tensor([[1e4, 1e4 - 1, -1e4], [-1e4, -1e4, -1e4]], "f32")
     y = popnn.softmax(bench.graph, x, bench.prog)
     assert_close(bench.run_both(y)[0], F.softmax(torch.tensor(bench.values(x)), -1), f32)
+
+
+FAMILY = {"softmax": 5, "log_softmax": 5, "softmax_input_gradient": 3, "log_softmax_input_gradient": 2}
+
+
+def _kinds(op: str, dtype: str, shape: tuple[int, int], *, by_rows: bool) -> list[str]:
+    """Kinds of the steps of an operation on a whole chip, rows on tiles of their own or spread linearly."""
+    bench = Bench(1472)
+    tensors = [bench.graph.variable(dtype, shape, name=f"x{i}", map="linear") for i in range(1 + ("gradient" in op))]
+    if by_rows:
+        tensors = [t.map_rows(np.arange(shape[0]) * 1472 // shape[0]) for t in tensors]
+    getattr(popnn, op)(bench.graph, *tensors, bench.prog)
+    return [str(kind) for kind in compile_program(bench.graph, bench.prog).report.steps["kind"]]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("op", FAMILY)
+def test_softmax_family__rows_that_lie_on_one_tile__take_few_steps_and_no_exchange(op: str, dtype: str) -> None:
+    assert _kinds(op, dtype, (2944, 64), by_rows=True) == ["compute"] * FAMILY[op]
+
+
+@pytest.mark.parametrize("op", FAMILY)
+def test_softmax_family__few_elements_of_cut_rows__need_no_arranging_copies(op: str) -> None:
+    kinds = _kinds(op, "f16", (16, 1000), by_rows=False)
+    assert "exchange" in kinds
+    assert "copy" not in kinds
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_softmax__many_classes_in_f16__is_right_to_its_rounding(by_rows: bool) -> None:
+    bench = Bench(64)
+    x, g = (bench.tensor(RNG.standard_normal((64, 3000)), "f16") for _ in range(2))
+    if by_rows:
+        x, g = x.map_rows(np.arange(64)), g.map_rows(np.arange(64))
+    y = popnn.softmax(bench.graph, x, bench.prog)
+    scaled, factor = popnn.scaled_softmax_stable(bench.graph, x, bench.prog)
+    gradient = popnn.softmax_input_gradient(bench.graph, y, g, bench.prog)
+    leaf = torch.tensor(bench.values(x), requires_grad=True)
+    wanted = F.softmax(leaf, -1)
+    wanted.backward(torch.tensor(bench.values(g)))
+    got = bench.run_both(y, scaled, gradient)
+    # Each of three roundings is half of the last of 11 bits; below 2^-14 the last bit is 2^-24.
+    np.testing.assert_allclose(got[0], wanted.detach(), rtol=3 * 2**-11, atol=2 * 2.0**-24)
+    np.testing.assert_allclose(np.float64(got[1]) / factor, wanted.detach(), rtol=3 * 2**-11, atol=2.0**-23)
+    np.testing.assert_allclose(got[2], leaf.grad, rtol=6 * 2**-11, atol=6 * 2.0**-24)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
