@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import GraphReplicationError
+from abele.errors import GraphReplicationError, InvalidOptionError
 from abele.graph import Graph
 
 Int64 = npt.NDArray[np.int64]
 Kind = Literal["ALL", "CONSECUTIVE", "ORTHOGONAL", "NONE", "STRIDED"]
+KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,18 @@ class CommGroup:
             i+2·stride and so on within blocks of stride·size replicas.
         size: Replicas of a group; 0 stands for all.
         stride: Distance between the members of a strided group.
+
+    Raises:
+        InvalidOptionError: No such kind.
     """
 
     kind: Kind = "ALL"
     size: int = 0
     stride: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidOptionError(f"no groups of kind {self.kind!r}", remedy=", ".join(KINDS))
 
     @staticmethod
     def all() -> CommGroup:

@@ -24,7 +24,7 @@ def add_bias(graph: Graph, activations: Tensor, biases: Tensor, prog: Program, *
     """
     if activations.ndim < 2 or biases.shape != (activations.shape[1],):
         raise TensorError(
-            f"{name}: biases of shape {list(biases.shape)} for activations of shape {list(activations.shape)}",
+            f"{name}: biases {biases!r} do not fit activations {activations!r}",
             remedy="one bias for each channel: dimension 1 of the activations",
         )
     popops.add_in_place(graph, activations, biases.reshape(-1, *(1 for _ in activations.shape[2:])), prog, name=name)

@@ -139,4 +139,4 @@ def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_
             remedy="transpose one of them: tensor.T is a view",
         )
     if a.ndim == 3 and a.shape[0] != b.shape[0]:
-        raise TensorError(f"{name}: a has {a.shape[0]} groups, b has {b.shape[0]}")
+        raise TensorError(f"{name}: a has {a.shape[0]} groups, b has {b.shape[0]}", because=f"a is {a!r}, b is {b!r}")

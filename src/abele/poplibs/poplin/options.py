@@ -147,8 +147,9 @@ def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...]
             parts |= _parts(SPLITS[name], value)
         return tuple(sorted(parts.items())), METHODS[wanted] if wanted else ""
     except (ValueError, KeyError, AttributeError, TypeError) as error:
+        what = f"no split or method {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidOptionError(
-            f"{function}: option 'planConstraints' is not understood: {type(error).__name__} {error}",
+            f"{function}: option 'planConstraints' is not understood: {what}",
             because='it is JSON such as {"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, '
             '"inChanSplit": {"parallel": 2}, "fieldSplit": [7, 1]}}}',
             remedy="splits are " + ", ".join(SPLITS) + "; methods are " + ", ".join(METHODS),

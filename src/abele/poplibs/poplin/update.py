@@ -46,7 +46,7 @@ def matmul_acc(
     """
     wanted = (*a.shape[:-1], *b.shape[-1:])
     if c.shape != wanted:
-        raise TensorError(f"{name}: c has shape {list(c.shape)}, the product has {list(wanted)}")
+        raise TensorError(f"{name}: c {c!r} has shape {list(c.shape)}, the product has {list(wanted)}")
     multiply = matmul_grouped if a.ndim == 3 else matmul
     product = multiply(
         graph,

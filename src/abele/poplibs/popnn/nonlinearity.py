@@ -127,7 +127,7 @@ def non_linearity_input_gradient(
     """
     if activation.shape != out_gradient.shape:
         raise TensorError(
-            f"gradient of {kind}: the activation has shape {list(activation.shape)}, "
+            f"gradient of {kind}: the activation {activation!r} has shape {list(activation.shape)}, "
             f"the output gradient {list(out_gradient.shape)}"
         )
     if kind.lower() == "softmax_scaled":

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import TensorError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
@@ -14,7 +15,7 @@ from abele.numerics import ElementType, as_element_type, bool_, f32
 from abele.poplibs.popops.elementwise import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, select
 from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.map import apply_fused
+from abele.poplibs.popops.map import apply_fused, check_writable
 from abele.poplibs.poputil.layout import clone
 
 Int64 = npt.NDArray[np.int64]
@@ -54,7 +55,18 @@ def cast(graph: Graph, tensor: Tensor, dtype: ElementType | str, prog: Sequence,
 
 
 def cast_with_output(graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, name: str = "cast") -> None:
-    """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`."""
+    """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`.
+
+    Raises:
+        TensorError: The shapes differ.
+        ConstantWriteError: ``out`` cannot be written.
+    """
+    if out.shape != tensor.shape:
+        raise TensorError(
+            f"{name}: {tensor!r} of shape {list(tensor.shape)} does not go with the output {out!r} of shape "
+            f"{list(out.shape)}"
+        )
+    check_writable(name, out)
     if out.dtype == tensor.dtype:
         prog.add(Copy(tensor, out))
         return

@@ -15,7 +15,7 @@ from abele.numerics import ElementType, i32
 from abele.poplibs.popops.elementwise import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, element_index
 from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.map import apply_fused
+from abele.poplibs.popops.map import apply_fused, check_writable
 
 Int64 = npt.NDArray[np.int64]
 
@@ -35,6 +35,7 @@ def fill(graph: Graph, tensor: Tensor, prog: Sequence, value: float, name: str =
         ConstantWriteError: ``tensor`` is a constant, or a view that repeats elements.
     """
     _check_value(tensor, value, name)
+    check_writable(name, tensor)
     _compute(graph, tensor, Const(value, tensor.dtype), prog, name, fill_cycles(tensor.dtype))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from abele.errors import TensorError
+from abele.errors import ConstantWriteError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType
@@ -56,7 +56,7 @@ def map(
         TypeMismatchError: An operation on element types that it does not take.
     """
     chosen = read_options(name, options, MAP_OPTIONS)
-    fused = fuse([_expression(expr, tensors, chosen)], tuple(t.dtype for t in tensors), [None])
+    fused = _fused(name, [_expression(expr, tensors, chosen)], tensors, [None])
     shape = broadcast_shape(name, [t.shape for t in tensors])
     out = create_output_like(graph, tensors, shape, fused.out_types[0], f"{name}/out")
     apply_fused(graph, fused, tensors, [out], prog, name, **_manner(chosen))
@@ -112,6 +112,7 @@ def map_with_outputs(
     Raises:
         TensorError: Not one expression an output, the outputs differ in shape, or the operands do not broadcast to it.
         TypeMismatchError: An expression gives another kind of element than its output holds.
+        ConstantWriteError: An output that cannot be written.
     """
     if not outputs or len(exprs) != len(outputs):
         raise TensorError(f"{name}: {len(exprs)} expressions for {len(outputs)} outputs", remedy="one expression each")
@@ -124,7 +125,8 @@ def map_with_outputs(
         )
     chosen = read_options(name, options, MAP_OPTIONS)
     made = [_expression(e, tensors, chosen) for e in exprs]
-    fused = fuse(made, tuple(t.dtype for t in tensors), _types(outputs))
+    check_writable(name, *outputs)
+    fused = _fused(name, made, tensors, _types(outputs))
     apply_fused(graph, fused, tensors, outputs, prog, name, **_manner(chosen))
 
 
@@ -183,6 +185,34 @@ def emit_map(
     fused = fuse([from_callable(e, len(tensors)) for e in exprs], tuple(t.dtype for t in tensors), _types(outputs))
     if outputs[0].size:
         body.add(execute_elementwise(graph, fused, tensors, outputs, name))
+
+
+def check_writable(name: str, *outputs: Tensor) -> None:
+    """Refuse outputs that cannot be written.
+
+    Raises:
+        ConstantWriteError: One is a constant, or a view that has an element more than once.
+    """
+    for tensor in outputs:
+        if not tensor.writable:
+            raise ConstantWriteError(
+                f"{name}: cannot write to {tensor!r}",
+                because="it is constant, or has an element more than once",
+                remedy="write to a variable, or to the tensor before it was broadcast",
+            )
+
+
+def _fused(
+    name: str, exprs: Sequence[Expr], tensors: Sequence[Tensor], out_types: Sequence[ElementType | None]
+) -> Fused:
+    """The expressions lowered; errors name the call and its operands."""
+    try:
+        return fuse(exprs, tuple(t.dtype for t in tensors), out_types)
+    except TypeMismatchError as error:
+        operands = ", ".join(repr(t) for t in tensors)
+        because = "; ".join(filter(None, (error.because, f"the operands are {operands}" if tensors else "")))
+        message = error.message if error.message.startswith(f"{name} ") else f"{name}: {error.message}"
+        raise TypeMismatchError(message, because=because or None, remedy=error.remedy) from None
 
 
 def _expression(expr: ExprOrCallable, tensors: Sequence[Tensor], chosen: Mapping[str, Any]) -> Expr:

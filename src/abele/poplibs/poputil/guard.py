@@ -132,8 +132,10 @@ def _check_operands(what: str, role: str, value: Any, graph: Graph) -> None:
 
 
 def _check_scale(what: str, role: str, value: Any, graph: Graph) -> None:
-    if value is not None and not isinstance(value, numbers.Real):
+    if isinstance(value, Tensor):
         check_operand(what, role, value, graph)
+    elif value is not None and not isinstance(value, numbers.Real):
+        raise TypeMismatchError(f"{what}: {role} must be a number or a tensor, got {described(value)}")
 
 
 def _check_optional(what: str, role: str, value: Any, graph: Graph) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from abele.errors import TensorError
+from abele.errors import TensorError, TileMappingError
 from abele.graph import Copy, Graph, Sequence, Tensor, TileMapping, concat
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil.mapping import (
@@ -92,10 +92,20 @@ def create_output_like(
 
 
 def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = None) -> Tensor:
-    """A new tensor with the shape, storage order and mapping of ``tensor``."""
+    """A new tensor with the shape, storage order and mapping of ``tensor``.
+
+    Raises:
+        TileMappingError: Elements of ``tensor`` are mapped to no tile.
+    """
     order = storage_order(tensor)
+    mapping = graph.mapping_of(order.apply(tensor))
+    if (mapping.tile < 0).any():
+        raise TileMappingError(
+            f"{name}: {tensor!r} is not mapped to tiles completely, so nothing can be laid out like it",
+            remedy="map it first, as with poputil.map_tensor_linearly",
+        )
     variable = graph.variable(dtype or tensor.dtype, order.extents, name=name)
-    set_mapping(graph, variable, graph.mapping_of(order.apply(tensor)))
+    set_mapping(graph, variable, mapping)
     return order.undo(variable)
 
 
