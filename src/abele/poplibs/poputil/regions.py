@@ -34,9 +34,13 @@ def flat_regions(
         region: Region of each range, int64[n], non-decreasing; by default one region a range.
         num: Number of regions; by default the number of ranges.
     """
+    address, size = tensor.intervals()
+    if len(address) == 1 and region is None and bool((length > 0).all()):
+        return Regions(np.arange(len(begin) + 1, dtype=np.int64), address[0] + begin, length, tensor)
     region = np.arange(len(begin), dtype=np.int64) if region is None else region
     num = len(begin) if num is None else num
-    address, size = tensor.intervals()
+    if len(address) == 1:
+        return Regions.from_intervals(tensor, region, address[0] + begin, length, num)
     end_of_run = np.cumsum(size)
     first = np.searchsorted(end_of_run, begin, side="right")
     last = np.searchsorted(end_of_run, begin + length, side="left")
