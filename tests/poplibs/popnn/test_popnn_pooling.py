@@ -80,6 +80,26 @@ def test_pool__value_and_gradient__are_pytorchs(num_tiles: int, kind: str, windo
     np.testing.assert_allclose(exact_gradient, leaf.grad, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("kind", ["max", "avg", "sum"])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_pool__window_of_the_whole_field__is_a_reduction(num_tiles: int, kind: Any, dtype: str) -> None:
+    bench, params = Bench(num_tiles), _params(kind, ((7, 6), (2, 1), (0, 0)), channels=48)
+    x = bench.tensor(_distinct(params), dtype, "activations")
+    g = bench.tensor(RNG.standard_normal(params.out_shape), dtype)
+    y = popnn.pool(bench.graph, x, params, bench.prog)
+    assert not any(
+        "Pool" in v.codelet.name for s in walk(bench.prog) if isinstance(s, Execute) for v in s.compute_set.groups
+    )
+    gradient = popnn.pool_input_gradient(bench.graph, params, g, *([x, y] if kind == "max" else []), prog=bench.prog)
+    leaf = torch.tensor(bench.values(x), requires_grad=True)
+    wanted = _torch_pool(leaf, params)
+    wanted.backward(torch.tensor(bench.values(g)))
+    got, got_gradient = bench.run_both(y, gradient)
+    assert_close(got, wanted.detach(), x.dtype)
+    assert_close(got_gradient, leaf.grad, x.dtype)
+
+
 def test_pool__channels_that_form_no_group__work() -> None:
     bench, params = Bench(16), _params("max", WINDOWS[0], channels=10)
     x = bench.tensor(RNG.standard_normal(params.in_shape), "f32", "activations")

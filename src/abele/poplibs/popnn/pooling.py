@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, gradient_boxe
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.map import emit_map
+from abele.poplibs.popops.reduce_codelets import Finish
+from abele.poplibs.popops.reduce_ops import find_reduce_op
+from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
 from abele.poplibs.poputil.order import storage_order
 
@@ -26,6 +30,8 @@ Int64 = npt.NDArray[np.int64]
 
 def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name: str = "pool") -> Tensor:
     """``tensor`` pooled, as a new tensor with its channels grouped as those of ``tensor``.
+
+    A window that covers the whole field is a reduction, which all workers share.
 
     Args:
         graph: Where vertices and the result are made.
@@ -39,8 +45,8 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
         TypeMismatchError: The elements are no floats.
     """
     _check("the input", tensor, params.in_shape, name)
-    group = _group(tensor)
-    out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
+    step = _reducing if _covers_field(params) and tensor.size else _pooling
+    out, emit = step(graph, params, tensor, name)
     if out.size == 0:
         return out
     call = graph.library_call(
@@ -53,8 +59,33 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
         debug_name=name,
     )
     with call as body:
-        body.add(_execute_pool(graph, params, params.kind, {"x": tensor}, out, blocks, group))
+        emit(body)
     return out
+
+
+Emit = Callable[[Sequence], object]
+"""Appends the steps of a pooling to its body."""
+
+
+def _covers_field(params: PoolParams) -> bool:
+    return params.kernel == params.field and not params.pads and math.prod(params.kernel) > 1
+
+
+def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
+    """The result of one window that is the whole field, and what appends its steps."""
+    finish = Finish(tensor.dtype, "number" if params.kind == "avg" else "")
+    scale = 1.0 / math.prod(params.kernel) if params.kind == "avg" else None
+    op = find_reduce_op("MAX" if params.kind == "max" else "ADD")
+    reduction = Reduction(graph, tensor, (0, 1), op, finish, scale, f"{name}/reduce", f32)
+    out = reduction.create_output()
+    return out.reshape(params.out_shape), lambda body: reduction.emit(body, out)
+
+
+def _pooling(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
+    """The result of many windows, and what appends its step."""
+    group = _group(tensor)
+    out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
+    return out, lambda body: body.add(_execute_pool(graph, params, params.kind, {"x": tensor}, out, blocks, group))
 
 
 def pool_input_gradient(
