@@ -10,15 +10,20 @@ from abele.poplibs.gcl.collectives import (
     broadcast_cross_replica,
     reduce_scatter_cross_replica,
 )
-from abele.poplibs.gcl.groups import CommGroup
+from abele.poplibs.gcl.destinations import (
+    all_gather_cross_replica_to_destination,
+    reduce_scatter_cross_replica_to_destination,
+)
+from abele.poplibs.gcl.groups import CommGroup, CommGroupType
 from abele.poplibs.gcl.operators import CollectiveOperator
 from abele.poplibs.gcl.options import COLLECTIVE_OPTIONS
-from abele.poplibs.gcl.tiles import per_ipu_tiles
+from abele.poplibs.gcl.tiles import get_min_io_tiles, per_ipu_tiles
 from abele.poplibs.gcl.within import (
     all_gather_within_replica,
     all_reduce_within_replica,
     reduce_scatter_within_replica,
 )
+from abele.poplibs.poputil.codelets import add_codelets
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -28,7 +33,10 @@ __all__ = [
     "CollectiveBalancedReorder",
     "CollectiveOperator",
     "CommGroup",
+    "CommGroupType",
+    "add_codelets",
     "all_gather_cross_replica",
+    "all_gather_cross_replica_to_destination",
     "all_gather_within_replica",
     "all_reduce_cross_replica",
     "all_reduce_cross_replica_in_place",
@@ -36,10 +44,17 @@ __all__ = [
     "all_reduce_within_replica",
     "all_to_all_cross_replica",
     "broadcast_cross_replica",
+    "get_min_io_tiles",
     "per_ipu_tiles",
     "reduce_scatter_cross_replica",
+    "reduce_scatter_cross_replica_to_destination",
     "reduce_scatter_within_replica",
 ]
 
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
+perIPUTiles = per_ipu_tiles  # noqa: N816
+allReduceInPlaceCrossReplica = all_reduce_cross_replica_in_place  # noqa: N816
+allReduceToDestinationCrossReplica = all_reduce_cross_replica_to_destination  # noqa: N816
+allGatherToDestinationCrossReplica = all_gather_cross_replica_to_destination  # noqa: N816
+reduceScatterToDestinationCrossReplica = reduce_scatter_cross_replica_to_destination  # noqa: N816

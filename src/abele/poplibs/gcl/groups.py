@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +15,16 @@ from abele.graph import Graph
 Int64 = npt.NDArray[np.int64]
 Kind = Literal["ALL", "CONSECUTIVE", "ORTHOGONAL", "NONE", "STRIDED"]
 KINDS = get_args(Kind)
+
+
+class CommGroupType(StrEnum):
+    """Kinds of :class:`CommGroup`; their names do as well."""
+
+    ALL = "ALL"
+    CONSECUTIVE = "CONSECUTIVE"
+    ORTHOGONAL = "ORTHOGONAL"
+    NONE = "NONE"
+    STRIDED = "STRIDED"
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class CommGroup:
         InvalidOptionError: No such kind.
     """
 
-    kind: Kind = "ALL"
+    kind: Kind | CommGroupType = "ALL"
     size: int = 0
     stride: int = 1
 

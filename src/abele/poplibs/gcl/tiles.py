@@ -5,6 +5,23 @@ from __future__ import annotations
 from abele.errors import TileMappingError
 from abele.graph import Graph
 
+MIN_IO_TILES = 32
+"""Tiles of an IPU that input and output are given at the least. Source: PopART's session option ``numIOTiles``, whose
+range is 32 to 192."""
+
+
+def get_min_io_tiles(graph: Graph) -> int:
+    """Tiles of each IPU that should be set apart for input and output, where any are.
+
+    Raises:
+        TileMappingError: An IPU has not so many tiles.
+    """
+    if graph.system.ipu.num_tiles < MIN_IO_TILES:
+        raise TileMappingError(
+            f"get_min_io_tiles: an IPU of {graph.system.ipu.num_tiles} tiles has not {MIN_IO_TILES} to set apart"
+        )
+    return MIN_IO_TILES
+
 
 def per_ipu_tiles(graph: Graph, offset: int, count: int, sorted: bool = True, tile_pairs: bool = True) -> list[int]:
     """Tiles ``offset`` to ``offset + count`` of every IPU of a replica.

@@ -39,6 +39,16 @@ from abele.poplibs.poplin.flops import (
     get_wu_flops,
     get_wu_perfect_cycle_count,
 )
+from abele.poplibs.poplin.geometry_queries import (
+    get_gradient_params,
+    get_input_index,
+    get_input_range,
+    get_kernel_index,
+    get_kernel_range,
+    get_output_index,
+    get_output_range,
+    get_weight_update_params,
+)
 from abele.poplibs.poplin.linalg import (
     cholesky,
     create_cholesky_input,
@@ -58,6 +68,7 @@ from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
+from abele.poplibs.poputil.codelets import add_codelets
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -68,6 +79,7 @@ __all__ = [
     "Plan",
     "TransformedConv",
     "add_bias",
+    "add_codelets",
     "bias_gradient",
     "calculate_weight_deltas",
     "cholesky",
@@ -93,6 +105,14 @@ __all__ = [
     "get_bwd_perfect_cycle_count",
     "get_fwd_flops",
     "get_fwd_perfect_cycle_count",
+    "get_gradient_params",
+    "get_input_index",
+    "get_input_range",
+    "get_kernel_index",
+    "get_kernel_range",
+    "get_output_index",
+    "get_output_range",
+    "get_weight_update_params",
     "get_wu_flops",
     "get_wu_perfect_cycle_count",
     "matmul_report_plan",
@@ -130,7 +150,9 @@ _MATMUL_NAMES = {
     "matMulGroupedWithOutput": matmul_grouped_with_output,
     "createMatMulOutput": create_matmul_output,
     "createMatMulGroupedOutput": create_matmul_output,
+    "matMulGroupedReportPlan": matmul_report_plan,
     "preArrangeMatMulInputRHS": pre_arrange_matmul_input_rhs,
+    "preArrangeMatMulGroupedInputRHS": pre_arrange_matmul_input_rhs,
     "weightsTransposeChansFlipXY": weights_transpose_chans_flip_xy,
     "calculateWeightDeltas": calculate_weight_deltas,
     "createMatMulInputLHS": create_matmul_input_lhs,

@@ -6,6 +6,7 @@ Names are those of PopLibs in snake_case; its camelCase names work too.
 from abele.poplibs.popops import expr_names, named, slicing
 from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.popops.circ_buf import CircBuf
+from abele.poplibs.popops.create_output import create_output_for_element_wise_op
 from abele.poplibs.popops.expr import (
     Cast,
     Const,
@@ -42,7 +43,7 @@ from abele.poplibs.popops.reduce import (
     reduce_with_output,
 )
 from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
-from abele.poplibs.popops.scaled_add import scaled_add_to, scaled_subtract_from
+from abele.poplibs.popops.scaled_add import ScaledAddSpecialisation, scaled_add_to, scaled_subtract_from
 from abele.poplibs.popops.slicing import *  # noqa: F403
 from abele.poplibs.popops.sorting import (
     SortOrder,
@@ -56,6 +57,7 @@ from abele.poplibs.popops.sorting import (
     top_k_with_permutation,
 )
 from abele.poplibs.popops.spline import spline_basis, spline_weighting
+from abele.poplibs.poputil.codelets import add_codelets
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -63,6 +65,9 @@ __all__ = [
     "spline_basis",
     "spline_weighting",
     "CircBuf",
+    "ScaledAddSpecialisation",
+    "add_codelets",
+    "create_output_for_element_wise_op",
     "MASKED_LABEL_CODE",
     "PaddingType",
     "counted_for_loop",
@@ -128,3 +133,4 @@ __all__ = [
 
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))
+hasNaN, hasNaNOrInf = has_nan, has_nan_or_inf  # noqa: N816

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,15 @@ from abele.poplibs.poputil.options import Options, flag, number, read_options
 Int64 = npt.NDArray[np.int64]
 Scale = float | Tensor
 Specialisation = Literal["DEFAULT", "X_MINUS_AX_PLUS_BY"]
+
+
+class ScaledAddSpecialisation(StrEnum):
+    """Forms of :func:`scaled_add_to`; their names do as well."""
+
+    DEFAULT = "DEFAULT"
+    X_MINUS_AX_PLUS_BY = "X_MINUS_AX_PLUS_BY"
+
+
 
 SUPERVISOR_CYCLES = 21 + 11 + 7 + 12 + 6
 SUBTRACT_CYCLES = 7
@@ -50,7 +60,7 @@ def scaled_add_to(
     prog: Sequence,
     *,
     scale_a: Scale | None = None,
-    specialisation: Specialisation = "DEFAULT",
+    specialisation: Specialisation | ScaledAddSpecialisation = "DEFAULT",
     options: Options = None,
     name: str = "scaled_add_to",
 ) -> None:

@@ -4,10 +4,12 @@ from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
 from abele.poplibs.poprand.dropout import dropout, shaped_dropout
 from abele.poplibs.poprand.normals import normal, truncated_normal
 from abele.poplibs.poprand.seed import advance_seed, create_seed, get_seed, set_seed
+from abele.poplibs.poputil.codelets import add_codelets
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
+    "add_codelets",
     "advance_seed",
     "bernoulli",
     "create_seed",

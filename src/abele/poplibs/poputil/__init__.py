@@ -1,11 +1,18 @@
 """Helpers that every library function is built from: layouts, mappings, broadcasting, regions of vertices."""
 
 from abele.poplibs.poputil import graphfn
-from abele.poplibs.poputil.broadcast import broadcast_shape, broadcast_to_match
+from abele.poplibs.poputil.broadcast import (
+    broadcast_shape,
+    broadcast_to_match,
+    can_broadcast_to_match,
+    expand_to_match_ranks,
+)
 from abele.poplibs.poputil.device_half import cast_to_device_half_value, check_accuracy_when_cast
 from abele.poplibs.poputil.groupings import detect_dim_groupings, detect_innermost_grouping, factor_dims, unfactor_dims
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.ipus import (
+    clone_and_expand_aliasing,
+    clone_to_graph,
     clone_to_ipu,
     copy_to_ipu,
     create_ipu_copy,
@@ -23,6 +30,7 @@ from abele.poplibs.poputil.layout import (
 )
 from abele.poplibs.poputil.mapping import (
     calc_linear_tile_mapping,
+    calc_linear_tile_mapping_and_new_offset,
     choose_mapping_offset,
     linear_mapping,
     map_tensor_linearly,
@@ -36,13 +44,16 @@ from abele.poplibs.poputil.options import Option, Options, read_options
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.partition import (
     balanced_partition,
+    calculate_unshuffling_intervals,
     flatten_index,
+    flatten_intervals,
     interval_sequence_num_elements,
     merge_adjacent_regions,
     split_regions,
     split_regions_between_workers,
     unflatten_index,
 )
+from abele.poplibs.poputil.partitionable import create_partitionable_tensor, iterate_tensor_partitions
 from abele.poplibs.poputil.regions import count_up, flat_regions, split_evenly
 from abele.poplibs.poputil.templates import template_vertex
 from abele.poplibs.poputil.use_tracker import TensorUseTracker
@@ -56,12 +67,17 @@ __all__ = [
     "broadcast_shape",
     "broadcast_to_match",
     "calc_linear_tile_mapping",
+    "calc_linear_tile_mapping_and_new_offset",
+    "calculate_unshuffling_intervals",
+    "can_broadcast_to_match",
     "cast_to_device_half_value",
     "channels_per_group",
     "check_accuracy_when_cast",
     "choose_mapping_offset",
     "clone",
+    "clone_and_expand_aliasing",
     "clone_n",
+    "clone_to_graph",
     "clone_to_ipu",
     "copy_to_ipu",
     "count_up",
@@ -69,17 +85,21 @@ __all__ = [
     "create_broadcast_operand",
     "create_ipu_copy",
     "create_output_like",
+    "create_partitionable_tensor",
     "detect_dim_groupings",
     "detect_innermost_grouping",
     "dim_is_split_over_ipus",
     "dim_is_split_over_tiles",
     "duplicate",
+    "expand_to_match_ranks",
     "factor_dims",
     "flat_regions",
     "flatten_index",
+    "flatten_intervals",
     "graphfn",
     "interval_sequence_num_elements",
     "is_same_view",
+    "iterate_tensor_partitions",
     "linear_mapping",
     "map_tensor_linearly",
     "map_tensor_linearly_with_offset",
@@ -99,3 +119,5 @@ __all__ = [
 
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))
+getTileImbalance = tile_imbalance  # noqa: N816
+dimIsSplitOverIPUs = dim_is_split_over_ipus  # noqa: N816

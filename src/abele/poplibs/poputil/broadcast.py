@@ -49,3 +49,19 @@ def broadcast_dims(shape: Shape, target: Shape) -> tuple[bool, ...]:
     """For each dimension of ``target``, whether an operand of ``shape`` is repeated along it."""
     padded = (1,) * (len(target) - len(shape)) + tuple(shape)
     return tuple(have == 1 and want != 1 for have, want in zip(padded, target, strict=True))
+
+
+def can_broadcast_to_match(one: Tensor, other: Tensor) -> bool:
+    """Whether the two shapes broadcast to one."""
+    try:
+        broadcast_shape("can_broadcast_to_match", [one.shape, other.shape])
+    except TensorError:
+        return False
+    return True
+
+
+def expand_to_match_ranks(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Views of both with as many dimensions: that of the lower rank has dimensions of 1 in front."""
+    rank = max(one.ndim, other.ndim)
+    first, second = (t.reshape(((1,) * (rank - t.ndim)) + tuple(t.shape)) for t in (one, other))
+    return first, second

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorError
+from abele.errors import TensorError, TileMappingError
 from abele.graph import Copy, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.poplibs.poputil.layout import clone
@@ -66,3 +66,38 @@ def _tiles_along(graph: Graph, tensor: Tensor, dim: int) -> Int32:
 
 def _is_split(places: Int32) -> bool:
     return bool((places != places[:, :1]).any())
+
+
+def clone_to_graph(
+    source: Graph, target: Graph, tensor: Tensor, name: str = "clone_to_graph", *, offset: int = 0
+) -> Tensor:
+    """A new tensor in ``target`` with the shape, order in memory and mapping that ``tensor`` has in ``source``.
+
+    Tiles keep their number in each graph, which may be a virtual one, ``offset`` added to it.
+
+    Raises:
+        TileMappingError: ``target`` has not all of the tiles, or elements of ``tensor`` are mapped nowhere.
+    """
+    order = storage_order(tensor)
+    mapping = source.mapping_of(order.apply(tensor))
+    if (mapping.tile < 0).any():
+        raise TileMappingError(f"{name}: {tensor!r} is not mapped to tiles completely", remedy="map it first")
+    made = target.variable(tensor.dtype, order.extents, name=name)
+    set_mapping(target, made, TileMapping(mapping.size, mapping.begin, mapping.tile + np.int32(offset)))
+    return order.undo(made)
+
+
+def clone_and_expand_aliasing(
+    graph: Graph, tensor: Tensor, offset: int = 0, name: str = "clone_and_expand_aliasing"
+) -> Tensor:
+    """A new tensor of the shape of ``tensor``, ``offset`` tiles on; what repeats in it has places of its own.
+
+    Raises:
+        TileMappingError: Elements of ``tensor`` are mapped nowhere.
+    """
+    made = clone(graph, tensor, name)
+    view = storage_order(made).apply(made)
+    mapping = graph.mapping_of(view)
+    tile = ((mapping.tile + offset) % graph.system.num_tiles).astype(np.int32)
+    set_mapping(graph, view, TileMapping(mapping.size, mapping.begin, tile))
+    return made

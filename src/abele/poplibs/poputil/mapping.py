@@ -64,6 +64,27 @@ def linear_mapping(
     return TileMapping(size, cuts * grain, np.arange(tiles, dtype=np.int32))
 
 
+def calc_linear_tile_mapping_and_new_offset(
+    graph: Graph, tensor: Tensor, offset: int = 0, min_elements: int | None = None, grain: int | None = None
+) -> tuple[TileMapping, int]:
+    """The linear mapping of ``tensor`` from tile ``offset`` on, and the tile after the last that it uses.
+
+    Args:
+        graph: The graph whose tiles are used; they wrap around.
+        tensor: What to spread.
+        offset: First tile.
+        min_elements: As in :func:`calc_linear_tile_mapping`.
+        grain: As in :func:`calc_linear_tile_mapping`.
+
+    Raises:
+        TileMappingError: A grain below 1, or a negative smallest chunk.
+    """
+    linear, tiles = calc_linear_tile_mapping(graph, tensor, min_elements, grain), graph.system.num_tiles
+    tile = ((linear.tile + offset) % tiles).astype(np.int32)
+    used = int(linear.tile.max(initial=-1)) + 1
+    return TileMapping(linear.size, linear.begin, tile), (offset + used) % tiles
+
+
 def map_tensor_linearly(
     graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None
 ) -> Tensor:

@@ -127,3 +127,32 @@ def unflatten_index(shape: Sequence[int], index: int) -> tuple[int, ...]:
         index, at = divmod(index, extent)
         found.append(at)
     return tuple(reversed(found))
+
+
+def flatten_intervals(regions: Sequence[Regions]) -> list[Interval]:
+    """The intervals of all ``regions``, one after the other."""
+    return [Interval(*interval) for intervals in regions for interval in intervals]
+
+
+def calculate_unshuffling_intervals(regions: Regions) -> list[Interval]:
+    """Which intervals of the elements of ``regions``, put after each other, give them in ascending order.
+
+    A tensor of which ``regions`` were taken in this order is itself again when these are taken of what came out.
+
+    >>> [tuple(i) for i in calculate_unshuffling_intervals([(4, 6), (0, 4)])]
+    [(2, 6), (0, 2)]
+
+    Raises:
+        TensorError: The regions overlap, or leave out elements.
+    """
+    sizes = [end - begin for begin, end in regions]
+    starts = [0, *accumulate(sizes)][:-1]
+    found, at = [], 0
+    for begin, start, size in sorted((r[0], s, n) for r, s, n in zip(regions, starts, sizes, strict=True) if n):
+        if begin != at:
+            raise TensorError(
+                f"regions {[tuple(r) for r in regions]} are no order of elements", because=f"they break off at {at}"
+            )
+        found.append(Interval(start, start + size))
+        at += size
+    return found

@@ -9,6 +9,11 @@ from abele.poplibs.popops.slicing.dynamic_slice import (
     dynamic_update,
 )
 from abele.poplibs.popops.slicing.gather import create_gather_input, gather
+from abele.poplibs.popops.slicing.grouped_update import (
+    grouped_multi_update_add,
+    grouped_multi_update_max,
+    grouped_multi_update_mul,
+)
 from abele.poplibs.popops.slicing.multi_layout import (
     create_grouped_indices_tensor,
     create_grouped_slice_tensor,
@@ -20,7 +25,6 @@ from abele.poplibs.popops.slicing.multi_layout import (
 from abele.poplibs.popops.slicing.multi_slice import grouped_multi_slice, multi_slice
 from abele.poplibs.popops.slicing.multi_update import (
     grouped_multi_update,
-    grouped_multi_update_add,
     multi_update,
     multi_update_add,
     multi_update_max,
@@ -51,6 +55,8 @@ __all__ = [
     "grouped_multi_slice",
     "grouped_multi_update",
     "grouped_multi_update_add",
+    "grouped_multi_update_max",
+    "grouped_multi_update_mul",
     "multi_slice",
     "multi_update",
     "multi_update_add",

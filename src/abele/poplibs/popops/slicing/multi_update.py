@@ -183,37 +183,6 @@ def grouped_multi_update(
     _update(graph, tensor, slices, given, dims, prog, plan, options, name, operation, scale)
 
 
-def grouped_multi_update_add(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    scale: Scale,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "grouped_multi_update_add",
-) -> None:
-    """:func:`multi_update_add` for every group; see :func:`grouped_multi_update`."""
-    grouped_multi_update(
-        graph,
-        tensor,
-        slices,
-        offsets,
-        dims,
-        sizes,
-        prog,
-        plan,
-        operation="add",
-        scale=scale,
-        options=options,
-        name=name,
-    )
-
-
 def _single(
     graph: Graph,
     tensor: Tensor,
