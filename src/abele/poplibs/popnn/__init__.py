@@ -3,8 +3,9 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, rnn
+from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, pooling, rnn
 from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
+from abele.poplibs.popnn.kinds import LossType, NonLinearityType
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
     cross_entropy_loss_gradient,
@@ -23,6 +24,7 @@ from abele.poplibs.popnn.nonlinearity import (
 )
 from abele.poplibs.popnn.nonlinearity_named import *  # noqa: F403
 from abele.poplibs.popnn.norms import *  # noqa: F403
+from abele.poplibs.popnn.norms.spaces import bn, gn, in_, ln
 from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd_update
 from abele.poplibs.popnn.pool_layout import create_pool_input
 from abele.poplibs.popnn.pool_params import PoolParams
@@ -40,10 +42,19 @@ from abele.poplibs.popnn.softmax import (
 )
 from abele.poplibs.popnn.spatial_softmax import spatial_softmax2d
 from abele.poplibs.popnn.top_k import top_k
+from abele.poplibs.poputil.codelets import add_codelets
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
+    "LossType",
+    "NonLinearityType",
+    "add_codelets",
+    "bn",
+    "gn",
+    "in_",
+    "ln",
+    "pooling",
     "PoolParams",
     "adam_bias_correction",
     "adam_update",

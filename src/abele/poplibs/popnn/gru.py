@@ -353,3 +353,11 @@ def _checked(
 
 globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
+gruWU, gruBwdWithWU = gru_wu, gru_bwd_with_wu  # noqa: N816
+
+# Last, since that module is made of the functions above.
+from abele.poplibs.popnn import augru  # noqa: E402
+
+globals().update(guarded_functions(vars(augru), [n for n in vars(augru) if n.startswith("au_gru_")]))
+globals().update(camel_aliases(globals(), [n for n in vars(augru) if n.startswith("au_gru_")]))
+auGruWU, auGruBwdWithWU = augru.au_gru_wu, augru.au_gru_bwd_with_wu  # noqa: N816

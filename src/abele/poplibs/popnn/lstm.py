@@ -28,6 +28,8 @@ __all__ = [
     "LstmResult",
     "LstmState",
     "LstmWeights",
+    "create_initial_cell_state",
+    "create_initial_output",
     "create_initial_state",
     "create_input",
     "create_weights",
@@ -103,8 +105,18 @@ def create_input(graph: Graph, params: LstmParams, name: str = "input") -> Tenso
 
 def create_initial_state(graph: Graph, params: LstmParams, name: str = "state") -> LstmState:
     """The state before the first step; its values are the caller's."""
-    units = _units(graph, params)
-    return LstmState(units.state(f"{name}/output"), units.state(f"{name}/cell_state"))
+    output = create_initial_output(graph, params, f"{name}/output")
+    return LstmState(output, create_initial_cell_state(graph, params, f"{name}/cell_state"))
+
+
+def create_initial_output(graph: Graph, params: LstmParams, name: str = "output") -> Tensor:
+    """The output before the first step, [batch, units]; its values are the caller's."""
+    return _units(graph, params).state(name)
+
+
+def create_initial_cell_state(graph: Graph, params: LstmParams, name: str = "cell_state") -> Tensor:
+    """The cell state before the first step, [batch, units]; its values are the caller's."""
+    return _units(graph, params).state(name)
 
 
 def create_weights(graph: Graph, params: LstmParams, name: str = "weights", options: Options = None) -> LstmWeights:
@@ -374,3 +386,4 @@ def _check(params: LstmParams, state: LstmState, input: Tensor, weights: LstmWei
 
 globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
+lstmWU, lstmBwdWithWU = lstm_wu, lstm_bwd_with_wu  # noqa: N816

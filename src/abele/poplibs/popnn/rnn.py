@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.errors import InvalidOptionError, UnsupportedOpError
-from abele.graph import Graph, Tensor
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
+from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Sequence
+from abele.poplibs.poplin.update import matmul_acc
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options
@@ -17,7 +18,9 @@ from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pas
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
 from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
+from abele.poplibs.popops.reduce import reduce_with_output
 from abele.poplibs.poputil.guard import guarded_functions
+from abele.poplibs.poputil.layout import duplicate
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
 
@@ -26,9 +29,14 @@ __all__ = [
     "RnnWeights",
     "create_initial_state",
     "create_input",
+    "create_input_tensor",
+    "create_output_tensor",
+    "create_recurrent_tensor",
     "create_weights",
+    "param_delta_update",
     "rnn_bwd_sequence",
     "rnn_fwd_sequence",
+    "shift_rnn_tensor",
     "slice_step",
     "update_step",
 ]
@@ -61,6 +69,89 @@ def create_input(graph: Graph, params: RnnParams, name: str = "input") -> Tensor
 def create_initial_state(graph: Graph, params: RnnParams, name: str = "state") -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
     return _units(graph, params).state(name)
+
+
+def create_recurrent_tensor(graph: Graph, params: RecurrentParams, size: int, name: str = "recurrent") -> Tensor:
+    """A new sequence of ``size`` columns, [steps, batch, size]: all that belongs to a column lies on one tile.
+
+    Raises:
+        TensorError: No columns.
+    """
+    if size < 1:
+        raise TensorError(f"{name}: {size} columns; a step has at least one")
+    return Units(graph, params.dtype, params.batch, size).sequence(params.time_steps, name)
+
+
+def create_input_tensor(graph: Graph, params: RecurrentParams, name: str = "input") -> Tensor:
+    """The input of a loop of one's own, [steps, batch, input size]."""
+    return create_recurrent_tensor(graph, params, params.input_size, name)
+
+
+def create_output_tensor(graph: Graph, params: RecurrentParams, name: str = "output") -> Tensor:
+    """The output of a loop of one's own, [steps, batch, units]."""
+    return create_recurrent_tensor(graph, params, params.hidden, name)
+
+
+def shift_rnn_tensor(graph: Graph, base: Tensor, single: Tensor, prog: Sequence, name: str = "shifted") -> Tensor:
+    """``base`` one step later: step n is step n − 1 of ``base``, and step 0 a copy of ``single``.
+
+    Args:
+        graph: Where the copy is made.
+        base: [steps, ...].
+        single: Shape and type of one step.
+        prog: Sequence that the copy is appended to.
+        name: Name of the copy.
+
+    Raises:
+        TensorError: ``single`` has not the shape of a step.
+        TypeMismatchError: Its type is another.
+    """
+    if base.ndim == 0 or single.shape != base.shape[1:]:
+        raise TensorError(f"{name}: {single!r} has not the shape of a step of {base!r}")
+    if single.dtype != base.dtype:
+        raise TypeMismatchError(f"{name}: {single!r} is {single.dtype}, {base!r} is {base.dtype}")
+    first = duplicate(graph, single, prog, name)
+    return concat([first.expand_dims(0), base[: base.shape[0] - 1]], 0)
+
+
+def param_delta_update(
+    graph: Graph,
+    gradient: Tensor,
+    input: Tensor,
+    previous_output: Tensor,
+    deltas: RnnWeights,
+    prog: Sequence,
+    *,
+    options: Options = None,
+    name: str = "param_delta_update",
+) -> None:
+    """Add what one step contributes to the gradients of the weights, in place.
+
+    Args:
+        graph: Where vertices are made.
+        gradient: Gradient of the step's sum before its non-linearity, [batch, units].
+        input: Input of the step, [batch, input size].
+        previous_output: Output of the step before, [batch, units].
+        deltas: What is added to: [1, input size, units], [1, units, units] and [1, units].
+        prog: Sequence that the steps are appended to.
+        options: Those of matrix products.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: Shapes that do not fit each other.
+        TypeMismatchError: Element types that do not.
+    """
+    with graph.scope(name):
+        if deltas.input is not None:
+            _add_product(graph, deltas.input, input, gradient, prog, options, "input")
+        _add_product(graph, deltas.output, previous_output, gradient, prog, options, "output")
+        reduce_with_output(graph, gradient, deltas.biases[0], (0,), "ADD", prog, update=True, name="biases")
+
+
+def _add_product(
+    graph: Graph, into: Tensor, left: Tensor, gradient: Tensor, prog: Sequence, options: Options, name: str
+) -> None:
+    matmul_acc(graph, into[0], 1.0, left.T, gradient, prog, options=options, name=name)
 
 
 def create_weights(graph: Graph, params: RnnParams, name: str = "weights", options: Options = None) -> RnnWeights:

@@ -1,5 +1,6 @@
 """Norms: batch, group, layer and instance norm, each with statistics, whitening and gradients."""
 
+from abele.poplibs.popnn.norms import create
 from abele.poplibs.popnn.norms.batch import (
     batch_norm_gradients,
     batch_norm_param_gradients,
@@ -11,6 +12,7 @@ from abele.poplibs.popnn.norms.batch import (
     distributed_batch_norm_gradients,
     distributed_batch_norm_statistics,
 )
+from abele.poplibs.popnn.norms.create import *  # noqa: F403
 from abele.poplibs.popnn.norms.group import (
     group_norm_gradients,
     group_norm_param_gradients,
@@ -64,4 +66,5 @@ __all__ = [
     "layer_norm_statistics",
     "layer_norm_whiten",
     "layer_normalise",
+    *create.__all__,
 ]
