@@ -3,7 +3,9 @@
 Takes a CSV file of operator benchmarks (``name,tool,params`` and, for ``mk1`` and ``mk2``, cycles and bytes), builds
 each operator as its parameters say, compiles it for GC2 and GC200 and prints both figures with their relative errors;
 then median, 90th percentile and worst error by kind of operator. With --json one object is printed: {"rows": [...]}
-with ``name``, ``tool``, ``chip``, ``predicted_cycles``, ``reference_cycles``, ``predicted_bytes``, ``reference_bytes``.
+with ``name``, ``tool``, ``chip``, ``predicted_cycles``, ``reference_cycles``, ``predicted_bytes``, ``reference_bytes``
+(references are null where none is published) and ``left_out``, the names of parameters that are not known; and
+"failures", why rows have no figures. The exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -37,13 +39,15 @@ def main() -> int:
     found = compare_rows(rows, args.chip.split(","), jobs=args.jobs, console=progress)
     results, failures = list(found.results), found.failures
     if args.json:
-        print(json.dumps({"rows": [r.to_json() for r in results]}))
+        print(json.dumps({"rows": [r.to_json() for r in results], "failures": list(failures)}))
     else:
         console = Console(width=None if sys.stdout.isatty() else 140)
         console.print(rows_table(results))
         console.print(errors_table(errors_by_tool(results)))
+    for remark in found.remarks:
+        print(remark, file=sys.stderr)
     for failure in failures:
-        print(failure, file=sys.stderr)
+        print(f"not compared: {failure}", file=sys.stderr)
     return 1 if failures else 0
 
 
@@ -55,10 +59,16 @@ def rows_table(results: list[Result]) -> Table:
     for name in ("cycles", "published", "error", "MB", "published", "error"):
         table.add_column(name, justify="right")
     for r in results:
-        cycles = f"{r.predicted_cycles:,}", f"{r.reference_cycles:,}", f"{r.cycles_error:+.1%}"
-        held = f"{r.predicted_bytes / 1e6:,.2f}", f"{r.reference_bytes / 1e6:,.2f}", f"{r.bytes_error:+.1%}"
+        cycles = f"{r.predicted_cycles:,}", shown(r.reference_cycles, ","), shown(r.cycles_error, "+.1%")
+        published = None if r.reference_bytes is None else r.reference_bytes / 1e6
+        held = f"{r.predicted_bytes / 1e6:,.2f}", shown(published, ",.2f"), shown(r.bytes_error, "+.1%")
         table.add_row(r.name, r.chip, *cycles, *held)
     return table
+
+
+def shown(value: float | None, form: str) -> str:
+    """A figure, or a dash where none is published."""
+    return "–" if value is None else format(value, form)
 
 
 def errors_table(errors: list[Errors]) -> Table:

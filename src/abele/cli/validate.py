@@ -71,6 +71,8 @@ def _operators(path: Path, jobs: int | None, progress: Console) -> tuple[tuple[C
     from abele.validation.rows import read_rows
 
     found = compare_rows(read_rows(path), jobs=jobs, console=progress)
+    for remark in found.remarks:
+        progress.print(Text(remark, style="yellow"))
     return comparisons(found), found.failures
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from abele.compiler import Executable, compile_program
+from abele.errors import InvalidOptionError
 from abele.graph import Graph
 from abele.machine import System, systems
+from abele.validation.options import understood
 from abele.validation.parameters import Parameters
-from abele.validation.rows import Row
+from abele.validation.rows import Reference, Row
 from abele.validation.tools import tool
 
 NOT_PUBLISHED = ("vertex_code", "stacks", "gaps")
@@ -30,45 +32,62 @@ class Result:
         tool: Kind of operator.
         chip: Name of the system.
         predicted_cycles: Modelled cycles of all its programs.
-        reference_cycles: Published ones.
+        reference_cycles: Published ones, or None.
         predicted_bytes: Modelled bytes over all tiles, without vertex code, stacks and gaps.
-        reference_bytes: Published ones.
+        reference_bytes: Published ones, or None.
+        left_out: Names of parameters that the kind of operator does not know, so that they change nothing.
     """
 
     name: str
     tool: str
     chip: str
     predicted_cycles: int
-    reference_cycles: int
+    reference_cycles: int | None
     predicted_bytes: int
-    reference_bytes: int
+    reference_bytes: int | None
+    left_out: tuple[str, ...] = ()
 
     @property
-    def cycles_error(self) -> float:
-        """Predicted cycles over published ones, less one."""
-        return self.predicted_cycles / self.reference_cycles - 1
+    def cycles_error(self) -> float | None:
+        """Predicted cycles over published ones, less one; None where there are none."""
+        return self.predicted_cycles / self.reference_cycles - 1 if self.reference_cycles else None
 
     @property
-    def bytes_error(self) -> float:
-        """Predicted bytes over published ones, less one."""
-        return self.predicted_bytes / self.reference_bytes - 1
+    def bytes_error(self) -> float | None:
+        """Predicted bytes over published ones, less one; None where there are none."""
+        return self.predicted_bytes / self.reference_bytes - 1 if self.reference_bytes else None
 
     def to_json(self) -> dict[str, Any]:
-        """The figures by name."""
-        return dict(self.__dict__)
+        """The figures by name, and the parameters that were left out."""
+        return {**self.__dict__, "left_out": list(self.left_out)}
 
 
 def compile_row(kind: str, given: Parameters, system: System) -> Executable:
-    """The operator on ``system``, or on as many of its tiles as ``--tiles-per-ipu`` says."""
+    """The operator on ``system``, or on as many of its tiles as ``--tiles-per-ipu`` says.
+
+    Raises:
+        InvalidOptionError: A parameter whose value its operator does not take, or more tiles than there are.
+        UnsupportedOpError: There is no such kind of operator.
+    """
+    given, _ = understood(kind, given)
     tiles = given.integer("tiles-per-ipu", system.ipu.num_tiles)
+    if not 1 <= tiles <= system.ipu.num_tiles:
+        raise InvalidOptionError(
+            f"--tiles-per-ipu is {tiles}", because=f"an IPU of {system.name} has {system.ipu.num_tiles} tiles"
+        )
     graph = Graph(replace(system, ipu=replace(system.ipu, num_tiles=tiles)))
     return compile_program(graph, tool(kind).build(graph, given), allow_out_of_memory=True)
 
 
 def measure(row: Row, chip: str) -> Result:
-    """Predicted beside published figures of ``row`` on ``chip``."""
+    """Predicted beside published figures of ``row`` on ``chip``.
+
+    Raises:
+        AbeleError: The operator cannot be built as its parameters say.
+    """
     report = compile_row(row.tool, row.parameters, systems.get(chip)).report
-    memory, reference = report.memory, row.references[chip]
+    memory, reference = report.memory, row.references.get(chip, Reference(None, None))
+    _, left_out = understood(row.tool, row.parameters)
     held = memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
     cycles = round(report.cycles().total)
-    return Result(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes)
+    return Result(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes, left_out)

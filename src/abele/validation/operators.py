@@ -1,17 +1,20 @@
-"""Operator benchmarks of a CSV file on GC2 and GC200, several at a time."""
+"""Operator benchmarks of a CSV file on GC2 and GC200, several at a time.
+
+Whatever becomes of one does not touch the others: each has figures, or a reason why it has none.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 
 from rich.console import Console
 from rich.progress import track
 
-from abele.errors import AbeleError
 from abele.validation.figures import Comparison, Figure
 from abele.validation.measure import Result, measure
 from abele.validation.rows import CHIPS, Row
@@ -31,6 +34,16 @@ class Operators:
     results: tuple[Result, ...]
     failures: tuple[str, ...]
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For each row with parameters that its kind of operator does not know, its name and theirs."""
+        found = {
+            r.name: f"{r.name}: {', '.join('--' + n for n in r.left_out)} of {r.tool} is not known and changes nothing"
+            for r in self.results
+            if r.left_out
+        }
+        return tuple(found.values())
+
 
 def compare_rows(
     rows: Sequence[Row],
@@ -39,7 +52,7 @@ def compare_rows(
     jobs: int | None = None,
     console: Console | None = None,
 ) -> Operators:
-    """Figures of every row on every chip that it has published figures of.
+    """Figures of every row on every chip that it has published figures of; on all of ``chips`` if it has none at all.
 
     Args:
         rows: The benchmarks.
@@ -47,23 +60,61 @@ def compare_rows(
         jobs: Processes; one a core by default.
         console: Where progress is shown, or None.
     """
-    results, failures = [], []
-    with ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=get_context("spawn")) as pool:
-        pending = [
-            (row, chip, pool.submit(measure, row, chip)) for row in rows for chip in chips if chip in row.references
-        ]
-        for row, chip, future in _watched(pending, console):
-            try:
-                results.append(future.result())
-            except AbeleError as error:
-                failures.append(f"{row.name} on {chip}: {type(error).__name__}: {error}")
+    pending = [(row, chip) for row in rows for chip in chips if chip in row.references or not row.references]
+    results: list[Result] = []
+    failures: list[str] = []
+    for (row, chip), found in _watched(_attempts(pending, jobs or os.cpu_count() or 1), len(pending), console):
+        if isinstance(found, Result):
+            results.append(found)
+        else:
+            failures.append(f"{row.name} on {chip}: {found}")
     return Operators(tuple(results), tuple(failures))
 
 
-def _watched(
-    pending: list[tuple[Row, str, Future[Result]]], console: Console | None
-) -> Iterator[tuple[Row, str, Future[Result]]]:
-    yield from pending if console is None else track(pending, "operators", console=console)
+_Task = tuple[Row, str]
+_Found = tuple[_Task, Result | str]
+
+
+def attempt(row: Row, chip: str) -> Result | str:
+    """The figures of one row, or why it has none."""
+    if row.unread:
+        return row.unread
+    try:
+        return measure(row, chip)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _attempts(pending: Sequence[_Task], jobs: int) -> Iterator[_Found]:
+    """What became of each, in their order; a process that is killed takes with it the row that it was at alone."""
+    context = get_context("spawn")
+    start = 0
+    while start < len(pending):
+        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            futures = [pool.submit(attempt, row, chip) for row, chip in pending[start:]]
+            try:
+                for task, future in zip(pending[start:], futures, strict=True):
+                    yield task, future.result()
+                    start += 1
+                continue
+            except BrokenProcessPool:
+                pass
+        # The processes of a broken pool are all gone: rows that were under way are tried one by one.
+        for task in pending[start : start + jobs]:
+            yield task, _alone(*task)
+        start += jobs
+
+
+def _alone(row: Row, chip: str) -> Result | str:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(attempt, row, chip).result()
+        except BrokenProcessPool:
+            return "its process was killed, likely for want of memory"
+
+
+def _watched(found: Iterator[_Found], total: int, console: Console | None) -> Iterator[_Found]:
+    yield from found if console is None else track(found, "operators", total, console=console)
 
 
 def comparisons(found: Operators) -> tuple[Comparison, Comparison]:
@@ -71,8 +122,10 @@ def comparisons(found: Operators) -> tuple[Comparison, Comparison]:
     cycles, held = [], []
     for r in found.results:
         name = f"{r.name}, {r.chip}"
-        cycles.append(Figure(name, r.tool, r.predicted_cycles, r.reference_cycles, "cycles", _SOURCE))
-        held.append(Figure(name, r.tool, r.predicted_bytes, r.reference_bytes, "B", _SOURCE))
+        if r.reference_cycles is not None:
+            cycles.append(Figure(name, r.tool, r.predicted_cycles, r.reference_cycles, "cycles", _SOURCE))
+        if r.reference_bytes is not None:
+            held.append(Figure(name, r.tool, r.predicted_bytes, r.reference_bytes, "B", _SOURCE))
     about = (
         "One model beside another: Graphcore's own cycle model of complete PopLibs operators, on both generations. "
         "Each row is built through the library as its command line says, and all its programs are counted."

@@ -27,16 +27,18 @@ class Errors:
 
 
 def errors_by_tool(results: Iterable[Result]) -> list[Errors]:
-    """Errors of every kind of operator among ``results``, in their order."""
+    """Errors of every kind of operator among ``results`` that has published figures, in their order."""
     kinds: dict[str, list[Result]] = {}
     for result in results:
+        if result.reference_cycles is None and result.reference_bytes is None:
+            continue
         kinds.setdefault(result.tool, []).append(result)
     return [
-        Errors(kind, len(rows), _spread([r.cycles_error for r in rows]), _spread([r.bytes_error for r in rows]))
+        Errors(kind, len(rows), _spread(r.cycles_error for r in rows), _spread(r.bytes_error for r in rows))
         for kind, rows in kinds.items()
     ]
 
 
-def _spread(errors: list[float]) -> tuple[float, float, float]:
-    found = spread(errors)
+def _spread(errors: Iterable[float | None]) -> tuple[float, float, float]:
+    found = spread([error for error in errors if error is not None])
     return found.median, found.high, found.worst

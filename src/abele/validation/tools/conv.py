@@ -3,58 +3,86 @@
 from __future__ import annotations
 
 from abele.graph import Graph, Sequence
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import as_element_type
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
 from abele.validation.parameters import Parameters
+from abele.validation.passes import Passes, planner_options
+
+_RATE = -0.05
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
-    """The convolution that ``given`` describes."""
-    params = params_of(given)
+    """The convolution that ``given`` describes, operands made as the library wants them."""
+    params, passes = params_of(given), Passes.of(given)
     dtype = as_element_type(given.text("data-type", "half"))
-    partials = as_element_type(given.text("partials-type", "float"))
+    forward, backward, update = (
+        planner_options(given, "convolution-options", f"{name}-plan-constraints") for name in ("fwd", "bwd", "wu")
+    )
     prog = Sequence()
-    passes(graph, params, dtype, partials, prog, inference_only=given.flag("inference-only"))
+    weights = poplin.create_weights(graph, params, dtype, options=forward)
+    biases = poplin.create_biases(graph, params, dtype) if given.flag("bias") else None
+    if passes.forward or passes.update:
+        x = poplin.create_input(graph, params, dtype, options=forward)
+    if passes.forward:
+        out = poplin.convolution(graph, x, weights, params, prog, options=forward)
+        if biases is not None:
+            poplin.add_bias(graph, out, biases, prog)
+    if not passes.is_training:
+        return prog
+    deltas = poplin.create_input(graph, params.gradient_params(), dtype, name="z_deltas", options=backward)
+    if passes.backward:
+        poplin.convolution_backward_data(graph, deltas, weights, params, prog, options=backward)
+    if passes.update:
+        poplin.convolution_weight_update(graph, deltas, weights, x, params, _RATE, prog, options=update)
+        if biases is not None:
+            poplin.convolution_bias_update(graph, deltas, biases, _RATE, prog)
     return prog
 
 
-def passes(
-    graph: Graph, params: ConvParams, dtype: ElementType, partials: ElementType, prog: Sequence, *, inference_only: bool
-) -> None:
-    """Append the passes of one convolution, operands made as the library wants them."""
-    x = poplin.create_input(graph, params, dtype)
-    weights = poplin.create_weights(graph, params, dtype)
-    poplin.convolution(graph, x, weights, params, prog, partials_type=partials)
-    if inference_only:
-        return
-    deltas = poplin.create_input(graph, params.gradient_params(), dtype, name="z_deltas")
-    poplin.convolution_backward_data(graph, deltas, weights, params, prog, partials_type=partials)
-    poplin.convolution_weight_update(graph, deltas, weights, x, params, -0.05, prog, partials_type=partials)
-
-
 def params_of(given: Parameters) -> ConvParams:
-    """The convolution that the options of the benchmark describe; channels are those of one group."""
-    field = given.integers("field")
+    """The convolution that the options of the benchmark describe; channels are those of one group.
+
+    What is cut from the input, the kernel or the output, and zeros around the kernel, are padding that lacks: the same
+    outputs are made of the same products.
+    """
+    field, groups = given.shape("field"), given.integer("conv-groups", 1)
     rank = len(field)
-    groups = given.integer("conv-groups", 1)
 
     def per_dim(name: str, default: int) -> tuple[int, ...]:
-        values = given.integers(name, (default,))
-        return values if len(values) == rank else values * rank
+        return given.per_dim(name, rank, default)
+
+    def at(name: str, side: str) -> tuple[int, ...]:
+        return per_dim(f"{name}-{side}" if f"{name}-{side}" in given.values else name, 0)
+
+    stride, input_dilation, dilation = per_dim("stride", 1), per_dim("in-dilation", 1), per_dim("kernel-dilation", 1)
 
     def padding(side: str) -> tuple[int, ...]:
-        return per_dim(f"padding-{side}", 0) if f"padding-{side}" in given.values else per_dim("padding", 0)
+        zeros = at("padding", side), at("truncation", side), at("kernel-padding", side), at("output-truncation", side)
+        return tuple(
+            pad - cut * apart - around - left_out * step
+            for pad, cut, around, left_out, apart, step in zip(*zeros, input_dilation, stride, strict=True)
+        )
 
+    cut = zip(at("kernel-truncation", "lower"), at("kernel-truncation", "upper"), strict=True)
     return ConvParams(
         batch=given.integer("batch-size", 1),
         in_channels=given.integer("input-channels", 1) * groups,
         out_channels=given.integer("output-channels", 1) * groups,
         field=field,
-        kernel=per_dim("kernel-size", 1),
-        stride=per_dim("stride", 1),
-        dilation=per_dim("kernel-dilation", 1),
+        kernel=tuple(n - a - b for n, (a, b) in zip(per_dim("kernel-size", 1), cut, strict=True)),
+        stride=stride,
+        dilation=dilation,
         padding_lower=padding("lower"),
         padding_upper=padding("upper"),
+        input_dilation=input_dilation,
+        flip=tuple(bool(n) for n in _flips(given, rank)),
         groups=groups,
     )
+
+
+def _flips(given: Parameters, rank: int) -> tuple[int, ...]:
+    """Whether the kernel runs backwards along each dimension."""
+    if given.text("flip-kernel").lower() in ("true", "false"):
+        return (int(given.flag("flip-kernel")),) * rank
+    return given.per_dim("flip-kernel", rank, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from abele.errors import InvalidOptionError
 from abele.graph import Graph
 from abele.graph.program import Sequence
 from abele.numerics import as_element_type, f32
@@ -14,14 +17,28 @@ DIMS, SIZES = (0,), (1,)
 def build(graph: Graph, given: Parameters) -> Sequence:
     """A table of ``--shape`` {entries, size} in which ``--num-indices`` rows are looked up and then added to."""
     dtype = as_element_type(given.text("data-type", "half"))
-    shape, num = given.integers("shape"), given.integer("num-indices")
-    entries, size = shape
-    plan = slicing.embedding.plan(graph, dtype, entries, size, num)
+    shape, num = given.shape("shape"), given.required("num-indices")
+    if len(shape) != 2:
+        raise InvalidOptionError(f"--shape takes {{entries, size}}, got {given.text('shape')!r}")
+    wanted = given.choice("pass", "both", "both", "all", "fwd", "wu")
+    looks, updates = wanted != "wu", wanted != "fwd"
+    plan = slicing.embedding.plan(graph, dtype, *shape, num, options=_options(given, looks, updates))
     table = slicing.create_sliceable_tensor(graph, dtype, shape, DIMS, SIZES, plan, name="table")
     offsets = slicing.create_indices_tensor(graph, DIMS, num, plan, name="offsets")
-    deltas = slicing.create_slice_tensor(graph, table, DIMS, SIZES, num, plan, name="deltas")
-    scale = graph.variable(f32, (), name="scale").map(0)
     program = Sequence()
-    slicing.multi_slice(graph, table, offsets, DIMS, SIZES, program, plan)
-    slicing.multi_update_add(graph, table, deltas, offsets, scale, DIMS, SIZES, program, plan)
+    if looks:
+        slicing.multi_slice(graph, table, offsets, DIMS, SIZES, program, plan)
+    if updates:
+        deltas = slicing.create_slice_tensor(graph, table, DIMS, SIZES, num, plan, name="deltas")
+        scale = graph.variable(f32, (), name="scale").map(0)
+        slicing.multi_update_add(graph, table, deltas, offsets, scale, DIMS, SIZES, program, plan)
     return program
+
+
+def _options(given: Parameters, looks: bool, updates: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"usedForSlice": looks, "usedForUpdate": updates}
+    if "available-memory-proportion" in given.values:
+        options["availableMemoryProportion"] = given.number("available-memory-proportion")
+    if "plan-constraints" in given.values:
+        options["planConstraints"] = given.text("plan-constraints")
+    return options

@@ -1,36 +1,25 @@
-"""GRU layers: forward; with ``--phase all`` also backward and weight update."""
+"""GRU layers: forward; with ``--phase bwd`` also backward, with ``--phase all`` and weight update too."""
 
 from __future__ import annotations
 
 from abele.graph import Graph, Sequence
-from abele.numerics import as_element_type
 from abele.poplibs.popnn import gru
 from abele.poplibs.popnn.gru import GruParams
 from abele.validation.parameters import Parameters
+from abele.validation.recurrent import layer, options_of, phase_of
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
     """The layer that ``given`` describes, over all steps of the sequence."""
-    params = GruParams(
-        dtype=as_element_type(given.text("data-type", "half")),
-        batch=given.integer("batch-size", 1),
-        time_steps=given.integer("sequence-size", 1),
-        layer_sizes=(given.integer("input-size"), given.integer("output-size")),
-        cell_order=cell_order(given),
-    )
-    trains = given.text("phase", "fwd") == "all"
-    options = {"inferenceOnly": not trains, "partialsType": given.text("partials-type", "float")}
+    params = GruParams(**layer(given), reset_after=given.flag("reset-after"))
+    options, phase = options_of(given), phase_of(given)
     x = gru.create_input(graph, params)
     state = gru.create_initial_state(graph, params)
     weights = gru.create_weights(graph, params, options=options)
     prog = Sequence()
     made = gru.gru_fwd(graph, params, state, x, weights, prog, options=options)
-    if trains:
+    if phase != "fwd":
         gradient = graph.clone(made.output, name="output_gradient")
-        gru.gru_bwd_with_wu(graph, params, state, made.intermediates, weights, x, gradient, prog, options=options)
+        backward = gru.gru_bwd if phase == "bwd" else gru.gru_bwd_with_wu
+        backward(graph, params, state, made.intermediates, weights, x, gradient, prog, options=options)
     return prog
-
-
-def cell_order(given: Parameters) -> tuple[str, ...]:
-    """The gates in the order that ``--cell-order`` gives; empty for the layer's own."""
-    return tuple(name for name in given.text("cell-order").strip("{}").split(",") if name)

@@ -1,36 +1,25 @@
-"""LSTM layers: forward; with ``--phase all`` also backward and weight update."""
+"""LSTM layers: forward; with ``--phase bwd`` also backward, with ``--phase all`` and weight update too."""
 
 from __future__ import annotations
 
 from abele.graph import Graph, Sequence
-from abele.numerics import as_element_type
 from abele.poplibs.popnn import lstm
 from abele.poplibs.popnn.lstm import LstmParams
 from abele.validation.parameters import Parameters
+from abele.validation.recurrent import layer, options_of, phase_of
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
     """The layer that ``given`` describes, over all steps of the sequence."""
-    params = LstmParams(
-        dtype=as_element_type(given.text("data-type", "half")),
-        batch=given.integer("batch-size", 1),
-        time_steps=given.integer("sequence-size", 1),
-        layer_sizes=(given.integer("input-size"), given.integer("output-size")),
-        cell_order=cell_order(given),
-    )
-    trains = given.text("phase", "fwd") == "all"
-    options = {"inferenceOnly": not trains, "partialsType": given.text("partials-type", "float")}
+    params = LstmParams(**layer(given))
+    options, phase = options_of(given), phase_of(given)
     x = lstm.create_input(graph, params)
     state = lstm.create_initial_state(graph, params)
     weights = lstm.create_weights(graph, params, options=options)
     prog = Sequence()
     made = lstm.lstm_fwd(graph, params, state, x, weights, prog, options=options)
-    if trains:
+    if phase != "fwd":
         gradient = graph.clone(made.output, name="output_gradient")
-        lstm.lstm_bwd_with_wu(graph, params, state, made.intermediates, weights, x, gradient, prog, options=options)
+        backward = lstm.lstm_bwd if phase == "bwd" else lstm.lstm_bwd_with_wu
+        backward(graph, params, state, made.intermediates, weights, x, gradient, prog, options=options)
     return prog
-
-
-def cell_order(given: Parameters) -> tuple[str, ...]:
-    """The gates in the order that ``--cell-order`` gives; empty for the layer's own."""
-    return tuple(name for name in given.text("cell-order").strip("{}").split(",") if name)

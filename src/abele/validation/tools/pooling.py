@@ -17,19 +17,19 @@ def build(graph: Graph, given: Parameters) -> Sequence:
 
     PopLibs has no function that lays out a pooling's input, so input and gradient are spread linearly.
     """
-    field = given.integers("field")
+    field = given.shape("field")
 
-    def per_dim(name: str, default: int) -> tuple[int, ...]:
-        values = given.integers(name, (default,))
-        return values if len(values) == len(field) else values * len(field)
+    def padding(side: str) -> tuple[int, ...]:
+        name = f"padding-{side}" if f"padding-{side}" in given.values else "padding"
+        return given.per_dim(name, len(field), 0)
 
     params = popnn.PoolParams(
         cast(PoolKind, given.text("pooling-type", "MAX").lower()),
         field,
-        per_dim("kernel", 2),
-        per_dim("stride", 1),
-        per_dim("padding-lower", 0),
-        per_dim("padding-upper", 0),
+        given.per_dim("kernel", len(field), 2),
+        given.per_dim("stride", len(field), 1),
+        padding("lower"),
+        padding("upper"),
         given.integer("channels", 1),
         given.integer("batch-size", 1),
     )
@@ -40,7 +40,9 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     pooled = popnn.pool(graph, acts, params, prog, name="fwd")
     if given.flag("inference-only"):
         return prog
-    grads = create_activations(graph, dtype, params.out_shape, "grads", group=group)
+    grads_group = given.integer("bwd-chans-per-group", 0) or group
+    grads = create_activations(graph, dtype, params.out_shape, "grads", group=grads_group)
     saved = (acts, pooled) if params.kind == "max" else (None, None)
-    popnn.pool_input_gradient(graph, params, grads, *saved, prog=prog, name="bwd")
+    scaled = given.flag("scaled-gradient")
+    popnn.pool_input_gradient(graph, params, grads, *saved, prog=prog, use_scaled_gradient=scaled, name="bwd")
     return prog

@@ -13,14 +13,15 @@ from abele.validation.parameters import Parameters
 def build(graph: Graph, given: Parameters) -> Sequence:
     """A tensor of ``--shape`` reduced over ``--dims``; scaled, and added to what is there with ``--update``."""
     dtype = as_element_type(given.text("type", "half"))
-    operand = map_tensor_linearly(graph, graph.variable(dtype, given.integers("shape"), name="in"))
-    dims, operation = given.integers("dims"), given.text("operation", "ADD")
+    out_type = as_element_type(given.text("out-type", dtype.name))
+    operand = map_tensor_linearly(graph, graph.variable(dtype, given.shape("shape"), name="in"))
+    dims, operation = given.integers("dims"), given.text("operation", "ADD").upper()
     program = Sequence()
     scale = given.number("scale", 1.0)
     if given.flag("update"):
         kept = [n for d, n in enumerate(operand.shape) if d not in dims]
-        out = map_tensor_linearly(graph, graph.variable(dtype, kept, name="out"))
+        out = map_tensor_linearly(graph, graph.variable(out_type, kept, name="out"))
         popops.reduce_with_output(graph, operand, out, dims, operation, program, scale=scale, update=True)
         return program
-    popops.reduce(graph, operand, dims, operation, program, scale=scale)
+    popops.reduce(graph, operand, dims, operation, program, scale=scale, out_type=out_type)
     return program
