@@ -29,6 +29,7 @@ from abele.poplibs.popnn.optimiser import adam_bias_correction, adam_update, sgd
 from abele.poplibs.popnn.pool_layout import create_pool_input
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popnn.pooling import pool, pool_input_gradient
+from abele.poplibs.popnn.roi_align import RoiAlignParams, roi_align_fwd, roi_align_input_gradient
 from abele.poplibs.popnn.softmax import (
     log_softmax,
     log_softmax_in_place,
@@ -56,6 +57,7 @@ __all__ = [
     "ln",
     "pooling",
     "PoolParams",
+    "RoiAlignParams",
     "adam_bias_correction",
     "adam_update",
     "arg_max",
@@ -93,6 +95,8 @@ __all__ = [
     "pool",
     "pool_input_gradient",
     "rnn",
+    "roi_align_fwd",
+    "roi_align_input_gradient",
     *norms.__all__,
     "sgd_update",
     "softmax",
