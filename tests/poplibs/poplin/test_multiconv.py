@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poplibs_kit import Bench, assert_close
+from poplibs_kit import Bench, assert_close, system_of
 
 from abele.compiler import compile_program
 from abele.errors import (
@@ -23,11 +23,15 @@ from abele.errors import (
 )
 from abele.graph import Execute, Graph, LibraryCall, Sequence, walk
 from abele.machine import systems
-from abele.numerics import f32
+from abele.numerics import f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams, InputTransform, OutputTransform, TransformedConv, multiconv
+from abele.poplibs.poplin import problem as problems
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
 from abele.poplibs.poplin.multiconv.shares import share_tiles
+from abele.poplibs.poplin.options import Planning
+from abele.poplibs.poplin.search import best_plans, find_plan
+from abele.poplibs.poplin.target import target_of
 from poplibs.poplin.support import reference_conv
 
 PLAIN = ConvParams(2, 8, 16, (9, 9), (3, 3), padding_lower=(1, 1), padding_upper=(1, 1))
@@ -203,8 +207,8 @@ def test_share_tiles__times_of_known_form__are_close_to_the_best_shares(work: tu
         return {"fixed": 20, "products": -(-100 * n // share)}
 
     planning = MultiPlanning(is_parallel=True, reserved_tiles=1, back_off=0.0)
-    shares = share_tiles("m", Graph(system), [lambda s, n=n: estimate(n, s) for n in work], planning)  # type: ignore[misc]
-    sizes = [share.tiles for share in shares]
+    shares = share_tiles("m", Graph(system), [lambda s, n=n: estimate(n, s.tiles) for n in work], planning)  # type: ignore[misc]
+    sizes = [share.limits.tiles for share in shares]
     assert sum(sizes) == tiles
 
     def longest(parts: tuple[int, ...]) -> int:
@@ -218,18 +222,54 @@ def test_share_tiles__times_of_known_form__are_close_to_the_best_shares(work: tu
 def test_share_tiles__reserved_tiles__are_the_least_of_each() -> None:
     system = systems.get("bow").evolve(ipu={"num_tiles": 40})
     planning = MultiPlanning(is_parallel=True, reserved_tiles=10, back_off=0.1)
-    estimates = [lambda s: {"products": 10**6 // s}, lambda s: {"products": 10 // s}]
-    assert [share.tiles for share in share_tiles("m", Graph(system), estimates, planning)] == [30, 10]
+    estimates = [lambda s: {"products": 10**6 // s.tiles}, lambda s: {"products": 10 // s.tiles}]
+    assert [share.limits.tiles for share in share_tiles("m", Graph(system), estimates, planning)] == [30, 10]
 
 
 @pytest.mark.parametrize("ipus", [1, 2])
 def test_share_tiles__graphs__number_the_tiles_of_a_share_first(ipus: int) -> None:
     graph = Graph(systems.get("bow").evolve(ipu={"num_tiles": 12}).with_ipus(ipus))
     planning = MultiPlanning(is_parallel=True, reserved_tiles=1, back_off=0.1)
-    shares = share_tiles("m", graph, [lambda s: {"products": 100 // s}] * 3, planning)
-    firsts = [share.graph.virtual(0, share.tiles).tiles.tolist() for share in shares]
+    shares = share_tiles("m", graph, [lambda s: {"products": 100 // s.tiles}] * 3, planning)
+    firsts = [share.graph.virtual(0, share.limits.tiles).tiles.tolist() for share in shares]
     assert firsts == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert all(share.graph.system.num_ipus == ipus for share in shares)
+
+
+@pytest.mark.parametrize("tiles", [16, 64])
+def test_find_plan__beside_another__is_the_best_of_all_splits_together_with_it(tiles: int) -> None:
+    problem = problems.forward(replace(PLAIN, batch=4), f16, f32, f16)
+    alone = Planning()
+    beside = replace(alone, beside=(("partial products", 9000), ("exchange of the input", 700), ("conversion", 90)))
+    machine, grains = target_of(system_of(tiles)), (1, 1, 1, 1, 8, 4, 1, 1)
+    theirs = dict(beside.beside)
+
+    def together(plan: poplin.Plan) -> int:
+        mine = dict(plan.terms)
+        return sum(max(mine.get(kind, 0), theirs.get(kind, 0)) for kind in mine | theirs)
+
+    every = best_plans(problem, grains, machine, alone, 10**6)
+    assert together(find_plan(problem, grains, machine, beside)) == min(map(together, every))
+
+
+def test_multiconv__on_a_virtual_graph__stays_inside() -> None:
+    bench = Bench(64)
+    graph = bench.graph.virtual(21, 50)
+    args = [
+        multiconv.ConvolutionArgs(
+            bench.tensor(np.ones(p.input_shape), "f32", layout=30),
+            bench.tensor(np.ones(p.weights_shape), "f32", layout=40),
+            p,
+        )
+        for p in MIXED
+    ]
+    outs = multiconv.convolution(graph, args, bench.prog)
+    tiles = {int(t) for made in bench.graph.compute_sets for group in made.groups for t in group.tile}
+    assert min(tiles) >= 21
+    assert max(tiles) < 50
+    for got, one in zip(bench.run(*outs), args, strict=True):
+        ones = (torch.ones(*shape) for shape in (one.params.input_shape, one.params.weights_shape))
+        assert_close(got, reference_conv(one.params, *ones).numpy(), f32)
 
 
 def _wrong(layers: Layers, what: str) -> None:

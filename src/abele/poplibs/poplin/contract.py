@@ -141,6 +141,20 @@ class Call:
         before = 0 if self.expansion is None else self.expansion.estimate(machine)
         return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
 
+    @property
+    def phases(self) -> dict[str, int]:
+        """Expected cycles by kind of step: what comes before, and every term of every plan."""
+        phases = {"before": self.cycles - self.schedule.cycles}
+        for number, plan in enumerate(self.schedule.plans):
+            phases |= {(f"{name}, part {number}" if number else name): n for name, n in plan.terms}
+        return phases
+
+    @property
+    def cycles_beside(self) -> int:
+        """Expected cycles together with what runs at the same time."""
+        mine, theirs = self.phases, dict(self.planning.beside)
+        return sum(max(mine.get(kind, 0), theirs.get(kind, 0)) for kind in mine | theirs)
+
     def create_output(self, graph: Graph) -> Tensor:
         """A tensor of ``graph`` that is stored and lies as the output of this call would."""
         return replace(self, graph=graph)._outputs()[0]
@@ -273,7 +287,7 @@ def cheapest(calls: Iterable[Call]) -> Call:
     failure: OutOfMemoryError | InvalidOptionError | None = None
     for call in calls:
         try:
-            fitting.append((call.cycles, call))
+            fitting.append((call.cycles_beside, call))
         except (OutOfMemoryError, InvalidOptionError) as error:
             failure = failure or error
     if not fitting:

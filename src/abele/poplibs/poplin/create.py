@@ -42,9 +42,13 @@ def create_input(
     options: Options = None,
 ) -> Tensor:
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
-    call = created_conv_call(
-        graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
-    )
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    return planned_input(graph, params, dtype, settings, name)
+
+
+def planned_input(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str) -> Tensor:
+    """See :func:`create_input`."""
+    call = created_conv_call(graph, params, dtype, settings)
     made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
     _place(graph, made, call, "x")
     return made
@@ -61,10 +65,16 @@ def create_weights(
     options: Options = None,
 ) -> Tensor:
     """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    return planned_weights(graph, params, dtype, settings, name)
+
+
+def planned_weights(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str
+) -> Tensor:
+    """See :func:`create_weights`."""
     made = _new_conv_weights(graph, params, as_element_type(dtype), name)
-    call = created_conv_call(
-        graph, params, dtype, read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
-    )
+    call = created_conv_call(graph, params, dtype, settings)
     _place(graph, made, call, "w")
     return made
 

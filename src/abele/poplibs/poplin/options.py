@@ -61,6 +61,7 @@ class Planning:
         tiles: Tiles that are used at most; 0 for all.
         parts: Numbers of parts that are given, by dimension.
         method: Kind of vertex that is given, or empty.
+        beside: Cycles, by term, of a contraction that runs at the same time: what takes no longer costs nothing.
     """
 
     proportion: float = PROPORTION.default
@@ -70,6 +71,7 @@ class Planning:
     tiles: int = 0
     parts: tuple[tuple[str, int], ...] = ()
     method: str = ""
+    beside: tuple[tuple[str, int], ...] = ()
 
 
 DEFAULT = Planning()

@@ -102,8 +102,8 @@ def best_plans(
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
     terms = _terms(problem, slices, compute.min(axis=0), target)
     total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
-    cost_of = np.where(keep, total, np.iinfo(np.int64).max)
-    order = np.lexsort((temporary, cost_of))[: min(count, int(keep.sum()))]
+    cost_of = np.where(keep, _beside(terms, planning) if planning.beside else total, np.iinfo(np.int64).max)
+    order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
     return [
         Plan(
             problem,
@@ -116,6 +116,13 @@ def best_plans(
         )
         for i in order.tolist()
     ]
+
+
+def _beside(terms: list[tuple[str, Int64]], planning: Planning) -> Int64:
+    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest."""
+    theirs = dict(planning.beside)
+    joint = np.sum([np.maximum(n, theirs.get(name, 0)) for name, n in terms], axis=0, dtype=np.int64)
+    return np.asarray(joint, dtype=np.int64)
 
 
 def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinned: Mapping[str, int]) -> Int64:

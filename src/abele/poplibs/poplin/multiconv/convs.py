@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +12,11 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import as_element_type
 from abele.poplibs import popops
-from abele.poplibs.poplin import create
+from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.convolution import calculate_weight_deltas as one_gradient
 from abele.poplibs.poplin.convolution import check_shapes, exchanged, forward_call
 from abele.poplibs.poplin.convolution import convolution as one_convolution
+from abele.poplibs.poplin.create import created_conv_call, planned_input, planned_weights
 from abele.poplibs.poplin.multiconv.args import (
     CalculateWeightDeltasArgs,
     ConvolutionArgs,
@@ -23,9 +25,8 @@ from abele.poplibs.poplin.multiconv.args import (
     Params,
     read_multi_options,
 )
-from abele.poplibs.poplin.multiconv.shares import Estimate, Phases, Share, phases_of, share_tiles
+from abele.poplibs.poplin.multiconv.shares import Estimate, Limits, Phases, Share, share_tiles
 from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
-from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.transforms import TransformedConv
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
@@ -34,10 +35,8 @@ from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
 """What convolutions are given."""
-Emit = Callable[[Graph, Program, dict[str, Any]], Tensor]
-"""Appends a convolution to a program, on a graph, with some of its options set."""
-
-_LIMIT = "tilesPerIPU"
+Emit = Callable[[Share, Program], Tensor]
+"""Appends a convolution to a program, on a share of the tiles."""
 
 
 def create_input(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, options: Options = None) -> Tensor:
@@ -53,15 +52,17 @@ def create_input(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, 
         TensorIndexError: There is no such convolution.
         InvalidOptionError, OutOfMemoryError: As for :func:`convolution`.
     """
-    one, on, limit = _created("multiconv.create_input", graph, args, index, options)
-    return create.create_input(on, one.params, one.dtype, one.name or f"input_{index}", options=_with(one, limit))
+    one, share = _created("multiconv.create_input", graph, args, index, options)
+    settings = _settings(one, share.limits)
+    return planned_input(share.graph, one.params, one.dtype, settings, one.name or f"input_{index}")
 
 
 def create_weights(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, options: Options = None) -> Tensor:
     """The weights of one of several convolutions, [out_channels, in_channels / groups, *kernel]; see
     :func:`create_input`."""
-    one, on, limit = _created("multiconv.create_weights", graph, args, index, options)
-    return create.create_weights(on, one.params, one.dtype, one.name or f"weights_{index}", options=_with(one, limit))
+    one, share = _created("multiconv.create_weights", graph, args, index, options)
+    settings = _settings(one, share.limits)
+    return planned_weights(share.graph, one.params, one.dtype, settings, one.name or f"weights_{index}")
 
 
 def convolution(
@@ -174,41 +175,32 @@ def _together(
     if planning.is_parallel and emits:
         shares = share_tiles(name, graph, estimates, planning)
     else:
-        shares = [Share(graph, 0)] * len(emits)
+        shares = [Share(graph)] * len(emits)
     with graph.scope(name):
-        made = [
-            emit(share.graph, lane, {_LIMIT: share.tiles})
-            for emit, share, lane in zip(emits, shares, lanes, strict=True)
-        ]
+        made = [emit(share, lane) for emit, share, lane in zip(emits, shares, lanes, strict=True)]
     _append(graph, lanes, prog, name, is_parallel=planning.is_parallel)
     return made
 
 
-def _emit_forward(one: ConvolutionArgs, graph: Graph, prog: Program, limit: dict[str, Any]) -> Tensor:
-    return one_convolution(graph, one.inputs, one.weights, one.params, prog, options=_with(one, limit))
+def _emit_forward(one: ConvolutionArgs, share: Share, prog: Program) -> Tensor:
+    if _takes_several_calls(one.params):
+        options = _limited(one, share.limits)
+        return one_convolution(share.graph, one.inputs, one.weights, one.params, prog, options=options)
+    return _forward_call(share.graph, one, share.limits).append(prog)
 
 
-def _emit_gradient(
-    one: CalculateWeightDeltasArgs, like: Tensor | None, graph: Graph, prog: Program, limit: dict[str, Any]
-) -> Tensor:
-    return one_gradient(
-        graph,
-        one.z_deltas,
-        one.activations,
-        one.params,
-        prog,
-        output_type=None if like is None else like.dtype,
-        options=_with(one, limit),
-        like=like,
-    )
+def _emit_gradient(one: CalculateWeightDeltasArgs, like: Tensor | None, share: Share, prog: Program) -> Tensor:
+    if _takes_several_calls(one.params):
+        kind, options = None if like is None else like.dtype, _limited(one, share.limits)
+        operands = one.z_deltas, one.activations, one.params
+        return one_gradient(share.graph, *operands, prog, output_type=kind, options=options, like=like)
+    return _gradient_call(share.graph, one, like, share.limits).append(prog)
 
 
-def _with(one: Given, limit: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a convolution, which is to use no more tiles than its share."""
-    given = {(_LIMIT if key == "tiles_per_ipu" else key): value for key, value in (one.options or {}).items()}
-    own = read_settings("multiconv", given, is_conv=True).planning.tiles
-    share = limit.get(_LIMIT, 0)
-    return given | {_LIMIT: min(n for n in (own, share) if n) if own or share else 0}
+def _limited(one: Given, limits: Limits) -> dict[str, Any]:
+    """The options of a convolution that is to use no more tiles than its share."""
+    given = {key: value for key, value in (one.options or {}).items() if key not in ("tilesPerIPU", "tiles_per_ipu")}
+    return given | {"tilesPerIPU": _settings(one, limits).planning.tiles}
 
 
 def _append(graph: Graph, lanes: Sequence[Program], prog: Program, name: str, *, is_parallel: bool) -> None:
@@ -219,66 +211,86 @@ def _append(graph: Graph, lanes: Sequence[Program], prog: Program, name: str, *,
 
 def _created(
     function: str, graph: Graph, args: Sequence[CreateTensorArgs], index: int, options: Options
-) -> tuple[CreateTensorArgs, Graph, dict[str, Any]]:
-    """One of several convolutions, the graph in which its share of the tiles comes first, and an option for it."""
+) -> tuple[CreateTensorArgs, Share]:
+    """One of several convolutions, and its share of the tiles."""
     planning = read_multi_options(function, options)
     if not 0 <= index < len(args):
         raise TensorIndexError(f"{function}: there is no convolution {index}, {len(args)} are given")
     _check_options(args)
     if not planning.is_parallel:
-        return args[index], graph, {}
-    share = share_tiles(function, graph, [partial(_planned, graph, one) for one in args], planning)[index]
-    return args[index], share.graph, {_LIMIT: share.tiles}
+        return args[index], Share(graph)
+    return args[index], share_tiles(function, graph, [partial(_planned, graph, one) for one in args], planning)[index]
 
 
-def _planned(graph: Graph, one: CreateTensorArgs, tiles: int) -> Phases:
+def _planned(graph: Graph, one: CreateTensorArgs, limits: Limits) -> Phases:
     """What a convolution of operands that are made for it is expected to take."""
-    settings = _settings(one, tiles)
-    return phases_of(create.created_conv_call(graph, one.params, as_element_type(one.dtype), settings))
+    return created_conv_call(graph, one.params, as_element_type(one.dtype), _settings(one, limits)).phases
 
 
-def _forward(graph: Graph, one: ConvolutionArgs, tiles: int) -> Phases:
+def _forward(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Phases:
     """What a convolution is expected to take."""
+    return _by_products(one.params, limits) if _is_deep(one.params) else _forward_call(graph, one, limits).phases
+
+
+def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits) -> Phases:
+    """What a gradient of weights is expected to take."""
+    if _is_deep(one.params):
+        return _by_products(one.params, limits)
+    return _gradient_call(graph, one, like, limits).phases
+
+
+def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Call:
+    """The call that makes a convolution, or its core."""
     params, x, weights = one.params, one.inputs, one.weights
     given = {"inputs": (x, params.input_shape), "weights": (weights, params.weights_shape)}
     check_shapes("multiconv.convolution", params, given)
     if isinstance(params, TransformedConv):
         x, weights, params = params.seen_input(x), params.seen_weights(weights), params.core
-    settings = _settings(one, tiles)
+    settings = _settings(one, limits)
     types = resolve_types("multiconv", {"inputs": x.dtype, "weights": weights.dtype}, None, settings.partials)
-    if len(params.field) > FIELD_DIMS:
-        return _by_products(params, tiles)
-    return phases_of(forward_call(graph, x, weights, params, types, settings.planning, "planned"))
+    return forward_call(graph, x, weights, params, types, settings.planning, "convolution")
 
 
-def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, tiles: int) -> Phases:
-    """What a gradient of weights is expected to take."""
+def _gradient_call(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits) -> Call:
+    """The call that makes a gradient of weights, or of those of the core."""
     params, z, x = one.params, one.z_deltas, one.activations
     given = {"z_deltas": (z, params.output_shape), "activations": (x, params.input_shape)}
+    given |= {} if like is None else {"weights": (like, params.weights_shape)}
     check_shapes("multiconv.calculate_weight_deltas", params, given)
+    kind = None if like is None else like.dtype
     if isinstance(params, TransformedConv):
         z, x, params, like = params.seen_deltas(z), params.seen_input(x), params.core, None
-    settings = _settings(one, tiles)
-    kind = None if like is None else like.dtype
+    settings = _settings(one, limits)
     types = resolve_types("multiconv", {"z_deltas": z.dtype, "activations": x.dtype}, kind, settings.partials)
-    if len(params.field) > FIELD_DIMS:
-        return _by_products(params, tiles)
-    return phases_of(WeightGradient(graph, "planned", params, types, z, x, settings.planning, like).cheapest())
+    gradient = WeightGradient(graph, "calculate_weight_deltas", params, types, z, x, settings.planning, like)
+    return gradient.cheapest()
 
 
 def _check_options(args: Sequence[Given]) -> None:
     """Raise where an option of a single convolution is wrong: later, that would look as if it did not fit."""
     for one in args:
-        _settings(one, 0)
+        _settings(one, Limits())
 
 
-def _settings(one: Given, tiles: int) -> Settings:
-    return read_settings("multiconv", _with(one, {_LIMIT: tiles}), is_conv=True)
+def _settings(one: Given, limits: Limits) -> Settings:
+    """The settings of one convolution that keeps to its limits."""
+    settings = read_settings("multiconv", one.options, is_conv=True)
+    given = [n for n in (settings.planning.tiles, limits.tiles) if n]
+    return replace(settings, planning=replace(settings.planning, tiles=min(given, default=0), beside=limits.beside))
 
 
-def _by_products(params: ConvParams, tiles: int) -> Phases:
+def _by_products(params: Params, limits: Limits) -> Phases:
     """Products a tile: all that is known of a convolution that takes several calls before it is made."""
-    return {"products": -(-params.macs // tiles)}
+    core = params.core if isinstance(params, TransformedConv) else params
+    return {"partial products": -(-core.macs // limits.tiles)}
+
+
+def _is_deep(params: Params) -> bool:
+    return len(params.field) > FIELD_DIMS
+
+
+def _takes_several_calls(params: Params) -> bool:
+    return isinstance(params, TransformedConv) or _is_deep(params)
 
 
 def _transposed(one: ConvolutionArgs) -> ConvolutionArgs:

@@ -1,14 +1,15 @@
 """Shares of the tiles for convolutions that run at the same time, so that they end together.
 
-A convolution's time falls a little more slowly than its tiles grow, so shares are found in rounds: each is planned on
-its share, and the shares are rescaled by the times that are expected. The best round is taken. Steps of the same kind
-run at once, so a round takes the sum over kinds of steps of what the longest of them takes.
+A convolution's time falls more slowly than its tiles grow, so shares are found in rounds: each convolution is planned
+on its share, and the shares are rescaled by the times that are expected. In a round the longest convolution leads. The
+others are planned beside it: whatever in them takes no longer than the same kind of step of the first costs nothing.
+So all together take the sum over kinds of steps of what the longest takes; the round in which that is least is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
 import numpy as np
@@ -16,23 +17,23 @@ import numpy.typing as npt
 
 from abele.errors import AbeleError, InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph
-from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
 
 Phases = dict[str, int]
 """Expected cycles by kind of step."""
-Estimate = Callable[[int], Phases]
-"""What a convolution is expected to take on so many tiles."""
-
-_ROUNDS = 4
 
 
-def phases_of(call: Call) -> Phases:
-    """What a contraction is expected to take, by kind of step."""
-    phases = {"before": call.cycles - call.schedule.cycles}
-    for number, plan in enumerate(call.schedule.plans):
-        phases |= {f"{number} {name}": n for name, n in plan.terms}
-    return phases
+@dataclass(frozen=True)
+class Limits:
+    """What a convolution keeps to, so that others can run at the same time.
+
+    Attributes:
+        tiles: Tiles that it uses at most; 0 for all.
+        beside: What another takes that runs at the same time, by kind of step.
+    """
+
+    tiles: int = 0
+    beside: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,17 @@ class Share:
     Attributes:
         graph: The graph with its tiles numbered so that those of the share come first. It has all, as operands may lie
             on any.
-        tiles: How many belong to the share.
+        limits: What the convolution keeps to.
     """
 
     graph: Graph
-    tiles: int
+    limits: Limits = Limits()
+
+
+Estimate = Callable[[Limits], Phases]
+"""What a convolution is expected to take within limits."""
+
+_ROUNDS = 5
 
 
 def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning: MultiPlanning) -> list[Share]:
@@ -69,39 +76,41 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
             remedy="planType='serial', or fewer at a time",
         )
     if count == 1:
-        return [Share(graph, tiles)]
+        return [Share(graph)]
     least = min(planning.reserved_tiles, tiles // count)
     sizes = _scaled(np.ones(count), tiles, least)
     rounds: list[_Round] = []
     for _ in range(_ROUNDS):
-        rounds.append(_Round(sizes, tuple(_expected(e, int(n)) for e, n in zip(estimates, sizes, strict=True))))
+        rounds.append(_tried(estimates, sizes))
         if rounds[-1].is_even(least, planning.back_off):
             break
         sizes = _scaled(sizes * rounds[-1].cycles, tiles, least)
     fitting = [r for r in rounds if r.unfit is None]
     if not fitting:
         raise _unfit(name, rounds[-1])
-    return _cut(graph, min(fitting, key=lambda r: r.together).sizes)
+    return _cut(graph, min(fitting, key=lambda r: r.together))
 
 
 @dataclass(frozen=True)
 class _Round:
-    """Shares that were tried, and what each convolution is expected to take on its own, or why it does not fit."""
+    """Shares that were tried.
+
+    Attributes:
+        sizes: Tiles of each convolution.
+        found: What each is expected to take on its own, or why it does not fit.
+        limits: What each keeps to beside the longest.
+        together: Cycles of all, steps of the same kind at once.
+    """
 
     sizes: npt.NDArray[np.int64]
     found: tuple[Phases | AbeleError, ...]
+    limits: tuple[Limits, ...]
+    together: int
 
     @property
     def unfit(self) -> int | None:
         """The first convolution that does not fit its share."""
         return next((i for i, found in enumerate(self.found) if isinstance(found, AbeleError)), None)
-
-    @property
-    def together(self) -> int:
-        """Cycles of all, steps of the same kind at once."""
-        fitting = [found for found in self.found if isinstance(found, dict)]
-        kinds = dict.fromkeys(kind for phases in fitting for kind in phases)
-        return sum(max(phases.get(kind, 0) for phases in fitting) for kind in kinds)
 
     @property
     def cycles(self) -> npt.NDArray[np.float64]:
@@ -116,9 +125,24 @@ class _Round:
         return self.unfit is None and bool(cycles.max() <= (1 + back_off) * larger.min())
 
 
-def _expected(estimate: Estimate, tiles: int) -> Phases | AbeleError:
+def _tried(estimates: Sequence[Estimate], sizes: npt.NDArray[np.int64]) -> _Round:
+    """A round with these shares."""
+    alone = [Limits(int(n)) for n in sizes]
+    found = tuple(_expected(e, limits) for e, limits in zip(estimates, alone, strict=True))
+    fitting = [phases for phases in found if isinstance(phases, dict)]
+    if len(fitting) < len(found):
+        return _Round(sizes, found, tuple(alone), 0)
+    lead = max(range(len(fitting)), key=lambda i: sum(fitting[i].values()))
+    beside = tuple(fitting[lead].items())
+    limits = tuple(own if i == lead else replace(own, beside=beside) for i, own in enumerate(alone))
+    joint = [e(limit) if limit.beside else fitting[lead] for e, limit in zip(estimates, limits, strict=True)]
+    kinds = dict.fromkeys(kind for phases in joint for kind in phases)
+    return _Round(sizes, found, limits, sum(max(phases.get(kind, 0) for phases in joint) for kind in kinds))
+
+
+def _expected(estimate: Estimate, limits: Limits) -> Phases | AbeleError:
     try:
-        return estimate(tiles)
+        return estimate(limits)
     except (OutOfMemoryError, InvalidOptionError) as error:
         return error
 
@@ -151,10 +175,10 @@ def _scaled(work: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArra
     return np.array(sizes, dtype=np.int64)
 
 
-def _cut(graph: Graph, sizes: npt.NDArray[np.int64]) -> list[Share]:
-    ends = np.cumsum(sizes)
+def _cut(graph: Graph, chosen: _Round) -> list[Share]:
+    ends = np.cumsum(chosen.sizes)
     ipu, others = np.split(np.arange(graph.num_tiles), ends[-1:])
     return [
-        Share(graph.virtual(tiles=np.concatenate([np.roll(ipu, size - end), others])), size)
-        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)
+        Share(graph.virtual(tiles=np.concatenate([np.roll(ipu, limits.tiles - end), others])), limits)
+        for end, limits in zip(ends.tolist(), chosen.limits, strict=True)
     ]
