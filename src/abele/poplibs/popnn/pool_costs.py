@@ -85,10 +85,11 @@ class PoolWork:
         kinds, which = np.unique(blocks[:, 3 + 3 * dim : 6 + 3 * dim], axis=0, return_inverse=True)
         extent, out, first = (kinds[:, n, None, None] for n in range(3))
         position, k = np.arange(out.max(initial=0))[:, None], np.arange(self.kernel[dim])
+        off: Any = np.int64(0)
         if self.is_gradient:
             source, off = np.divmod(first + position - k, self.stride[dim])
         else:
-            source, off = first + position * self.stride[dim] + k, np.int64(0)
+            source = first + position * self.stride[dim] + k
         met = (off == 0) & (source >= 0) & (source < extent) & (position < out)
         which = which.reshape(-1)
         return _Field(np.maximum(kinds[which, 1], 1), which, met)

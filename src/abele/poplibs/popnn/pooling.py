@@ -23,6 +23,7 @@ from abele.poplibs.popops.reduce_codelets import Finish
 from abele.poplibs.popops.reduce_ops import find_reduce_op
 from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
+from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.order import storage_order
 
 Int64 = npt.NDArray[np.int64]
@@ -272,7 +273,9 @@ def _scaled_by_windows(graph: Graph, body: Sequence, params: PoolParams, gradien
     sizes = np.ones(())
     for dim in range(params.rank):
         sizes = sizes[..., None] * np.maximum(params.window_sizes(dim), 0)
-    shares = graph.constant(f32, gradient.shape[2:], 1.0 / np.maximum(sizes, 1), name="shares")
+    shares = map_tensor_linearly(
+        graph, graph.constant(f32, gradient.shape[2:], 1.0 / np.maximum(sizes, 1), name="shares")
+    )
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
     emit_map(graph, body, [_1 * _2], [gradient, shares], [scaled], "scaled")
     return scaled
