@@ -8,7 +8,8 @@ from kernels_kit import run_kernel
 from test_native_bounds import check
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
-from abele.kernels.ir import apply, load, nest, store
+from abele.kernels.ir import affine, apply, load, nest, store
+from abele.kernels.reference import evaluate
 from abele.numerics import ElementType, f16, f32
 
 TYPES = {"f32": f32, "f16": f16}
@@ -62,3 +63,18 @@ def test_rows__long_ones__powers_need_room_for_few_rows_only() -> None:
     plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "softmax")])
     assert plan.scratch_bytes < 16 << 10
     assert plan.arena_bytes < 1 << 16
+
+
+@pytest.mark.parametrize("batch", [4, 16, 33])
+def test_rows__large_samples_read_through_windows__agrees_with_the_definition(batch: int) -> None:
+    size = 40
+    field, out = (batch, size, size, 8), (batch, size, size, 8)
+    i, j = affine("y", "a", const=-1), affine("x", "b", const=-1)
+    body = nest(
+        {"n": batch, "y": size, "x": size, "c": 8, "a": 3, "b": 3},
+        store(2, ("n", "y", "x", "c"), load(0, "n", i, j, "c", fill=0.0) * load(1, "a", "b", "c"), "add"),
+    )
+    kernel = HostKernel((field, (3, 3, 8), out), (f32,) * 3, 2, 1, (body,))
+    rng = np.random.default_rng(5)
+    inputs = [rng.integers(-3, 4, shape).astype(np.float32) for shape in kernel.shapes[:2]]
+    np.testing.assert_array_equal(run_kernel(kernel, inputs)[0], evaluate(kernel, inputs)[0])

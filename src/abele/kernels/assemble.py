@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from abele.kernels.build import build_side_by_side, build_sweep
 from abele.kernels.code_driver import Pointer, Step
@@ -27,6 +27,7 @@ class Part:
         cost: Points that it works through, to share threads by.
         start: In a sweep: whether it runs once a chunk.
         panel_bytes: Scratch memory to which its last argument points, apart from ``spaces``; 0: there is none.
+        starts: Bytes of every space before the place where its argument points.
     """
 
     address: int
@@ -35,6 +36,7 @@ class Part:
     cost: int
     start: bool = False
     panel_bytes: int = 0
+    starts: tuple[int, ...] = ()
 
 
 @dataclass
@@ -96,7 +98,7 @@ class _Binder:
 
     def leaf(self, draft: Draft, keep: list[object]) -> Leaf:
         """The leaf of ``draft``."""
-        if draft.sweep is None and len(draft.parts) == 1:
+        if draft.sweep is None and len(draft.parts) == 1 and not any(draft.parts[0].starts):
             part = draft.parts[0]
             args = tuple(self._argument(s) for s in part.spaces)
             args += (Argument("scratch"),) if part.panel_bytes else ()
@@ -120,6 +122,8 @@ class _Binder:
             where = int(part.start) if draft.sweep else first
             function = slots.setdefault(Argument("address", part.address), len(slots))
             pointers = tuple(self._pointer(draft.sweep, s, slots) for s in part.spaces)
+            if any(part.starts):
+                pointers = tuple(replace(p, offset=p.offset + n) for p, n in zip(pointers, part.starts, strict=True))
             if part.panel_bytes:
                 pointers += (Pointer(slots.setdefault(Argument("scratch"), len(slots))),)
             steps.append(Step(function, pointers, where, part.units, share))

@@ -90,7 +90,7 @@ def flatten(
         reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
         parallel = ((BLOCK, blocked.blocks), *parallel)
         nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE, values)
-        if _streams_along_others(nest):
+        if blocked.lanes == 1 or _streams_along_others(nest):
             nest = replace(nest, lane="")
     else:
         nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)

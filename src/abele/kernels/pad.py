@@ -32,7 +32,7 @@ def with_copies(program: Program, task: Task) -> list[Task]:
     if len(task.reductions) != 1 or task.locals or any(p.combine != "set" for p in task.puts):
         return [task]
     reduction = task.reductions[0]
-    if not _is_product(reduction):
+    if not is_product(reduction):
         return [task]
     copies: list[Task] = []
     for ref in dict.fromkeys(a for a in reduction.value.args if isinstance(a, Ref)):
@@ -41,7 +41,8 @@ def with_copies(program: Program, task: Task) -> list[Task]:
     return [*copies, replace(task, reductions=(reduction,))]
 
 
-def _is_product(reduction: Reduction) -> bool:
+def is_product(reduction: Reduction) -> bool:
+    """Whether it adds up products of two loads, in f32."""
     value = reduction.value
     product = isinstance(value, Apply) and value.op == "mul" and all(isinstance(a, Ref) for a in value.args)
     return product and reduction.combine == "add" and reduction.type.is_float

@@ -10,6 +10,7 @@ from abele.kernels.binding import Buffer, Call
 from abele.kernels.build import build_nest, build_with_panel, target
 from abele.kernels.flat import Layout, flatten, row_major
 from abele.kernels.fuse import fuse
+from abele.kernels.long import in_parts, without_offsets
 from abele.kernels.merge import merge_dims
 from abele.kernels.native import NativePlan
 from abele.kernels.pad import with_copies
@@ -127,14 +128,18 @@ class _Planner:
         nest, spaces = flatten(task, self.program.spaces, self._layout, split)
         nest = merge_dims(nest)
         panel: Panel | None = None
+        offsets: dict[int, int] = {}
         if in_sweep:
             native, address, schedule = build_nest(nest)
         else:
+            if task.reductions:
+                nest, offsets = without_offsets(nest)
             native, address, schedule, panel = build_with_panel(nest)
         self.keep.append(native)
         self.lines += [str(task), f"    {schedule}", *([f"    {panel}"] if panel else [])]
         units, scratch = schedule.num_units(nest.extents), panel.bytes if panel else 0
-        return Part(address, spaces, units, max(1, task.points), start, scratch)
+        starts = tuple(offsets.get(n, 0) for n in range(len(spaces)))
+        return Part(address, spaces, units, max(1, task.points), start, scratch, starts)
 
     def _layout(self, space: int) -> Layout:
         if space not in self.layouts:
@@ -144,6 +149,7 @@ class _Planner:
     def _plain(self, tasks: list[Task]) -> None:
         """Leaves for ``tasks``: those that do not depend on each other side by side."""
         tasks = [part for task in tasks for part in with_copies(self.program, task)]
+        tasks = [part for task in tasks for part in in_parts(self.program, task)]
         depths: list[int] = []
         for needed in dependences(tasks):
             depths.append(1 + max((depths[n] for n in needed), default=-1))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from abele.kernels.flat import Layout, flatten, row_major
 from abele.kernels.sample import SampleDim
 from abele.kernels.stage import Stage
-from abele.kernels.sweep import block_layout, blocked
+from abele.kernels.sweep import block_layout, blocked, reads_again
 from abele.kernels.task import Program, Task
 
 BLOCK_BYTES = 3 << 13
@@ -35,13 +35,15 @@ def spaces_in_rows(
 def rows_in_block(
     program: Program, sample: SampleDim, stages: Sequence[Stage], lanes: int, local: set[int], rows: set[int]
 ) -> int:
-    """Samples in a block: ``lanes``, or fewer where all that is swept runs along rows and takes too much room."""
-    tasks = list(_swept(program, sample, stages))
-    if any(
-        dim in dict(t.reduced) or not _runs_along_rows(program, sample, t, dim, lanes, local, rows) for t, dim in tasks
-    ):
+    """Samples in a block: ``lanes``, or fewer where all tasks pass once along rows that take too much room."""
+    swept = list(_swept(program, sample, stages))
+    tasks = [task for task, _ in swept]
+    spaces = {space for task in tasks for space in task.reads | task.writes if space in sample.spaces}
+    again = any(reads_again(program, tasks, s) for s in spaces - local)  # read from copies across samples
+    if again or any(dim in dict(task.reduced) for task, dim in swept):
         return lanes
-    spaces = {space for t, _ in tasks for space in t.reads | t.writes if space in sample.spaces}
+    if not all(_runs_along_rows(program, sample, task, dim, lanes, local, rows) for task, dim in swept):
+        return lanes
     row = sum(program.spaces[s].size // sample.extent * program.spaces[s].type.bytes for s in spaces)
     while lanes > 1 and lanes * row > BLOCK_BYTES:
         lanes //= 2

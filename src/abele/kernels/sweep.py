@@ -124,7 +124,7 @@ def localise(program: Program, sample: SampleDim, sweep: Sweep, blocked: set[int
     for task, dim in zip(sweep.tasks, sweep.dims, strict=True):
         for ref in task.refs:
             outside = ref.space in sample.spaces and ref.space not in blocked
-            if outside and ref.space not in copies and _reads_again(program, sweep, ref.space):
+            if outside and ref.space not in copies and reads_again(program, sweep.tasks, ref.space):
                 copies[ref.space] = _copy(program, sample, ref.space, tasks, dims)
                 made.append(copies[ref.space])
         tasks.append(_redirected(task, copies))
@@ -135,9 +135,10 @@ def localise(program: Program, sample: SampleDim, sweep: Sweep, blocked: set[int
     return made
 
 
-def _reads_again(program: Program, sweep: Sweep, space: int) -> bool:
+def reads_again(program: Program, tasks: Sequence[Task], space: int) -> bool:
+    """Whether one of ``tasks`` reads elements of ``space`` more than once."""
     size = program.spaces[space].size
-    return any(t.points > size for t in sweep.tasks for r in t.refs if r.space == space)
+    return any(t.points > size for t in tasks for r in t.refs if r.space == space)
 
 
 def _copy(program: Program, sample: SampleDim, space: int, tasks: list[Task], dims: list[str]) -> int:
