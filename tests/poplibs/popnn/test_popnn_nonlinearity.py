@@ -83,5 +83,5 @@ def test_non_linearity__unknown_kind__suggests_the_nearest() -> None:
 def test_non_linearity_gradient__shapes_differ__names_both() -> None:
     bench = Bench(4)
     x, g = bench.tensor(np.zeros(4), "f32"), bench.tensor(np.zeros(5), "f32")
-    with pytest.raises(TensorError, match=r"activation has shape \[4\], the output gradient \[5\]"):
+    with pytest.raises(TensorError, match=r"activation .* has shape \[4\], the output gradient \[5\]"):
         popnn.non_linearity_input_gradient(bench.graph, "relu", x, g, bench.prog)
