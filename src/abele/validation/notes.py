@@ -14,10 +14,13 @@ REASONS = {
         the number of right-hand sides, likely because few tiles share them; ours are spread. The published
         memory of small systems is nearly the same on every tile, likely a mask over the whole chip; ours
         holds none.""",
-    "oct conv": """The four convolutions of a layer run at the same time, as a multi-convolution. The published cycles ask
-        for it: one after the other, they alone would take longer than the whole published layer in 24 of 26 rows, and
-        a layer is published with as many cycles as one convolution of all channels. Ours are too many where the stride
-        is 2 on a large field: likely sums, pooling and its gradient, whose layouts are not public.""",
+    "oct conv": """The four convolutions of a layer run at the same time here, as a multi-convolution. That is inferred
+        from the published cycles. Those of 1×1 convolutions with stride 1 are a constant and a part that grows with
+        the products, to 2 % at the median; by that law four in a row would take 1.4 to 1.6 times the published layer,
+        which pools and sums besides, and all at once 0.7 to 0.8 times. In our model, too, the convolutions in a row
+        alone take longer than the layer in 25 of 26 rows. How backward pass and weight update are grouped is not known.
+        Ours are most too many where the stride is 2 on a large field: likely sums, pooling and its gradient, whose
+        layouts are not public.""",
     "pooling": """Equal cycles of 192 and 256 channels on both chips, and the memory, say that tiles take 16 channels
         at a time. What is missing, 1,000 to 1,700 cycles in most rows, does not grow with the size: likely what the
         published vertices do once, with their lists of work. The layer of 768 channels likely took 8 at a time.""",
