@@ -7,6 +7,9 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popops.slicing.dynamic_slice import dynamic_slice_with_output, dynamic_update
 
+_COUNTED = {"validateIndices": False}
+"""Loops count their steps themselves, so that no index needs a check."""
+
 
 def slice_step(
     graph: Graph, sequence: Tensor, index: Tensor, step: Tensor, prog: Sequence, name: str = "slice_step"
@@ -26,7 +29,8 @@ def slice_step(
     """
     _check(sequence, index, step, name)
     one = step.expand_dims(0)
-    dynamic_slice_with_output(graph, one, sequence, index.reshape((1,)), (0,), (1,), prog, name=name)
+    given = index.reshape((1,)), (0,), (1,), prog
+    dynamic_slice_with_output(graph, one, sequence, *given, options=_COUNTED, name=name)
 
 
 def update_step(
@@ -34,7 +38,8 @@ def update_step(
 ) -> None:
     """sequence[index] ← step; see :func:`slice_step`."""
     _check(sequence, index, step, name)
-    dynamic_update(graph, sequence, step.expand_dims(0), index.reshape((1,)), (0,), (1,), prog, name=name)
+    given = index.reshape((1,)), (0,), (1,), prog
+    dynamic_update(graph, sequence, step.expand_dims(0), *given, options=_COUNTED, name=name)
 
 
 def _check(sequence: Tensor, index: Tensor, step: Tensor, name: str) -> None:

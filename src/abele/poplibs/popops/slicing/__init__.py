@@ -34,6 +34,7 @@ from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.scatter import scatter
 from abele.poplibs.popops.slicing.select_rows import select_scalar_from_rows, update_scalar_in_rows
 from abele.poplibs.popops.slicing.sequence_slice import sequence_slice
+from abele.poplibs.popops.slicing.strict import validate_indices_by_default
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "select_scalar_from_rows",
     "sequence_slice",
     "update_scalar_in_rows",
+    "validate_indices_by_default",
 ]
 
 globals().update(camel_aliases(globals(), __all__))

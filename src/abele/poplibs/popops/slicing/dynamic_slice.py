@@ -16,12 +16,13 @@ from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
 from abele.poplibs.popops.slicing.step_host import note_host
 from abele.poplibs.popops.slicing.step_slice import create_like_window, emit_window
+from abele.poplibs.popops.slicing.strict import VALIDATE_INDICES, validates
 from abele.poplibs.poputil.options import Options, flag, read_options
 
 DYNAMIC_OPTIONS = {
     "remapOutOfBoundIndices": flag(False),
     "paddingIndexUsed": flag(False),
-    "validateIndices": flag(False),
+    "validateIndices": VALIDATE_INDICES,
 }
 """Options of dynamic slices and updates. An offset is in range where its whole window is.
 
@@ -221,7 +222,7 @@ def _validate(
     prog: Steps,
     name: str,
 ) -> None:
-    if not chosen["validateIndices"]:
+    if not validates(graph, chosen):
         return
     bad: Expr | None = None
     for i, (dim, size) in enumerate(zip(dims, sizes, strict=True)):

@@ -21,11 +21,16 @@ from abele.poplibs.popops.reduction import Reduction
 from abele.poplibs.popops.slicing.embedding import PLAN_OPTIONS
 from abele.poplibs.popops.slicing.multi_codelets import Operation, check_codelet
 from abele.poplibs.popops.slicing.plan import SlicePlan, part_range
+from abele.poplibs.popops.slicing.strict import VALIDATE_INDICES, validates
 from abele.poplibs.poputil.options import Options, flag, read_options
 
 INDEX_TYPES = (u32, i32)
 ARITHMETIC_TYPES = (f16, f32, i32, u32)
-MULTI_OPTIONS = PLAN_OPTIONS | {"remapOutOfBoundIndices": flag(False), "paddingIndexUsed": flag(False)}
+MULTI_OPTIONS = PLAN_OPTIONS | {
+    "remapOutOfBoundIndices": flag(False),
+    "paddingIndexUsed": flag(False),
+    "validateIndices": VALIDATE_INDICES,
+}
 """Options of slices and updates by indices: those of plans, of which only ``validateIndices`` matters here, and
 ``remapOutOfBoundIndices``, which makes index 0 of those out of range; with ``paddingIndexUsed`` one past the last entry
 stays as it is. A slice by an index out of range is zero, an update leaves the table as it was."""
@@ -99,7 +104,7 @@ def prepared_offsets(
     """The offsets that vertices see, after what the options want: checked, or moved into range."""
     if not offsets.size:
         return offsets
-    if chosen["validateIndices"] or (plan is not None and plan.validates):
+    if validates(graph, chosen) or (plan is not None and plan.validates):
         validate_indices(graph, offsets, entries, prog, name)
     if not chosen["remapOutOfBoundIndices"]:
         return offsets

@@ -25,6 +25,9 @@ from abele.poplibs.popops.slicing.windows import Windows, check_dims, index_vect
 Computation = Callable[[Graph, Tensor, Tensor, Steps], Tensor]
 """What joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
 
+_SKIPS = {"validateIndices": False}
+"""Updates whose window is not inside are given an index out of range, so that nothing is written."""
+
 
 def scatter(
     graph: Graph,
@@ -106,10 +109,10 @@ def _all_at_once(
     entries = windows.valid(graph, starts, prog, name)
     table, rows = windows.table(operand), windows.rows(updates)
     if computation == "add":
-        multi_update_add(graph, table, rows, entries, 1.0, (0,), (1,), prog, name=name)
+        multi_update_add(graph, table, rows, entries, 1.0, (0,), (1,), prog, options=_SKIPS, name=name)
         return
     update = {None: multi_update, "max": multi_update_max, "mul": multi_update_mul}[computation]
-    update(graph, table, rows, entries, (0,), (1,), prog, name=name)
+    update(graph, table, rows, entries, (0,), (1,), prog, options=_SKIPS, name=name)
 
 
 def _one_by_one(
@@ -138,9 +141,9 @@ def _one_by_one(
         steps, at = Steps(), counter.reshape((1,))
         offset = dynamic_slice(graph, offsets, at, (0,), (1,), steps, name=f"{name}/offset")[0]
         new = dynamic_slice(graph, updates, at, (0,), (1,), steps, name=f"{name}/update")[0]
-        old = dynamic_slice(graph, target, offset, dims, sizes, steps, name=f"{name}/window")
+        old = dynamic_slice(graph, target, offset, dims, sizes, steps, options=_SKIPS, name=f"{name}/window")
         joined = computation(graph, old, new, steps)
-        dynamic_update(graph, target, joined, offset, dims, sizes, steps, name=f"{name}/write")
+        dynamic_update(graph, target, joined, offset, dims, sizes, steps, options=_SKIPS, name=f"{name}/write")
         return steps
 
     prog.add(counted_loop(graph, 0, updates.shape[0], 1, body, f"{name}/loop"))

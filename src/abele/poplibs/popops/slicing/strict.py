@@ -1,0 +1,37 @@
+"""Whether offsets and indices that are data are checked when the program runs: call by call, or for a whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakSet
+
+from abele.graph import Graph
+from abele.poplibs.poputil.options import Option, flag
+
+VALIDATE_INDICES = Option(None, flag(False).read, "true or false")
+"""``validateIndices`` of a call; where it is not given, what the graph says counts."""
+
+_checked: WeakSet[Graph] = WeakSet()
+
+
+def validate_indices_by_default(graph: Graph, validate: bool = True) -> None:
+    """Whether slices, updates and gathers that are built from now on stop the program at an index out of range.
+
+    Without it such an index gives zeros, or changes nothing, unless a call says ``validateIndices``. The checks are
+    steps of the program, and cost what they cost; the message of the error names the call and its indices.
+
+    Args:
+        graph: Whose calls are meant; a virtual graph stands for the whole one.
+        validate: False for calls that check nothing again.
+    """
+    if validate:
+        _checked.add(graph.top_level)
+    else:
+        _checked.discard(graph.top_level)
+
+
+def validates(graph: Graph, chosen: Mapping[str, Any]) -> bool:
+    """Whether a call with these options checks its indices."""
+    given = chosen["validateIndices"]
+    return graph.top_level in _checked if given is None else bool(given)
