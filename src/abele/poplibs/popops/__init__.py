@@ -44,6 +44,7 @@ from abele.poplibs.popops.reduce import (
 )
 from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
 from abele.poplibs.popops.scaled_add import ScaledAddSpecialisation, scaled_add_to, scaled_subtract_from
+from abele.poplibs.popops.side_by_side import zip_programs
 from abele.poplibs.popops.slicing import *  # noqa: F403
 from abele.poplibs.popops.sorting import (
     SortOrder,
@@ -127,6 +128,7 @@ __all__ = [
     "top_k_key_value",
     "top_k_with_permutation",
     "zero",
+    "zip_programs",
     *named.__all__,
     *slicing.__all__,
 ]
