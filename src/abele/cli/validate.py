@@ -73,7 +73,7 @@ def _operators(path: Path, jobs: int | None, progress: Console) -> tuple[tuple[C
     found = compare_rows(read_rows(path), jobs=jobs, console=progress)
     for remark in found.remarks:
         progress.print(Text(remark, style="yellow"))
-    return comparisons(found), found.failures
+    return tuple(c for c in comparisons(found) if c.figures), found.failures
 
 
 def show(found: list[Comparison], failures: tuple[str, ...], out: Console) -> None:

@@ -17,6 +17,7 @@ from rich.progress import track
 
 from abele.validation.figures import Comparison, Figure
 from abele.validation.measure import Result, measure
+from abele.validation.options import understood
 from abele.validation.rows import CHIPS, Row
 
 _SOURCE = "Graphcore's IPUModel, published operator benchmarks"
@@ -82,7 +83,10 @@ def attempt(row: Row, chip: str) -> Result | str:
     try:
         return measure(row, chip)
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        _, left_out = understood(row.tool, row.parameters)
+        unknown = f" (not known: {', '.join('--' + name for name in left_out)})" if left_out else ""
+        head, *more = f"{type(error).__name__}: {error}".split("\n")
+        return "\n".join([head + unknown, *more])
 
 
 def _attempts(pending: Sequence[_Task], jobs: int) -> Iterator[_Found]:
