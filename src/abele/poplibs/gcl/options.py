@@ -19,6 +19,7 @@ COLLECTIVE_OPTIONS = {
     "useReplicatedImplementation": flag(True),
     "maxBytesPerTile": integer(35000, 1),
     "topology": choice("auto", "rung-ring-2", "rung-ring-4", "rung-ring-8", "peripheral-ring"),
+    "useSynclessCollectives": choice("auto", "true", "false", "hybrid"),
     "link": choice("auto-link", "ipu-link", "gw-link"),
 }
 """Options of collectives, by GCL's names. ``method`` says which rings data takes. The others are accepted: the order of

@@ -10,6 +10,7 @@ from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin.create import create_matmul_input_rhs
 from abele.poplibs.poplin.matmul import matmul, matmul_grouped
+from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.order import storage_order
 
 
@@ -70,7 +71,13 @@ def transpose_grouped_matrix(matrices: Tensor) -> Tensor:
 
 
 def fully_connected_weight_transpose(
-    graph: Graph, weights: Tensor, z_shape: Sequence[int], prog: Program, *, name: str = "weights_transposed"
+    graph: Graph,
+    weights: Tensor,
+    z_shape: Sequence[int],
+    prog: Program,
+    *,
+    options: Options = None,
+    name: str = "weights_transposed",
 ) -> Tensor:
     """Weights [g, in, out] or [in, out] turned around for the backward pass, and copied to where that reads them.
 
@@ -79,12 +86,15 @@ def fully_connected_weight_transpose(
         weights: The weights of the forward pass.
         z_shape: Shape of the gradients that are to be multiplied by them, [batch, out] or [g, batch, out].
         prog: Where the copy is appended.
+        options: PopLibs' options of the product, by name.
         name: Name of the result.
 
     Raises:
         TensorError: The shapes are not those of two matrices that can be multiplied.
+        InvalidOptionError: A misspelt option, or a value that it does not take.
     """
-    return pre_arrange_matmul_input_rhs(graph, z_shape, weights.moveaxis(-1, -2), prog, name=name)
+    turned = weights.moveaxis(-1, -2)
+    return pre_arrange_matmul_input_rhs(graph, z_shape, turned, prog, name=name, options=options)
 
 
 def weights_transpose_chans_flip_xy(

@@ -79,8 +79,15 @@ def planned_weights(
     return made
 
 
-def create_biases(graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "biases") -> Tensor:
-    """The biases of a convolution, [out_channels], spread over the tiles."""
+def create_biases(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "biases", *, options: Options = None
+) -> Tensor:
+    """The biases of a convolution, [out_channels], spread over the tiles; ``options`` are those of the convolution.
+
+    Raises:
+        InvalidOptionError: A misspelt option, or a value that it does not take.
+    """
+    read_settings(name, options, is_conv=True)
     return graph.variable(dtype, params.out_channels, name=name, map="linear")
 
 

@@ -68,14 +68,19 @@ def histogram_with_output(
     absolute: bool,
     prog: Sequence,
     *,
+    options: Options = None,
     name: str = "histogram",
 ) -> None:
     """Write the :func:`histogram` to ``out``, u32 or f32, or add it to what is there (``update``).
 
+    ``options`` are those of :func:`histogram`; what is counted in follows from ``out``.
+
     Raises:
+        InvalidOptionError: A misspelt option, or a value that it does not take.
         TensorError: ``out`` has not one element more than the levels.
         TypeMismatchError: ``out`` holds neither u32 nor f32.
     """
+    read_options(name, options, OPTIONS)
     _check(tensor, levels, name)
     if out.shape != (levels.size + 1,):
         raise TensorError(f"{name}: the output {out!r} has shape {list(out.shape)}, not [{levels.size + 1}]")
