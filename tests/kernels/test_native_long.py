@@ -8,7 +8,7 @@ from kernels_kit import run_kernel, run_plan
 from test_native_bounds import check, values
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
-from abele.kernels.ir import apply, load, nest, store
+from abele.kernels.ir import affine, apply, load, nest, store
 from abele.numerics import ElementType, f16, f32
 
 TYPES = {"f32": f32, "f16": f16}
@@ -67,3 +67,23 @@ def test_long_product__split_evenly__a_leaf_for_each_part_and_no_memory_but_pane
     plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "product")])
     assert [leaf.calls for leaf in plan.leaves] == [("product",)] * 4
     assert plan.arena_bytes == 0
+
+
+def test_long_reduction__over_fields_of_a_batch__a_leaf_for_each_share_of_samples() -> None:
+    batch, size, outs, ins = 8, 64, 48, 4
+    shapes = ((batch, size, size, outs), (batch, size + 2, size + 2, ins), (outs, 3, 3, ins))
+    place = (affine("y", "a"), affine("x", "b"))
+    body = nest(
+        {"o": outs, "a": 3, "b": 3, "i": ins, "n": batch, "y": size, "x": size},
+        store(2, ("o", "a", "b", "i"), load(0, "n", "y", "x", "o") * load(1, "n", *place, "i"), "add"),
+    )
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (body,))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
+    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "gradient")])
+    z, x = (values(shape, f32, n) for n, shape in enumerate(shapes[:2]))
+    storage = {0: z, 1: x, 2: np.full(shapes[2], np.nan, np.float32)}
+    run_plan(plan, storage, threads=2)
+    for a, b in np.ndindex(3, 3):
+        wanted = np.tensordot(z, x[:, a : a + size, b : b + size], axes=((0, 1, 2), (0, 1, 2)))
+        np.testing.assert_array_equal(storage[2][:, a, b], wanted)
+    assert len(plan.leaves) > 1

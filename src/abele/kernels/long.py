@@ -20,6 +20,9 @@ from abele.numerics import f32
 
 WANTED, LONG = 512, 768
 """Points of a part's reduction, and how many stay whole. Measured: from 512 to 1,024 points rates fall by a quarter."""
+MIN_FIELD, NEAR_BYTES = 1 << 15, 1 << 22
+"""Points that are reduced into a result where operands are cut by samples, and what an operand of a part may take: the
+few channels of it that are worked on at a time then fit into a second-level cache of 1 MiB."""
 MAX_PARTS = 16
 """Parts in which a reduction runs; longer ones, over a batch of fields, have few results and other orders."""
 
@@ -39,19 +42,37 @@ def _cut(program: Program, task: Task) -> tuple[str, int]:
     """The reduced dim that is cut, and the extent of its parts; an empty name where the task stays whole."""
     whole = "", 0
     plain = len(task.reductions) == 1 and is_product(task.reductions[0]) and not task.reductions[0].guards
-    plain = plain and all(plain_index(a) for r in task.refs for a in r.index)
     if not plain or any(p.combine != "set" or p.guards for p in task.puts):
         return whole
-    length = math.prod(extent for _, extent in task.reduced)
     largest = max(program.spaces[r.space].size for r in task.refs)
-    if not LONG < length <= WANTED * MAX_PARTS or task.points < MIN_REUSE * largest:
+    if task.points < MIN_REUSE * largest:
         return whole
+    if all(plain_index(a) for r in task.refs for a in r.index):
+        return _cut_panels(task) or whole
+    return _cut_samples(program, task) or whole
+
+
+def _cut_panels(task: Task) -> tuple[str, int] | None:
+    """Parts whose panels fit into the second-level cache beside the rows that meet them."""
+    length = math.prod(extent for _, extent in task.reduced)
+    if not LONG < length <= WANTED * MAX_PARTS:
+        return None
     dim, extent = max(task.reduced, key=lambda d: d[1])
     rest = length // extent
     sizes = [n for n in range(1, extent) if extent % n == 0 and WANTED // 2 <= n * rest <= LONG]
-    if not sizes:
-        return whole
-    return dim, min(sizes, key=lambda n: abs(n * rest - WANTED))
+    return (dim, min(sizes, key=lambda n: abs(n * rest - WANTED))) if sizes else None
+
+
+def _cut_samples(program: Program, task: Task) -> tuple[str, int] | None:
+    """Parts of a reduction over many fields whose larger operand, read once for every few results, stays near."""
+    dims = [d for d in task.reduced if all(any(plain_index(a) == d[0] for a in r.index) for r in task.refs)]
+    results = math.prod(extent for _, extent in task.parallel)
+    if not dims or task.points < MIN_FIELD * results:
+        return None
+    dim, extent = dims[0]
+    bytes_ = max(program.spaces[r.space].size * program.spaces[r.space].type.bytes for r in task.refs)
+    sizes = [n for n in range(1, extent) if extent % n == 0 and bytes_ // extent * n <= NEAR_BYTES]
+    return (dim, max(sizes)) if sizes and bytes_ > NEAR_BYTES else None
 
 
 def _sums(program: Program, task: Task) -> Put:
