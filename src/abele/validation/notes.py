@@ -36,7 +36,7 @@ REASONS = {
         own, as GRUs suggest.""",
     "gru": """Memory of training. Ours updates the weights in the loop of the backward pass, so transposed weights,
         their gradient and the sums of a step live together. With the update in a loop of its own, memory of f32
-        layers comes within 18 % and that of f16 layers within 50 %, and cycles grow by 6 %; the published program
+        layers comes within 18 % and that of f16 layers within 50 %, and cycles grow by 5 to 7 %; the published program
         likely does that.""",
     "blur": """Vertices and copies of the measured program are not ours, as said above.""",
     "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model
