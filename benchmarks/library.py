@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from library_cases import Case, all_cases
 from library_layers import all_layers
+from library_more import all_more
 from rich.console import Console
 from rich.table import Table
 
@@ -126,7 +127,9 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.set_grad_enabled(False)
     chosen = [
-        c for c in (*all_cases(), *all_layers()) if not arguments.only or any(word in c.name for word in arguments.only)
+        c
+        for c in (*all_cases(), *all_layers(), *all_more())
+        if not arguments.only or any(word in c.name for word in arguments.only)
     ]
     rows = [measure(case, arguments.threads, arguments.repeats) for case in chosen]
     if arguments.json:
