@@ -21,7 +21,13 @@ def batch_norm_statistics(
     stable: bool = False,
     name: str = "batch_norm_statistics",
 ) -> tuple[Tensor, Tensor]:
-    """Mean and inverse standard deviation of each channel; see :func:`abele.poplibs.poplin.norms.norm_statistics`."""
+    """Mean and inverse standard deviation of each channel; see :func:`abele.poplibs.poplin.norms.norm_statistics`.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: A negative ``eps``.
+    """
     return norm.statistics(graph, NormView(name, 0), acts, eps, prog, unbiased, stable)
 
 
@@ -40,6 +46,11 @@ def distributed_batch_norm_statistics(
     """:func:`batch_norm_statistics` over ``norm_batch_size`` samples of several replicas.
 
     ``all_reduce(graph, tensors, prog, replicas)`` gives the sums of the tensors over groups of so many replicas.
+
+    Raises:
+        TensorError: Shapes that do not go together, or a number of samples that is no multiple of the batch.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: A negative ``eps``.
     """
     return poplin_norms.distributed_norm_statistics(
         graph, acts, eps, prog, all_reduce, norm_batch_size, unbiased=unbiased, stable=stable, name=name
@@ -49,7 +60,12 @@ def distributed_batch_norm_statistics(
 def batch_norm_whiten(
     graph: Graph, acts: Tensor, mean: Tensor, inv_std_dev: Tensor, prog: Sequence, name: str = "batch_norm_whiten"
 ) -> Tensor:
-    """(acts − mean) · inv_std_dev."""
+    """(acts − mean) · inv_std_dev.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     return norm.whiten(graph, NormView(name, 0), acts, mean, inv_std_dev, prog)
 
 
@@ -93,6 +109,10 @@ def batch_normalise_inference(
     """acts · combined_multiplicand + addend, channel by channel: what inference needs.
 
     The factor is gamma · inv_std_dev, the addend beta − factor · mean.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
     """
     return norm.scale_and_add(graph, NormView(name, 0), acts, combined_multiplicand, addend, prog)
 
@@ -107,7 +127,12 @@ def batch_norm_param_gradients(
     inv_std_dev: Tensor | None = None,
     name: str = "batch_norm_param_gradients",
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of gamma and beta from whitened activations; or from activations, with ``mean`` and ``inv_std_dev``."""
+    """Gradients of gamma and beta from whitened activations; or from activations, with ``mean`` and ``inv_std_dev``.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     view = NormView(name, 0)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
     return norm.param_gradients(graph, view, whitened, grads_in, prog)
@@ -127,6 +152,10 @@ def batch_norm_gradients(
     """Gradient of the activations, through their statistics too.
 
     ``acts`` are whitened; or not, where ``mean`` is given.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
     """
     view = NormView(name, 0)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
@@ -146,7 +175,12 @@ def distributed_batch_norm_gradients(
     mean: Tensor | None = None,
     name: str = "distributed_batch_norm_gradients",
 ) -> Tensor:
-    """:func:`batch_norm_gradients` where ``norm_batch_size`` samples of several replicas share statistics."""
+    """:func:`batch_norm_gradients` where ``norm_batch_size`` samples of several replicas share statistics.
+
+    Raises:
+        TensorError: Shapes that do not go together, or a number of samples that is no multiple of the batch.
+        TypeMismatchError: Elements that are no floats.
+    """
     whitened = norm.whitened_of(graph, NormView(name, 0), acts, mean, inv_std_dev, prog)
     scaled = poplin_norms.norm_gradients(graph, grads_in, gamma, prog, f"{name}/scaled")
     return poplin_norms.distributed_norm_statistics_gradients(
@@ -164,5 +198,10 @@ def batch_norm_param_update(
     prog: Sequence,
     name: str = "batch_norm_param_update",
 ) -> None:
-    """gamma ← gamma + scale · gamma_delta, beta ← beta + scale · beta_delta."""
+    """gamma ← gamma + scale · gamma_delta, beta ← beta + scale · beta_delta.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)

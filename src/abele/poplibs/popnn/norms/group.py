@@ -55,7 +55,13 @@ def group_norm_whiten(
     options: Options = None,
     name: str = "group_norm_whiten",
 ) -> Tensor:
-    """(acts − mean) · inv_std_dev; as many groups as there are statistics a sample."""
+    """(acts − mean) · inv_std_dev; as many groups as there are statistics a sample.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: A misspelt option, or a value that it does not take.
+    """
     return norm.whiten(graph, group_view(name, groups_of(name, acts, mean), options), acts, mean, inv_std_dev, prog)
 
 
@@ -92,7 +98,13 @@ def group_norm_param_gradients(
     options: Options = None,
     name: str = "group_norm_param_gradients",
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of gamma and beta from whitened activations; or from activations, with ``mean`` and ``inv_std_dev``."""
+    """Gradients of gamma and beta from whitened activations; or from activations, with ``mean`` and ``inv_std_dev``.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: A misspelt option, or a value that it does not take.
+    """
     view = group_view(name, 1 if mean is None else groups_of(name, acts, mean), options)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
     return norm.param_gradients(graph, view, whitened, grads_in, prog)
@@ -113,6 +125,11 @@ def group_norm_gradients(
     """Gradient of the activations, through their statistics too.
 
     ``acts`` are whitened; or not, where ``mean`` is given.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: A misspelt option, or a value that it does not take.
     """
     view = group_view(name, groups_of(name, acts, inv_std_dev), options)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
@@ -129,7 +146,12 @@ def group_norm_param_update(
     prog: Sequence,
     name: str = "group_norm_param_update",
 ) -> None:
-    """gamma ← gamma + scale · gamma_delta, beta ← beta + scale · beta_delta."""
+    """gamma ← gamma + scale · gamma_delta, beta ← beta + scale · beta_delta.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)
 
 
