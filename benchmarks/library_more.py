@@ -46,6 +46,7 @@ def case(
     work: float | None = None,
     unit: str = "GB/s",
     make: Callable[[Data], Data] | None = None,
+    allocate: Callable[[Graph, tuple[int, ...], str], Tensor] | None = None,
 ) -> Case:
     """A function of variables of ``shapes``; by default its work is to read each once and to write one like the first.
 
@@ -57,7 +58,10 @@ def case(
     types = {} if make is None else {n: "u32" for n in ("index", "labels") if n in shapes}
 
     def build(graph: Graph, prog: Sequence) -> tuple[dict[str, Tensor], list[Tensor]]:
-        made = {n: graph.variable(types.get(n, kind), s, name=n).map_linear() for n, s in shapes.items()}
+        made = {
+            n: allocate(graph, s, n) if allocate else graph.variable(types.get(n, kind), s, name=n).map_linear()
+            for n, s in shapes.items()
+        }
         out = ours(graph, prog, **made)
         return made, out if isinstance(out, list) else [out]
 
@@ -137,6 +141,13 @@ def moves() -> Iterator[Case]:
     yield case("transpose", {"x": SIDE}, transposed, lambda x: x.T.contiguous())
 
 
+def in_groups(graph: Graph, shape: tuple[int, ...], name: str) -> Tensor:
+    """Activations [batch, channels, height, width] with 16 channels innermost, as convolutions leave them."""
+    batch, channels, *field = shape
+    variable = graph.variable("f32", (batch, channels // 16, *field, 16), name=name).map_linear()
+    return variable.transpose((0, 1, 4, 2, 3)).reshape(shape)
+
+
 def pools() -> Iterator[Case]:
     """3x3 windows two apart, forward and backward."""
     shape, out = (16, 64, 112, 112), (16, 64, 56, 56)
@@ -160,7 +171,9 @@ def pools() -> Iterator[Case]:
             return popnn.pool_input_gradient(graph, params, g, *operands, prog=prog)
 
         if kind == "max":
-            yield case("max pool 3x3/2", {"x": shape}, ours, lambda x: F.max_pool2d(x, **window), work=work)
+            yield case(
+                "max pool 3x3/2", {"x": shape}, ours, lambda x: F.max_pool2d(x, **window), work=work, allocate=in_groups
+            )
             places: dict[int, Array] = {}
 
             def backward(x: Array, g: Array, y: Array, places: dict[int, Array] = places) -> Any:
@@ -175,6 +188,7 @@ def pools() -> Iterator[Case]:
                 gradient,
                 backward,
                 work=work + 4.0 * math.prod(shape),
+                allocate=in_groups,
                 make=lambda d: {"y": F.max_pool2d(d["x"], **window)},
             )
             yield made
@@ -185,6 +199,7 @@ def pools() -> Iterator[Case]:
                 ours,
                 lambda x: F.avg_pool2d(x, **window, count_include_pad=False),
                 work=work,
+                allocate=in_groups,
             )
             yield case(
                 "avg pool 3x3/2 gradient",
@@ -192,6 +207,7 @@ def pools() -> Iterator[Case]:
                 gradient,
                 lambda x, g: ATEN.avg_pool2d_backward(g, x, [3, 3], [2, 2], [1, 1], False, False, None),
                 work=work,
+                allocate=in_groups,
             )
 
 

@@ -87,3 +87,24 @@ def test_long_reduction__over_fields_of_a_batch__a_leaf_for_each_share_of_sample
         wanted = np.tensordot(z, x[:, a : a + size, b : b + size], axes=((0, 1, 2), (0, 1, 2)))
         np.testing.assert_array_equal(storage[2][:, a, b], wanted)
     assert len(plan.leaves) > 1
+
+
+def test_products_of_samples__both_operands_of_each_sample_alone__no_sweep_over_them() -> None:
+    shapes = ((8, 64, 64),) * 5
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
+    space = {"g": 8, "m": 64, "k": 64, "n": 64}
+    body = nest(space, store(2, ("g", "m", "n"), load(0, "g", "m", "k") * load(1, "g", "k", "n"), "add"))
+    kernel = HostKernel(shapes[:3], (f32,) * 3, 2, 1, (body,))
+    operands = ((0, 1, 2), (0, 2, 3))
+    plan = plan_native(buffers, [Call(kernel, tuple(bind(buffers[b]) for b in o), "product") for o in operands])
+    storage = {b: values(shapes[b], f32, b) for b in range(4)}
+    run_plan(plan, storage, threads=2)
+    np.testing.assert_array_equal(storage[3], storage[0] @ (storage[0] @ storage[1]))
+    assert not any(leaf.name == "sweep" for leaf in plan.leaves)
+
+
+def test_reduction__of_a_constant__counts_its_points() -> None:
+    kernel = HostKernel(
+        ((64, 64),), (f32,), 0, 1, (nest({"i": 64, "j": 64, "k": 9}, store(0, ("i", "j"), 1.0, "add")),)
+    )
+    np.testing.assert_array_equal(run_kernel(kernel, [])[0], np.full((64, 64), 9.0, np.float32))

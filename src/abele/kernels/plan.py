@@ -45,6 +45,7 @@ class _Planner:
     def __init__(self, program: Program) -> None:
         self.program = program
         found = None if _is_one_contraction(program) else find_sample_dim(program)
+        found = None if found is not None and _are_products_of_samples(program, found) else found
         self.sample = found if found is not None and found.extent >= 4 else None
         self.lanes = lanes_for(self.sample.extent, target().lanes) if self.sample else 1
         self.layouts: dict[int, Layout] = {}
@@ -162,13 +163,21 @@ class _Planner:
 
 def _is_one_contraction(program: Program) -> bool:
     """Whether all there is to do is one task with much to reuse, and enough results for threads to share."""
-    if len(program.tasks) != 1:
-        return False
-    task = program.tasks[0]
-    results = math.prod(n for _, n in task.parallel)
-    return (
-        bool(task.reduced) and results >= 1024 and task.points >= 16 * max(program.spaces[s].size for s in task.reads)
+    return len(program.tasks) == 1 and _reuses_much(program, program.tasks[0])
+
+
+def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
+    """Whether all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
+    return all(
+        _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
+
+
+def _reuses_much(program: Program, task: Task) -> bool:
+    results = math.prod(n for _, n in task.parallel)
+    if not task.reduced or not task.reads or results < 1024:
+        return False
+    return task.points >= 16 * max(program.spaces[s].size for s in task.reads)
 
 
 def _names(tasks: Sequence[Task]) -> tuple[str, ...]:
