@@ -184,9 +184,14 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
         lambda g, p: popops.cast_with_output(g, t(g, 4), t(g, 5, dtype="f16"), p),
     ),
     "fill with text": (
-        InvalidOptionError,
-        "fill: Tensor(f32[4] of 'x', tile 0) cannot hold 'x'",
+        TypeMismatchError,
+        "fill: value must be a number, got str 'x'",
         lambda g, p: popops.fill(g, t(g, 4), p, "x"),
+    ),
+    "type that there is not": (
+        TypeMismatchError,
+        "'flaot' is no element type",
+        lambda g, p: popops.cast(g, t(g, 4), "flaot", p),
     ),
     "fill out of range": (
         InvalidOptionError,
@@ -294,7 +299,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
     "kind of group": (InvalidOptionError, "no groups of kind 'SOME'", lambda g, p: gcl.CommGroup("SOME", 3)),
     "group that is a word": (
         TypeMismatchError,
-        "the group of a collective must be a CommGroup, got 'ALL'",
+        "all_reduce_cross_replica: group must be CommGroup, got str 'ALL'",
         lambda g, p: gcl.all_reduce_cross_replica(g, t(g, 4), "ADD", p, "ALL"),
     ),
     "replicas that do not divide": (
@@ -319,6 +324,75 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
         "the kernel does not fit the field in dimension 0",
         lambda g, p: poplin.ConvParams(1, 4, 4, (6, 6), (7, 7)),
     ),
+    "state that is none": (
+        TypeMismatchError,
+        "lstm_fwd: state must be LstmState, got None",
+        lambda g, p: lstm.lstm_fwd(g, LSTM, None, lstm.create_input(g, LSTM), lstm.create_weights(g, LSTM), p),
+    ),
+    "state of another graph": (
+        TensorError,
+        "belongs to another graph",
+        lambda g, p: lstm.lstm_fwd(
+            g,
+            LSTM,
+            lstm.create_initial_state(Graph(system_of(4)), LSTM),
+            lstm.create_input(g, LSTM),
+            lstm.create_weights(g, LSTM),
+            p,
+        ),
+    ),
+    "parameters of another layer": (
+        TypeMismatchError,
+        "create_weights: params must be LstmParams, got GruParams",
+        lambda g, p: lstm.create_weights(g, GRU),
+    ),
+    "no parameters": (
+        TypeMismatchError,
+        "convolution: params must be ConvParams",
+        lambda g, p: poplin.convolution(g, t(g, 1, 4, 6, 6), t(g, 4, 4, 3, 3), None, p),
+    ),
+    "fractions of samples": (
+        TensorError,
+        "convolution: batch 1.5 must be whole numbers",
+        lambda g, p: poplin.ConvParams(1.5, 4, 4, (6, 6), (3, 3)),
+    ),
+    "steps that are text": (TensorError, "must be whole numbers", lambda g, p: lstm.LstmParams("f32", 2, "3", (4, 5))),
+    "dimension that is text": (
+        TypeMismatchError,
+        "sort: dim must be a whole number, got str 'a'",
+        lambda g, p: popops.sort(g, t(g, 4, 4), "a", p),
+    ),
+    "epsilon that is text": (
+        TypeMismatchError,
+        "batch_norm_statistics: eps must be a number, got str '1e-5'",
+        lambda g, p: popnn.batch_norm_statistics(g, t(g, 2, 4), "1e-5", p),
+    ),
+    "kind that is none": (
+        TypeMismatchError,
+        "non_linearity: kind must be text, got None",
+        lambda g, p: popnn.non_linearity(g, None, t(g, 4), p),
+    ),
+    "options that are no mapping": (
+        InvalidOptionError,
+        "matmul: options must be a mapping from names to values, got str 'fast'",
+        lambda g, p: poplin.matmul(g, t(g, 4, 4), t(g, 4, 4), p, options="fast"),
+    ),
+    "reductions that are tensors": (
+        TypeMismatchError,
+        "reduce_many: reductions[0] must be SingleReduceOp",
+        lambda g, p: popops.reduce_many(g, [t(g, 4)], p),
+    ),
+    "range that is none": (
+        InvalidOptionError,
+        "uniform: [nan, 1.0] is no range of numbers",
+        lambda g, p: poprand.uniform(g, None, 0, t(g, 4), p, low=float("nan")),
+    ),
+    "dropout scale": (
+        InvalidOptionError,
+        "dropout: scale is 'twice', it must be a number",
+        lambda g, p: poprand.dropout(g, None, 0, t(g, 4), 0.5, p, scale="twice"),
+    ),
+    "elements of top-k": (InvalidOptionError, "top_k: k is '3'", lambda g, p: popops.TopKParams("3")),
     "layout like nothing": (
         TileMappingError,
         "uniform/out: Tensor(f32[4] of 'x', unmapped) is not mapped to tiles completely",

@@ -46,7 +46,7 @@ def read_operator(given: CollectiveOperator | str, dtype: ElementType, function:
         TypeMismatchError: A logical operator of numbers, arithmetic of truth values, or the mean of integers.
     """
     names = [o.value for o in CollectiveOperator]
-    word = given.value if isinstance(given, CollectiveOperator) else given.lower()
+    word = given.value if isinstance(given, CollectiveOperator) else str(given).lower()
     try:
         op = CollectiveOperator(word)
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from numbers import Integral
 
 from abele.errors import TensorError
 from abele.poplibs.poplin.axis import Axis
@@ -54,6 +55,8 @@ class ConvParams:
     groups: int = 1
 
     def __post_init__(self) -> None:
+        if isinstance(self.field, (int, str)):
+            raise TensorError(f"convolution: field {self.field!r}", remedy="the extents of the input, as in (28, 28)")
         object.__setattr__(self, "field", tuple(self.field))
         object.__setattr__(self, "kernel", _per_dim("kernel", self.kernel, len(self.field), 1))
         for name in _PER_DIM:
@@ -63,6 +66,10 @@ class ConvParams:
         self._check()
 
     def _check(self) -> None:
+        for name in ("batch", "in_channels", "out_channels", "groups", "field"):
+            value = getattr(self, name)
+            if not all(isinstance(n, Integral) for n in (value if name == "field" else (value,))):
+                raise TensorError(f"convolution: {name} {value!r} must be whole numbers")
         for name in ("batch", "in_channels", "out_channels", "groups"):
             if getattr(self, name) < 1:
                 raise TensorError(f"convolution: {name} is {getattr(self, name)}, it must be at least 1")

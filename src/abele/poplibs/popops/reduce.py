@@ -11,7 +11,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.compute_set import ComputeSet
 from abele.graph.program import Sequence as Steps
 from abele.kernels.ir import HostKernel
-from abele.numerics import ElementType, f16, f32
+from abele.numerics import ElementType, as_element_type, f16, f32
 from abele.poplibs.popops.expr import Cast, ExprLike, _1
 from abele.poplibs.popops.map import emit_map
 from abele.poplibs.popops.reduce_codelets import Finish
@@ -92,7 +92,8 @@ def reduce(
         InvalidOptionError: No such operation or option.
         UnsupportedOpError: A scale for LOG_ADD.
     """
-    wanted = SingleReduceOp(tensor, dims, ReduceParams(op, scale=scale), out_type, name)
+    kind = None if out_type is None else as_element_type(out_type)
+    wanted = SingleReduceOp(tensor, dims, ReduceParams(op, scale=scale), kind, name)
     return _reduced(graph, [wanted], prog, [None], options, name)[0]
 
 

@@ -59,6 +59,8 @@ def uniform(
         InvalidOptionError: ``high`` below ``low``, or bounds that the integer type does not hold.
     """
     source = seed_or_own(graph, seed, prog, name)
+    if not math.isfinite(high - low):
+        raise InvalidOptionError(f"{name}: [{low}, {high}] is no range of numbers")
     if high < low:
         raise InvalidOptionError(f"{name}: the upper bound {high} is below the lower bound {low}")
     out = clone(graph, reference, f"{name}/out", out_type)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from abele.errors import TensorError, TypeMismatchError
+from numbers import Real
+
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popops.expr import Cast, PlaceHolder, random_bits, select
@@ -45,10 +47,10 @@ def dropout(
     Raises:
         TensorError: A seed or a reference of another shape.
         TypeMismatchError: A seed of another type, or a tensor that is not floating point.
-        InvalidOptionError: A probability outside [0, 1].
+        InvalidOptionError: A probability outside [0, 1], or a scale that is no number.
     """
+    _check(tensor, name, scale)
     source = seed_or_own(graph, seed, prog, name)
-    _check(tensor, name)
     keeps = happens(random_bits(2, modifier), keep_probability, name)
     factor = _factor(scale, keep_probability)
     if reference is None:
@@ -78,8 +80,8 @@ def shaped_dropout(
 
     Other arguments and errors as for :func:`dropout`.
     """
+    _check(tensor, name, scale)
     source = seed_or_own(graph, seed, prog, name)
-    _check(tensor, name)
     if broadcast_shape(name, [tensor.shape, reference.shape]) != tensor.shape:
         _check_reference(tensor, reference, name)
     keeps = happens(random_bits(1, modifier), keep_probability, name)
@@ -97,7 +99,9 @@ def _factor(scale: float | None, keep_probability: float) -> float:
     return 1.0 / keep_probability if keep_probability else 0.0
 
 
-def _check(tensor: Tensor, name: str) -> None:
+def _check(tensor: Tensor, name: str, scale: float | None) -> None:
+    if scale is not None and not isinstance(scale, Real):
+        raise InvalidOptionError(f"{name}: scale is {scale!r}, it must be a number")
     if not tensor.dtype.is_float:
         raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, it must be floating point")
 

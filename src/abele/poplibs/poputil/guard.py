@@ -10,11 +10,13 @@ import inspect
 import numbers
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from functools import wraps
 from typing import Any
 
-from abele.errors import TensorError, TypeMismatchError
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor
+from abele.numerics import as_element_type
 
 Check = Callable[[str, str, Any, Graph], None]
 
@@ -29,14 +31,17 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` after a look at its arguments, which says in its words what does not fit.
 
     Raises:
-        TypeMismatchError: An operand that is no tensor, or a program that is no sequence.
+        TypeMismatchError: An operand that is no tensor, a program that is no sequence, or another type than a number, a
+            name or the parameters of the operation.
         TensorError: A tensor of another graph, or dimensions and sizes that are no whole numbers.
+        InvalidOptionError: Options that are no mapping.
     """
     parameters = inspect.signature(function).parameters
     names = tuple(parameters)
     if not names or names[0] != "graph" or hasattr(function, "__wrapped__"):
         return function
-    checks = {n: c for n, p in parameters.items() if (c := _check_of(n, str(p.annotation))) is not None}
+    scope = getattr(function, "__globals__", {})
+    checks = {n: c for n, p in parameters.items() if (c := _check_of(n, str(p.annotation), scope)) is not None}
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -82,8 +87,10 @@ def described(value: Any) -> str:
     return shown if kind in ("Tensor", "NoneType") else f"{kind} {shown if len(shown) <= 40 else shown[:37] + '...'}"
 
 
-def _check_of(name: str, annotation: str) -> Check | None:
+def _check_of(name: str, annotation: str, scope: Mapping[str, Any]) -> Check | None:
     """How the argument of a parameter is looked at, from its name and annotation."""
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
     if name == "prog":
         return _check_list if annotation == "Into" else check_program
     if annotation in ("Sequence[int]", "Iterable[int]"):
@@ -94,7 +101,81 @@ def _check_of(name: str, annotation: str) -> Check | None:
         return check_operand
     if annotation in ("Scale", "Scale | None", "Number"):
         return _check_scale
-    return _check_optional if annotation in ("Tensor | None", "Offsets", "Numbers") else None
+    if (
+        annotation.startswith("Sequence[")
+        and isinstance(kind := scope.get(annotation[9:-1]), type)
+        and is_dataclass(kind)
+    ):
+        return _each(_instance_check((kind,), optional=False))
+    if annotation in ("Tensor | None", "Offsets", "Numbers"):
+        return _check_optional
+    kinds = tuple(scope.get(part) for part in annotation.removesuffix(" | None").split(" | "))
+    if not all(isinstance(kind, type) and is_dataclass(kind) for kind in kinds):
+        return None
+    return _instance_check(tuple(k for k in kinds if isinstance(k, type)), optional=annotation.endswith("None"))
+
+
+def _each(check: Check) -> Check:
+    """That every element of a list passes ``check``."""
+
+    def check_all(what: str, role: str, value: Any, graph: Graph) -> None:
+        for n, element in enumerate(value):
+            check(what, f"{role}[{n}]", element, graph)
+
+    return check_all
+
+
+def _instance_check(kinds: tuple[type, ...], *, optional: bool) -> Check:
+    """That an argument is one of the dataclasses, and that the tensors in it are of the graph."""
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+
+    def check(what: str, role: str, value: Any, graph: Graph) -> None:
+        if value is None and optional:
+            return
+        if not isinstance(value, kinds):
+            raise TypeMismatchError(f"{what}: {role} must be {wanted}, got {described(value)}")
+        for part in vars(value) if hasattr(value, "__dict__") else ():
+            _check_optional(what, f"{role}.{part}", getattr(value, part), graph)
+
+    return check
+
+
+def _check_whole(what: str, role: str, value: Any, graph: Graph) -> None:
+    if not isinstance(value, numbers.Integral):
+        raise TypeMismatchError(f"{what}: {role} must be a whole number, got {described(value)}")
+
+
+def _check_real(what: str, role: str, value: Any, graph: Graph) -> None:
+    is_array = getattr(value, "ndim", 0) != 0
+    if isinstance(value, str) or not hasattr(value, "__float__") or is_array:
+        raise TypeMismatchError(f"{what}: {role} must be a number, got {described(value)}")
+
+
+def _check_text(what: str, role: str, value: Any, graph: Graph) -> None:
+    if not isinstance(value, str):
+        raise TypeMismatchError(f"{what}: {role} must be text, got {described(value)}")
+
+
+def _check_options(what: str, role: str, value: Any, graph: Graph) -> None:
+    if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        raise InvalidOptionError(f"{what}: {role} must be a mapping from names to values, got {described(value)}")
+
+
+def _check_type(what: str, role: str, value: Any, graph: Graph) -> None:
+    if value is not None:
+        as_element_type(value)
+
+
+_PLAIN: dict[str, Check] = {
+    "ElementType": _check_type,
+    "ElementType | None": _check_type,
+    "ElementType | str": _check_type,
+    "int": _check_whole,
+    "float": _check_real,
+    "str": _check_text,
+    "Options": _check_options,
+}
+"""How arguments of the plainest types are looked at."""
 
 
 def check_program(what: str, role: str, value: Any, graph: Graph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
@@ -73,6 +74,8 @@ class RecurrentParams:
         if self.dtype not in (f16, f32):
             raise TypeMismatchError(f"{self.kind}: data type {self.dtype}; f16 and f32 are supported")
         sizes = (self.batch, self.time_steps, *self.layer_sizes)
+        if not all(isinstance(n, Integral) for n in sizes):
+            raise TensorError(f"{self.kind}: batch, steps and layer sizes {list(sizes)} must be whole numbers")
         if len(self.layer_sizes) != 2 or min(sizes) < 1:
             raise TensorError(
                 f"{self.kind}: batch {self.batch}, {self.time_steps} steps and layer sizes {list(self.layer_sizes)}",

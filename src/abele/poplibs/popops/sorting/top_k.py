@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from numbers import Integral
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class TopKParams:
         stable: Whether of equal elements those that come first are taken, and stay in their order.
 
     Raises:
-        InvalidOptionError: No such order.
+        InvalidOptionError: No such order, or a ``k`` that is no number of elements.
     """
 
     k: int
@@ -49,6 +50,8 @@ class TopKParams:
     stable: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.k, Integral) or self.k < 0:
+            raise InvalidOptionError(f"top_k: k is {self.k!r}, it must be a whole number from 0 on")
         order = self.sort_order
         if not isinstance(order, SortOrder):
             known = {o.name: o for o in SortOrder}
