@@ -142,6 +142,10 @@ def all_gather_cross_replica(
     """``data`` of all replicas of the group by rank: [size, *shape].
 
     Arguments as of :func:`all_reduce_cross_replica`.
+
+    Raises:
+        InvalidOptionError: A misspelt option.
+        GraphReplicationError: The replicas do not divide into such groups.
     """
     directions, flat = read_directions(name, options), data.flatten()
     cuts = np.arange(len(directions) + 1) * flat.size // len(directions)

@@ -38,18 +38,33 @@ AllReduce = Callable[[Graph, list[Tensor], Steps, int], Sequence[Tensor]]
 
 
 def create_norm_params(graph: Graph, acts: Tensor, name: str = "norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for ``acts`` [batch, channels, *field]: one value a channel, in its type."""
+    """New gamma and beta for ``acts`` [batch, channels, *field]: one value a channel, in its type.
+
+    Raises:
+        TensorError: ``acts`` has no channels.
+        TypeMismatchError: Its elements are no floats.
+    """
     return create_norm_gamma(graph, acts, f"{name}/gamma"), create_norm_beta(graph, acts, f"{name}/beta")
 
 
 def create_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """A new tensor of one factor a channel of ``acts``."""
+    """A new tensor of one factor a channel of ``acts``.
+
+    Raises:
+        TensorError: ``acts`` has no channels.
+        TypeMismatchError: Its elements are no floats.
+    """
     _check_acts(name, acts)
     return graph.variable(acts.dtype, acts.shape[1:2], name=name, map="linear")
 
 
 def create_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """A new tensor of one addend a channel of ``acts``."""
+    """A new tensor of one addend a channel of ``acts``.
+
+    Raises:
+        TensorError: ``acts`` has no channels.
+        TypeMismatchError: Its elements are no floats.
+    """
     return create_norm_gamma(graph, acts, name)
 
 
@@ -85,7 +100,12 @@ def norm_statistics(
 def norm_whiten(
     graph: Graph, acts: Tensor, mean: Tensor, inv_std_dev: Tensor, prog: Steps, name: str = "norm_whiten"
 ) -> Tensor:
-    """(acts − mean) · inv_std_dev, as a new tensor."""
+    """(acts − mean) · inv_std_dev, as a new tensor.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     _check_acts(name, acts, mean=mean, inv_std_dev=inv_std_dev)
     out = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{name}/out")
     parts.whiten(graph, acts, (mean, inv_std_dev), KEPT, out, prog, name)
@@ -95,7 +115,12 @@ def norm_whiten(
 def normalise(
     graph: Graph, whitened: Tensor, gamma: Tensor, beta: Tensor, prog: Steps, name: str = "normalise"
 ) -> Tensor:
-    """whitened · gamma + beta, as a new tensor."""
+    """whitened · gamma + beta, as a new tensor.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     _check_acts(name, whitened, gamma=gamma, beta=beta)
     out = create_output_like(graph, [whitened], whitened.shape, whitened.dtype, f"{name}/out")
     wide = [parts.beside(t, KEPT, whitened.ndim) for t in (gamma, beta)]
@@ -117,7 +142,12 @@ def norm_param_gradients(
 
 
 def norm_gradients(graph: Graph, grads_in: Tensor, gamma: Tensor, prog: Steps, name: str = "norm_gradients") -> Tensor:
-    """Gradient of the whitened activations: grads_in · gamma."""
+    """Gradient of the whitened activations: grads_in · gamma.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     _check_acts(name, grads_in, gamma=gamma)
     out = create_output_like(graph, [grads_in], grads_in.shape, grads_in.dtype, f"{name}/out")
     map_with_output(graph, _1 * _2, [grads_in, parts.beside(gamma, KEPT, grads_in.ndim)], out, prog, name)
@@ -132,7 +162,12 @@ def norm_statistics_gradients(
     prog: Steps,
     name: str = "norm_statistics_gradients",
 ) -> Tensor:
-    """Gradient of the activations through their own statistics, from that of the whitened ones."""
+    """Gradient of the activations through their own statistics, from that of the whitened ones.
+
+    Raises:
+        TensorError: Shapes that do not go together.
+        TypeMismatchError: Elements that are no floats.
+    """
     _check_acts(name, whitened, inv_std_dev=inv_std_dev)
     check_pair(name, whitened, grads_in)
     return parts.input_gradient(graph, (whitened, grads_in, inv_std_dev), None, KEPT, prog, name)

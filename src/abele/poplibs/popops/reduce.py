@@ -299,5 +299,9 @@ def _scale_kind(scale: Scale) -> Literal["", "number", "tensor"]:
 
 
 def all_true(graph: Graph, tensor: Tensor, prog: Steps, name: str = "all_true") -> Tensor:
-    """One bool: whether every element of the bool ``tensor`` is true."""
+    """One bool: whether every element of the bool ``tensor`` is true.
+
+    Raises:
+        TypeMismatchError: Elements that are no truth values.
+    """
     return reduce(graph, tensor, range(tensor.ndim), "LOGICAL_AND", prog, name=name)

@@ -32,7 +32,6 @@ class ScaledAddSpecialisation(StrEnum):
     X_MINUS_AX_PLUS_BY = "X_MINUS_AX_PLUS_BY"
 
 
-
 SUPERVISOR_CYCLES = 21 + 11 + 7 + 12 + 6
 SUBTRACT_CYCLES = 7
 AXPBY_CYCLES = 12
@@ -96,7 +95,11 @@ def scaled_subtract_from(
     options: Options = None,
     name: str = "scaled_subtract_from",
 ) -> None:
-    """a ← scale_a·a − scale_b·b, in place; see :func:`scaled_add_to`."""
+    """a ← scale_a·a − scale_b·b, in place; see :func:`scaled_add_to`.
+
+    Raises:
+        TensorError, TypeMismatchError, InvalidOptionError: As :func:`scaled_add_to`.
+    """
     _scaled(graph, a, b, scale_b, prog, scale_a, _form(name, -1.0, "DEFAULT", scale_a, options), name)
 
 

@@ -33,25 +33,41 @@ def clone_to_ipu(graph: Graph, tensor: Tensor, ipu: int, name: str = "clone_to_i
 
 
 def copy_to_ipu(graph: Graph, tensor: Tensor, prog: Sequence, ipu: int, name: str = "copy_to_ipu") -> Tensor:
-    """A :func:`clone_to_ipu` that ``prog`` fills with the elements of ``tensor``."""
+    """A :func:`clone_to_ipu` that ``prog`` fills with the elements of ``tensor``.
+
+    Raises:
+        TensorError: The system has no such IPU.
+    """
     made, copy = create_ipu_copy(graph, tensor, ipu, name)
     prog.add(copy)
     return made
 
 
 def create_ipu_copy(graph: Graph, tensor: Tensor, ipu: int, name: str = "ipu_copy") -> tuple[Tensor, Copy]:
-    """A :func:`clone_to_ipu`, and the program that copies ``tensor`` to it."""
+    """A :func:`clone_to_ipu`, and the program that copies ``tensor`` to it.
+
+    Raises:
+        TensorError: The system has no such IPU.
+    """
     made = clone_to_ipu(graph, tensor, ipu, name)
     return made, Copy(tensor, made)
 
 
 def dim_is_split_over_tiles(graph: Graph, tensor: Tensor, dim: int) -> bool:
-    """Whether two elements that differ in dimension ``dim`` alone lie on different tiles."""
+    """Whether two elements that differ in dimension ``dim`` alone lie on different tiles.
+
+    Raises:
+        TensorError: No such dimension.
+    """
     return _is_split(_tiles_along(graph, tensor, dim))
 
 
 def dim_is_split_over_ipus(graph: Graph, tensor: Tensor, dim: int) -> bool:
-    """Whether two elements that differ in dimension ``dim`` alone lie on different IPUs."""
+    """Whether two elements that differ in dimension ``dim`` alone lie on different IPUs.
+
+    Raises:
+        TensorError: No such dimension.
+    """
     tiles = _tiles_along(graph, tensor, dim)
     return _is_split(np.where(tiles >= 0, tiles // graph.system.ipu.num_tiles, tiles))
 

@@ -110,7 +110,11 @@ def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = N
 
 
 def duplicate(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "duplicate") -> Tensor:
-    """A :func:`clone` of ``tensor`` that ``prog`` fills with its elements."""
+    """A :func:`clone` of ``tensor`` that ``prog`` fills with its elements.
+
+    Raises:
+        TileMappingError: Elements of ``tensor`` are mapped to no tile.
+    """
     copy = clone(graph, tensor, name)
     prog.add(Copy(tensor, copy))
     return copy

@@ -34,6 +34,9 @@ def calc_linear_tile_mapping(
         tensor: What to spread.
         min_elements: Smallest chunk; by default as many elements as 128 bytes hold.
         grain: Chunks are multiples of this; by default as many elements as 8 bytes hold.
+
+    Raises:
+        TileMappingError: A grain below 1, or a negative smallest chunk.
     """
     return linear_mapping(graph, tensor.size, tensor.dtype, min_elements, grain)
 
@@ -88,14 +91,22 @@ def calc_linear_tile_mapping_and_new_offset(
 def map_tensor_linearly(
     graph: Graph, tensor: Tensor, min_elements: int | None = None, grain: int | None = None
 ) -> Tensor:
-    """Spread the flattened ``tensor`` over all tiles in equal chunks (see :func:`calc_linear_tile_mapping`)."""
+    """Spread the flattened ``tensor`` over all tiles in equal chunks (see :func:`calc_linear_tile_mapping`).
+
+    Raises:
+        TileMappingError: A grain below 1, or a negative smallest chunk.
+    """
     return set_mapping(graph, tensor, calc_linear_tile_mapping(graph, tensor, min_elements, grain))
 
 
 def map_tensor_linearly_with_offset(
     graph: Graph, tensor: Tensor, offset: int, min_elements: int | None = None, grain: int | None = None
 ) -> Tensor:
-    """As :func:`map_tensor_linearly`, from tile ``offset`` on; tiles wrap around."""
+    """As :func:`map_tensor_linearly`, from tile ``offset`` on; tiles wrap around.
+
+    Raises:
+        TileMappingError: A grain below 1, or a negative smallest chunk.
+    """
     linear = calc_linear_tile_mapping(graph, tensor, min_elements, grain)
     tile = ((linear.tile + offset) % graph.system.num_tiles).astype(np.int32)
     return set_mapping(graph, tensor, TileMapping(linear.size, linear.begin, tile))

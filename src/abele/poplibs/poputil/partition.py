@@ -79,7 +79,11 @@ def split_regions_between_workers(
     min_elements: int = 0,
     max_elements: int | None = None,
 ) -> list[list[Interval]]:
-    """:func:`split_regions` into as many parts as a tile has workers."""
+    """:func:`split_regions` into as many parts as a tile has workers.
+
+    Raises:
+        TensorError: A grain below 1, or parts that cannot hold a grain.
+    """
     return split_regions(regions, grain, graph.system.ipu.num_workers, min_elements, max_elements)
 
 

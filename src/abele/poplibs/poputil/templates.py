@@ -18,6 +18,9 @@ def template_vertex(name: str, *parameters: ElementType | Enum | bool | int | st
     >>> from abele.numerics import f16
     >>> template_vertex("popops::ScaledAdd", f16, "float", True, 2)
     'popops::ScaledAdd<half,float,true,2>'
+
+    Raises:
+        TypeMismatchError: A parameter that is none of these.
     """
     return f"{name}<{','.join(map(_text, parameters))}>" if parameters else name
 

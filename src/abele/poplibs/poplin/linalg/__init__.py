@@ -10,6 +10,7 @@ from abele.poplibs.poplin.linalg.triangular import (
     create_triangular_solve_input_rhs,
     triangular_solve,
 )
+from abele.poplibs.poputil.guard import guarded_functions
 
 __all__ = [
     "cholesky",
@@ -24,3 +25,5 @@ __all__ = [
     "triangular_mask",
     "triangular_solve",
 ]
+
+globals().update(guarded_functions(globals(), __all__))

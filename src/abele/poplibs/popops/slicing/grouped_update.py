@@ -25,7 +25,11 @@ def grouped_multi_update_add(
     options: Options = None,
     name: str = "grouped_multi_update_add",
 ) -> None:
-    """:func:`multi_update_add` for every group; see :func:`grouped_multi_update`."""
+    """:func:`multi_update_add` for every group; see :func:`grouped_multi_update`.
+
+    Raises:
+        TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
+    """
     given = tensor, slices, offsets, dims, sizes, prog, plan
     grouped_multi_update(graph, *given, operation="add", scale=scale, options=options, name=name)
 
@@ -43,7 +47,11 @@ def grouped_multi_update_max(
     options: Options = None,
     name: str = "grouped_multi_update_max",
 ) -> None:
-    """:func:`multi_update_max` for every group; see :func:`grouped_multi_update`."""
+    """:func:`multi_update_max` for every group; see :func:`grouped_multi_update`.
+
+    Raises:
+        TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
+    """
     given = tensor, slices, offsets, dims, sizes, prog, plan
     grouped_multi_update(graph, *given, operation="max", options=options, name=name)
 
@@ -61,6 +69,10 @@ def grouped_multi_update_mul(
     options: Options = None,
     name: str = "grouped_multi_update_mul",
 ) -> None:
-    """:func:`multi_update_mul` for every group; see :func:`grouped_multi_update`."""
+    """:func:`multi_update_mul` for every group; see :func:`grouped_multi_update`.
+
+    Raises:
+        TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
+    """
     given = tensor, slices, offsets, dims, sizes, prog, plan
     grouped_multi_update(graph, *given, operation="mul", options=options, name=name)
