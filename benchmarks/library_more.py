@@ -240,7 +240,7 @@ def slices() -> Iterator[Case]:
     yield case(
         "gather",
         shapes,
-        lambda g, p, x, index: popops.gather(g, x, index, 0, p),
+        lambda g, p, x, index: popops.gather(g, x, index, axis=0, prog=p),
         lambda x, index: x.index_select(0, index.to(torch.int32)),
         work=work,
         make=numbers,
