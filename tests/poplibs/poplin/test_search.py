@@ -140,7 +140,10 @@ def test_plan_constraints__parts_and_method__are_kept_to() -> None:
     ("constraints", "text"),
     [
         ("{", "option 'planConstraints' is not understood"),
-        ('{"0": {"partition": {"rowSplit": 4}}}', "option 'planConstraints' is not understood: KeyError 'rowSplit'"),
+        (
+            '{"0": {"partition": {"rowSplit": 4}}}',
+            "no split or method 'rowSplit'",
+        ),
         ('{"0": {"partition": {"batchSplit": 65}}}', "65 parts of b, between 1 and 64 are possible"),
         ('{"0": {"partition": {"batchSplit": 64, "outChanSplit": 4}}}', "256 parts at least, there are 64 tiles"),
         ('{"method": {"type": "OUTER_PRODUCT"}}', "outer_product vertices, which cannot do this work"),

@@ -291,3 +291,10 @@ def test_pool__operands_that_do_not_fit__are_named() -> None:
     x, y = bench.tensor(np.zeros(params.in_shape), "f16"), bench.tensor(np.zeros(params.out_shape), "f16")
     with pytest.raises(TypeMismatchError, match="is f16, the gradient is f32"):
         popnn.pool_input_gradient(bench.graph, params, g, x, y, prog=bench.prog)
+
+
+def test_pool_params__lists__are_tuples_and_other_things_are_refused() -> None:
+    zeros = (0, 0)
+    assert popnn.PoolParams("max", [8, 8], [2, 2], [2, 2], zeros, zeros, 4, 1).kernel == (2, 2)  # type: ignore[arg-type]
+    with pytest.raises(TensorError, match="pooling kernel must be whole numbers, one a field dimension, got 4"):
+        popnn.PoolParams("max", (8, 8), 4, (2, 2), zeros, zeros, 4, 1)  # type: ignore[arg-type]

@@ -196,5 +196,5 @@ def test_select__then_otherwise_predicate__in_that_order() -> None:
     then, otherwise = bench.tensor([1.0, 2.0], "f32"), bench.tensor([-1.0, -2.0], "f32")
     out = popops.select(bench.graph, then, otherwise, bench.tensor([True, False]), bench.prog)
     assert bench.run_both(out)[0].tolist() == [1.0, -2.0]
-    with pytest.raises(TypeMismatchError, match="the predicate .* is f32, it must be bool"):
+    with pytest.raises(TypeMismatchError, match=r"the predicate .* is f32, it must be bool"):
         popops.select(bench.graph, bench.tensor([True, False]), then, otherwise, bench.prog)

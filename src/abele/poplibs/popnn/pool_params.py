@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +47,8 @@ class PoolParams:
             raise InvalidOptionError(
                 f"no pooling {self.kind!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(KINDS)
             )
+        for name in ("field", "kernel", "stride", "padding_lower", "padding_upper"):
+            object.__setattr__(self, name, self._numbers(name))
         lists = (self.field, self.kernel, self.stride, self.padding_lower, self.padding_upper)
         if len({len(x) for x in lists}) != 1 or not self.field:
             raise TensorError(f"pooling parameters differ in their number of field dimensions: {self}")
@@ -58,6 +61,15 @@ class PoolParams:
             )
         if any(n < k for n, k in zip(self._padded, self.kernel, strict=True)):
             raise TensorError(f"pooling window {self.kernel} is larger than the padded field {self._padded}")
+
+    def _numbers(self, name: str) -> tuple[int, ...]:
+        given = getattr(self, name)
+        try:
+            return tuple(map(operator.index, given))
+        except TypeError:
+            raise TensorError(
+                f"pooling {name} must be whole numbers, one a field dimension, got {given!r}", remedy="as in (3, 3)"
+            ) from None
 
     @property
     def _padded(self) -> tuple[int, ...]:

@@ -37,7 +37,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         InvalidOptionError: Options that are no mapping.
     """
     parameters = inspect.signature(function).parameters
-    names = tuple(parameters)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = tuple(n for n, p in parameters.items() if p.kind in by_place)
     if not names or names[0] != "graph" or hasattr(function, "__wrapped__"):
         return function
     scope = getattr(function, "__globals__", {})
