@@ -234,7 +234,8 @@ def measured(only: str, others: str | None) -> list[Row]:
 
 def table_of(rows: list[Row]) -> Table:
     """The rows for people."""
-    table = Table("case", "codelets", "CPU-seconds", "bar", "peak, MB", "more")
+    table = Table("case", "codelets", "CPU-seconds", "bar", "peak, MB", "more", box=None, padding=(0, 2, 0, 0))
+    table.columns[0].no_wrap = True
     known = {"case", "codelets", "cpu_seconds", "bar", "peak_bytes", "failed"}
     for row in rows:
         more = ", ".join(
