@@ -16,6 +16,7 @@ from abele.kernels.native import NativePlan
 from abele.kernels.pad import with_copies
 from abele.kernels.panels import Panel
 from abele.kernels.refine import refine
+from abele.kernels.rejoin import rejoin
 from abele.kernels.rows import rows_in_block, rows_layout, spaces_in_rows
 from abele.kernels.sample import SampleDim, find_sample_dim
 from abele.kernels.stage import Stage, dependences, make_stages
@@ -35,6 +36,7 @@ def plan_native(buffers: Sequence[Buffer], calls: Sequence[Call]) -> NativePlan:
         TypeMismatchError: A buffer holds another type than the kernel wants.
     """
     program = refine(buffers, calls)
+    rejoin(program)
     fuse(program)
     return _Planner(program).plan()
 

@@ -33,11 +33,6 @@ class SampleDim:
 
 def find_sample_dim(program: Program) -> SampleDim | None:
     """The sample dim of ``program``; None if nothing qualifies."""
-    joined = _join(program)
-    groups: dict[Node, list[Node]] = {}
-    for node in list(joined):
-        groups.setdefault(_root(joined, node), []).append(node)
-    found = [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
     state = _state(program)
 
     def merit(candidate: SampleDim) -> tuple[bool, int, bool, int, int]:
@@ -45,7 +40,16 @@ def find_sample_dim(program: Program) -> SampleDim | None:
         in_rows = _is_within_rows(program, candidate)
         return not state & candidate.spaces.keys(), work, not in_rows, independent, candidate.extent
 
-    return max(found, key=merit, default=None)
+    return max(common_dims(program), key=merit, default=None)
+
+
+def common_dims(program: Program) -> list[SampleDim]:
+    """Every dim that spaces and tasks have in common, once each."""
+    joined = _join(program)
+    groups: dict[Node, list[Node]] = {}
+    for node in list(joined):
+        groups.setdefault(_root(joined, node), []).append(node)
+    return [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
 
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
