@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels_kit import run_plan
+from kernels_kit import run_kernel, run_plan
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
 from abele.kernels.digits import Chain
@@ -171,3 +171,16 @@ def test_window__padding__is_a_guard_on_the_loops():
     made.call("blur", [x], y, {"b": BATCH, "i": 10, "k": 3}, ("b", "i"), window, "add")
     reduction = refine(made.buffers, made.calls).tasks[0].reductions[0]
     assert str(reduction) == "add $0[b, i + k - 1 if 0≤i + k - 1<10] * 0.5 if 0≤i + k - 1<10"
+
+
+def test_plan__one_product_for_each_channel__is_no_sweep():
+    shapes = (4, 16, 30, 8), (4, 16, 30, 8), (4, 3, 8)
+    body = store(2, ("g", "o", "c"), load(0, "g", "b", affine("k", "o"), "c") * load(1, "g", "b", "k", "c"), "add")
+    item = nest({"g": 4, "o": 3, "c": 8, "b": 16, "k": 28}, body)
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (item,))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
+    assert "sweep" not in plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "deltas")]).listing
+    x, z = np.random.default_rng(0).normal(size=(2, *shapes[0])).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 28, axis=2)
+    expected = np.einsum("gbock,gbkc->goc", windows, z[:, :, :28].astype(np.float64))
+    np.testing.assert_allclose(run_kernel(kernel, [x, z])[0], expected, rtol=1e-4, atol=1e-4)

@@ -13,7 +13,7 @@ from abele.kernels.fuse import fuse
 from abele.kernels.long import in_parts, without_offsets
 from abele.kernels.merge import merge_dims
 from abele.kernels.native import NativePlan
-from abele.kernels.pad import with_copies
+from abele.kernels.pad import is_product, with_copies
 from abele.kernels.panels import Panel
 from abele.kernels.refine import refine
 from abele.kernels.rejoin import rejoin
@@ -47,7 +47,8 @@ class _Planner:
     def __init__(self, program: Program) -> None:
         self.program = program
         found = None if _is_one_contraction(program) else find_sample_dim(program)
-        found = None if found is not None and _are_products_of_samples(program, found) else found
+        if found is not None and (_are_products_of_samples(program, found) or _is_one_product(program, found)):
+            found = None
         self.sample = found if found is not None and found.extent >= 4 else None
         self.lanes = lanes_for(self.sample.extent, target().lanes) if self.sample else 1
         self.layouts: dict[int, Layout] = {}
@@ -173,6 +174,13 @@ def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
     return all(
         _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
+
+
+def _is_one_product(program: Program, sample: SampleDim) -> bool:
+    """Whether all there is to do is one sum of products for each sample: nothing it makes would be kept near."""
+    task = program.tasks[0]
+    products = bool(task.reductions) and all(is_product(r) for r in task.reductions)
+    return len(program.tasks) == 1 and products and sample.tasks[0] in dict(task.parallel)
 
 
 def _reuses_much(program: Program, task: Task) -> bool:
