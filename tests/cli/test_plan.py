@@ -25,7 +25,7 @@ def test_plan__product_that_one_tile_can_do__is_told_in_words(abele: Run) -> Non
     assert "nothing moves: operands are stored as the vertices read them" in finished.out
     assert "partials are converted from f32 to f16" in finished.out
     assert '"planConstraints"' not in finished.out
-    assert '{"method": {"type": "AMP"}, "0": {"partition": {"convGroupSplit": 1' in finished.out
+    assert '{"method": {"type": "AMP"}, "0": {"transform": {"swapOperands": ' in finished.out
 
 
 def test_plan__large_product__names_split_runner_up_and_other_vertices(abele: Run) -> None:

@@ -314,7 +314,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
     ),
     "kind of vertex": (
         InvalidOptionError,
-        "matmul: option 'planConstraints' is not understood: no split or method 'XYZ'",
+        "matmul: option 'planConstraints' is not understood: no split, method or transform 'XYZ'",
         lambda g, p: poplin.matmul(
             g, t(g, 4, 4), t(g, 4, 4), p, options={"planConstraints": '{"method":{"type":"XYZ"}}'}
         ),

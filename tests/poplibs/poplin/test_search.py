@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from itertools import product
 from typing import Any
@@ -20,6 +21,7 @@ from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poplin.search import find_plan
 from abele.poplibs.poplin.slices import Grid
 from abele.poplibs.poplin.target import Target, target_of
+from abele.runtime import Engine
 from poplibs.poplin.support import system
 
 BOW = target_of(system(1472))
@@ -142,8 +144,11 @@ def test_plan_constraints__parts_and_method__are_kept_to() -> None:
         ("{", "option 'planConstraints' is not understood"),
         (
             '{"0": {"partition": {"rowSplit": 4}}}',
-            "no split or method 'rowSplit'",
+            "no split, method or transform 'rowSplit'",
         ),
+        ('{"0": {"transform": {"expandDims": [0]}}}', "no split, method or transform 'expandDims'"),
+        ('{"0": {"transform": {"swapOperands": 3}}}', "swapOperands is 3, it is true or false"),
+        ('{"0": {"partition": {"inChanSplit": {"parallel": 2, "serial": 3}}}}', "3 serial parts"),
         ('{"0": {"partition": {"batchSplit": 65}}}', "65 parts of b, between 1 and 64 are possible"),
         ('{"0": {"partition": {"batchSplit": 64, "outChanSplit": 4}}}', "256 parts at least, there are 64 tiles"),
         ('{"method": {"type": "OUTER_PRODUCT"}}', "outer_product vertices, which cannot do this work"),
@@ -154,6 +159,28 @@ def test_plan_constraints__that_cannot_be_kept__are_refused(constraints: str, te
     a, b = graph.variable(f16, (64, 64), "a").map_linear(), graph.variable(f16, (64, 64), "b").map_linear()
     with pytest.raises(InvalidOptionError, match=text):
         poplin.matmul(graph, a, b, prog, options={"planConstraints": constraints})
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_plan_constraints__swapped_operands__are_kept_to(swaps: bool) -> None:
+    options = {"planConstraints": json.dumps({"0": {"transform": {"swapOperands": swaps}}})}
+    graph, prog = Graph(system(64)), Sequence()
+    a = poplin.create_matmul_input_lhs(graph, f16, (48, 64), (64, 80), "a", options=options)
+    b = poplin.create_matmul_input_rhs(graph, f16, (48, 64), (64, 80), "b", options=options)
+    out = poplin.matmul(graph, a, b, prog, options=options)
+    (plan,) = prog.steps[0].attributes["plan"].plans  # type: ignore[attr-defined]
+    assert (plan.problem.batch, plan.problem.out_channels) == ((80, 48) if swaps else (48, 80))
+    x, y = np.random.default_rng(0).normal(size=(2, 80, 80)).astype(np.float16)
+    with Engine(graph, prog, keep=[a, b, out]) as engine:
+        engine[a], engine[b] = x[:48, :64], y[:64]
+        engine.run()
+        np.testing.assert_allclose(engine[out], x[:48, :64].astype(float) @ y[:64].astype(float), rtol=2e-3, atol=0.02)
+
+
+def test_plan_constraints__convolution_with_swapped_operands__is_refused() -> None:
+    options = {"planConstraints": '{"0": {"transform": {"swapOperands": true}}}'}
+    with pytest.raises(InvalidOptionError, match="swapOperands is True, it is false"):
+        poplin.explain_convolution(Graph(system(64)), ConvParams(1, 4, 4, (8, 8), (3, 3)), f16, options=options)
 
 
 def test_fully_connected_pass__few_rows__leaves_the_weights_in_the_units() -> None:

@@ -16,7 +16,7 @@ from abele.poplibs.poplin.contract import Call
 from abele.poplibs.poplin.create import created_conv_call, created_layout
 from abele.poplibs.poplin.expand import Expansion
 from abele.poplibs.poplin.matmul import is_swapped
-from abele.poplibs.poplin.options import METHODS, SPLITS, Planning, read_settings
+from abele.poplibs.poplin.options import METHODS, SPLITS, TRANSFORM, Planning, read_settings
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.problem import Contraction
@@ -147,7 +147,7 @@ class Explanation:
     @property
     def constraints(self) -> str:
         """The value of ``planConstraints`` that pins this plan."""
-        return plan_constraints(self.plan)
+        return plan_constraints(self.plan, is_swapped(self.call) if self.is_matmul else None)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -195,7 +195,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_constraints(plan: Plan) -> str:
+def plan_constraints(plan: Plan, swaps: bool | None = None) -> str:
     """JSON for the option ``planConstraints`` that makes the planner take just this split and kind of vertex."""
     parts, rank = plan.split, plan.problem.rank
     partition: dict[str, Any] = {}
@@ -206,7 +206,8 @@ def plan_constraints(plan: Plan) -> str:
         else:
             partition[name] = {"parallel": parts[dim]} if dim in ("co", "ci") else parts[dim]
     kind = next(name for name, prefix in METHODS.items() if plan.method.kind.startswith(prefix))
-    return json.dumps({"method": {"type": kind}, "0": {"partition": partition}})
+    transform = {} if swaps is None else {"transform": {TRANSFORM: swaps}}
+    return json.dumps({"method": {"type": kind}, "0": {**transform, "partition": partition}})
 
 
 def explain_matmul(

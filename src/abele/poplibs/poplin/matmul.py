@@ -100,8 +100,8 @@ def product_call(
     """
     if swapped is None and like is not None:
         swapped = Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
-    if planning.keeps_weights and swapped is None:
-        swapped = False
+    if swapped is None:
+        swapped = planning.swaps
     calls = []
     for swap in (False, True) if swapped is None else (swapped,):
         asked = replace(problem, batch=problem.out_channels, out_channels=problem.batch) if swap else problem

@@ -61,7 +61,7 @@ def best_layout(
     """
     found: list[MatmulLayout] = []
     failure: OutOfMemoryError | InvalidOptionError | None = None
-    for swapped in (False,) if planning.keeps_weights else (False, True):
+    for swapped in (False, True) if planning.swaps is None else (planning.swaps,):
         extent = a_shape[-2] if swapped else b_shape[-1]
         for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
             try:
@@ -87,7 +87,7 @@ def _joint_cycles(
     graph = Graph(layout.call.graph.system)
     a, b = (make(graph, types.dtype, s, n) for make, s, n in ((layout.lhs, a_shape, "a"), (layout.rhs, b_shape, "b")))
     out = layout.call.create_output(graph)
-    planning = replace(planning, parts=(), method="")
+    planning = replace(planning, parts=(), method="", swaps=None)
     back = _gradient(graph, out, b.moveaxis(-1, -2), types, planning, None)
     update = _gradient(graph, a.moveaxis(-1, -2), out, types, planning, b)
     return layout.call.cycles + back.cycles + update.cycles

@@ -55,7 +55,7 @@ class Planning:
 
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
-        keeps_weights: The right operand stays what the matrix units hold.
+        swaps: Whether the matrix units hold the left operand, and the right one streams past; None for either.
         joint: Operands are laid out for forward pass, backward pass and weight update together.
         wide_loads: Weights enter the units by 128-bit loads.
         tiles: Tiles that are used at most; 0 for all.
@@ -65,7 +65,7 @@ class Planning:
     """
 
     proportion: float = PROPORTION.default
-    keeps_weights: bool = False
+    swaps: bool | None = None
     joint: bool = False
     wide_loads: bool = False
     tiles: int = 0
@@ -109,10 +109,12 @@ def read_settings(
         given["availableMemoryProportion"] = available_memory_proportion
     values = read_options(function, given, CONV_OPTIONS if is_conv else MATMUL_OPTIONS)
     way = values["pass"] if is_conv else values["fullyConnectedPass"]
-    parts, method = _constraints(function, values["planConstraints"])
+    parts, method, swaps = _constraints(function, values["planConstraints"], is_conv=is_conv)
+    if swaps is None and way == "INFERENCE_FWD" and not is_conv:
+        swaps = False
     planning = Planning(
         values["availableMemoryProportion"],
-        way == "INFERENCE_FWD" and not is_conv,
+        swaps,
         "TRAINING" in way and not is_conv,
         values["use128BitConvUnitLoad"],
         values["tilesPerIPU"],
@@ -136,10 +138,14 @@ SPLITS = {
 """Dimensions of a contraction by PopLibs' names of how they are split."""
 
 
-def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...], str]:
-    """The parts and the kind of vertex that ``planConstraints`` asks for."""
+TRANSFORM = "swapOperands"
+"""The transform that may be given, of matrix products."""
+
+
+def _constraints(function: str, given: str, *, is_conv: bool) -> tuple[tuple[tuple[str, int], ...], str, bool | None]:
+    """The parts, the kind of vertex, and whether operands swap, as ``planConstraints`` asks for."""
     if not given:
-        return (), ""
+        return (), "", None
     try:
         tree = json.loads(given)
         wanted = tree.get("method", {}).get("type", "")
@@ -147,21 +153,38 @@ def _constraints(function: str, given: str) -> tuple[tuple[tuple[str, int], ...]
         parts: dict[str, int] = {}
         for name, value in partition.items():
             parts |= _parts(SPLITS[name], value)
-        return tuple(sorted(parts.items())), METHODS[wanted] if wanted else ""
+        swaps = _swaps(tree.get("0", {}).get("transform", {}), is_conv=is_conv)
+        return tuple(sorted(parts.items())), METHODS[wanted] if wanted else "", swaps
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        what = f"no split or method {error}" if isinstance(error, KeyError) else str(error)
+        what = f"no split, method or transform {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidOptionError(
             f"{function}: option 'planConstraints' is not understood: {what}",
             because='it is JSON such as {"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, '
             '"inChanSplit": {"parallel": 2}, "fieldSplit": [7, 1]}}}',
-            remedy="splits are " + ", ".join(SPLITS) + "; methods are " + ", ".join(METHODS),
+            remedy=f"splits are {', '.join(SPLITS)}; methods are {', '.join(METHODS)}; "
+            f"of transforms, {TRANSFORM} of matmuls",
         ) from None
+
+
+def _swaps(transform: dict[str, Any], *, is_conv: bool) -> bool | None:
+    """What a plan's ``transform`` says of swapping operands: convolutions never do."""
+    for name in transform:
+        if name != TRANSFORM:
+            raise KeyError(name)
+    swaps = transform.get(TRANSFORM)
+    if swaps not in (None, False, True) or (is_conv and swaps):
+        raise ValueError(f"{TRANSFORM} is {swaps!r}, it is {'false' if is_conv else 'true or false'}")
+    return None if swaps is None else bool(swaps)
 
 
 def _parts(dim: str, value: Any) -> dict[str, int]:
     if dim in ("o", "k"):
         return {f"{dim}{d}": int(n) for d, n in enumerate(value)}
-    return {dim: int(value["parallel"] if isinstance(value, dict) else value)}
+    if not isinstance(value, dict):
+        return {dim: int(value)}
+    if value.get("serial", 1) != 1:
+        raise ValueError(f"{value['serial']!r} serial parts; how many there are is the planner's choice")
+    return {dim: int(value["parallel"])}
 
 
 def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, partials_type: Any) -> Types:
