@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from abele.graph import Copy, Graph, Sequence, Tensor, concat
 from abele.runtime import Engine
+from abele.runtime.fusion import split_runs
 
 OPERATIONS = ("transpose", "reverse", "halves", "strided", "flat")
 
@@ -105,3 +106,39 @@ def test_copy__of_each_width__keeps_bits(dtype):
         engine["x"] = values.astype(bool) if dtype == "bool" else values
         engine.run()
         np.testing.assert_array_equal(engine["y"].astype(int), values.T)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f8_143", "f8_152", "i8", "u16", "i32", "i64", "u64", "bool"])
+@pytest.mark.parametrize("mode", ["native", "tiles"])
+def test_copy__many_elements_rearranged__arrive_as_they_were(dtype, mode):
+    graph = Graph("bow-2000")
+    source = graph.variable(dtype, (257, 16, 24), "source").map(0)
+    destination = graph.variable(dtype, (24, 257, 16), "destination").map(1)
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 256, (257, 16, 24 * source.dtype.np.itemsize), np.uint8).view(source.dtype.np)
+    if dtype == "bool":
+        values = rng.integers(0, 2, (257, 16, 24)).astype(bool)
+    with Engine(
+        graph, Sequence(Copy(source.transpose((2, 0, 1)), destination)), mode=mode, allow_out_of_memory=True
+    ) as engine:
+        engine[source] = values
+        engine.run()
+        held, moved = (np.asarray(engine[t]) for t in (source, destination))
+    assert np.unique(held).size > 1
+    expected = np.ascontiguousarray(held.transpose((2, 0, 1)))
+    # A NaN of bf16 may come out as another one.
+    assert moved.tobytes() == expected.tobytes() or (
+        dtype == "bf16" and np.array_equal(moved, expected, equal_nan=True)
+    )
+
+
+def test_split_runs__copies__are_runs_where_many_elements_are_moved_one_by_one():
+    graph = Graph("bow-2000")
+    x, y = (graph.variable("f32", (512, 256), n).map(0) for n in ("x", "y"))
+    turned = graph.variable("f32", (256, 512), "turned").map(0)
+    alone = Copy(x.T, turned)
+    few = Copy(x[:8].T, turned[:, :8])
+    straight = Copy(x, y)
+    assert list(split_runs([alone])) == [(alone,)]
+    assert list(split_runs([few])) == [few]
+    assert list(split_runs([straight])) == [straight]

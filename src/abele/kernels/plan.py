@@ -179,7 +179,7 @@ def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
 def _is_one_product(program: Program, sample: SampleDim) -> bool:
     """Whether all there is to do is one sum of products for each sample: nothing it makes would be kept near."""
     task = program.tasks[0]
-    products = bool(task.reductions) and all(is_product(r) for r in task.reductions)
+    products = all(is_product(r) for r in task.reductions)
     return len(program.tasks) == 1 and products and sample.tasks[0] in dict(task.parallel)
 
 

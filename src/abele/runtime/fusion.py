@@ -28,6 +28,8 @@ Run = tuple[Program, ...]
 
 _OUTSIDE: Run = ()
 _MOST_BLOCKS = 16
+_MANY_ELEMENTS = 1 << 16
+"""Elements whose rearrangement is worth the time to compile a kernel, some 30 ms."""
 
 
 def flattened(steps: Steps) -> Iterator[Program]:
@@ -43,7 +45,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
     """Steps in order, those that belong to a run taken together."""
     for fits, group in groupby(steps, is_fusible):
         members = tuple(group)
-        if fits and any(isinstance(s, LibraryCall) for s in members):
+        if fits and any(isinstance(s, LibraryCall) or _is_rearrangement(s) for s in members):
             yield members
         else:
             yield from members
@@ -66,6 +68,18 @@ def is_fusible(step: Program) -> bool:
             return False
 
 
+def _is_rearrangement(step: Program) -> bool:
+    """Whether a fusible step copies many elements one by one: a host kernel needs no list of them."""
+    if not (isinstance(step, Copy) and isinstance(step.source, Tensor) and isinstance(step.destination, Tensor)):
+        return False
+    return step.source.size >= _MANY_ELEMENTS and any(_is_scattered(side) for side in matched(step))
+
+
+def _is_scattered(tensor: Tensor) -> bool:
+    """Whether neighbours in a view of strided blocks are apart in its variables."""
+    return any(next((f[-1][-1] for f in reversed(b.factors) if f), 1) != 1 for b in tensor.blocks or ())
+
+
 def _is_operand(tensor: Tensor) -> bool:
     if tensor.blocks is not None or tensor.size == 0:
         return _is_bindable(tensor)
@@ -79,6 +93,7 @@ def _is_bindable(tensor: Tensor) -> bool:
         blocks is not None
         and 0 < len(blocks) <= _MOST_BLOCKS
         and all(b.variable.dtype == tensor.dtype for b in blocks)
+        and not tensor.dtype.is_quarter
         and tensor.size > 0
     )
 
