@@ -184,3 +184,18 @@ def test_plan__one_product_for_each_channel__is_no_sweep():
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 28, axis=2)
     expected = np.einsum("gbock,gbkc->goc", windows, z[:, :, :28].astype(np.float64))
     np.testing.assert_allclose(run_kernel(kernel, [x, z])[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_plan__windows_added_onto_images__are_shared_by_images():
+    # out[b, 2i + k - 1] += x[b, i] inside the image: neighbouring windows meet, images do not
+    index = ("b", affine(("i", 2), "k", const=-1))
+    body = store(1, index, load(0, "b", "i"), "add")
+    kernel = HostKernel(((40, 50), (40, 100)), (f32, f32), 1, 1, (nest({"b": 40, "i": 50, "k": 3}, body),))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
+    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "windows")])
+    assert plan.leaves[-1].units == 40
+    x = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32)
+    expected = np.zeros((40, 102))
+    for k in range(3):
+        expected[:, k : k + 100 : 2] += x
+    np.testing.assert_allclose(run_kernel(kernel, [x], threads=3)[0], expected[:, 1:101], rtol=1e-6)

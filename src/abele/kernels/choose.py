@@ -10,7 +10,7 @@ from heapq import nsmallest
 from itertools import combinations
 
 from abele.kernels.ir import Apply
-from abele.kernels.loops import Access, Fetch, LoopNest, free_dims
+from abele.kernels.loops import Access, Fetch, LoopNest, Out, free_dims
 from abele.kernels.panels import Panel, can_be_packed, find_panel
 from abele.kernels.schedule import Schedule
 from abele.kernels.traffic import Traffic
@@ -215,12 +215,26 @@ def _is_separate(nest: LoopNest, dim: str) -> bool:
         if out.combine == "set":
             continue
         stride = abs(out.access.stride(dim))
-        others = [(abs(out.access.stride(d)), n) for d, n in nest.parallel if d != dim]
+        others = _reaches(nest, out, dim)
         below = sum(s * (n - 1) for s, n in others if s <= stride)
         above = [s for s, _ in others if s > stride]
         if stride <= below or any(s < stride * nest.extents[dim] for s in above):
             return False
     return True
+
+
+def _reaches(nest: LoopNest, out: Out, dim: str) -> list[tuple[int, int]]:
+    """(stride, extent) of every dim but ``dim`` in a store; of dims that a guard keeps inside, together."""
+    left = {d: n for d, n in nest.parallel if d != dim}
+    reaches = []
+    for guard in out.guards:
+        terms = dict(guard.position.terms)
+        steps = {divmod(out.access.stride(d), factor) for d, factor in terms.items()}
+        step, rest = steps.pop() if len(steps) == 1 else (0, 1)
+        if terms.keys() <= left.keys() and not rest:
+            reaches.append((abs(step), guard.extent))
+            left = {d: n for d, n in left.items() if d not in terms}
+    return reaches + [(abs(out.access.stride(d)), n) for d, n in left.items()]
 
 
 def _stride_key(nest: LoopNest, dim: str) -> int:

@@ -47,7 +47,7 @@ class _Planner:
     def __init__(self, program: Program) -> None:
         self.program = program
         found = None if _is_one_contraction(program) else find_sample_dim(program)
-        if found is not None and (_are_products_of_samples(program, found) or _is_one_product(program, found)):
+        if found is not None and (_are_products_of_samples(program, found) or _keeps_nothing_near(program, found)):
             found = None
         self.sample = found if found is not None and found.extent >= 4 else None
         self.lanes = lanes_for(self.sample.extent, target().lanes) if self.sample else 1
@@ -176,11 +176,13 @@ def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
     )
 
 
-def _is_one_product(program: Program, sample: SampleDim) -> bool:
-    """Whether all there is to do is one sum of products for each sample: nothing it makes would be kept near."""
-    task = program.tasks[0]
-    products = all(is_product(r) for r in task.reductions)
-    return len(program.tasks) == 1 and products and sample.tasks[0] in dict(task.parallel)
+def _keeps_nothing_near(program: Program, sample: SampleDim) -> bool:
+    """Whether no task reads what another made, and sums are of products, within samples: each is faster by itself."""
+    tasks = program.tasks
+    products = all(is_product(r) for task in tasks for r in task.reductions)
+    within = all(dim in dict(tasks[n].parallel) for n, dim in sample.tasks.items())
+    made = {space for task in tasks for space in task.writes}
+    return products and within and not any(ref.space in made for task in tasks for ref in task.refs)
 
 
 def _reuses_much(program: Program, task: Task) -> bool:
