@@ -17,7 +17,7 @@ from abele.errors import (
     TensorError,
     TypeMismatchError,
 )
-from abele.graph import Tensor, concat
+from abele.graph import LibraryCall, Tensor, concat
 from abele.numerics import as_element_type
 from abele.poplibs.popops import slicing
 from abele.poplibs.poputil import map_tensor_linearly
@@ -297,3 +297,17 @@ def test_dynamic_update__constant__is_refused() -> None:
     piece, offset = bench.tensor(values((1, 4))), offset_of(bench, 0)
     with pytest.raises(ConstantWriteError, match=r"writes to constant 'fixed'"):
         slicing.dynamic_update(bench.graph, fixed, piece, offset, (0,), (1,), bench.prog)
+
+
+def test_dynamic_slice__of_indices_stored_in_the_middle__is_one_copy_on_the_host() -> None:
+    bench, data = Bench(64), values((4, 8, 30, 16))
+    tensor, offset = bench.tensor(data).transpose((2, 1, 0, 3)).reshape((30, 8, 64)), offset_of(bench, 17)
+    made = slicing.dynamic_slice(bench.graph, tensor, offset, (0,), (1,), bench.prog)
+    slicing.dynamic_update(bench.graph, tensor, made, offset, (0,), (1,), bench.prog)
+    calls = [step for step in bench.prog.steps if isinstance(step, LibraryCall)]
+    assert len(calls) == 2
+    assert all(call.host_body is not None for call in calls)
+    part, whole = ran(bench, made, tensor)
+    expected = data.transpose((2, 1, 0, 3)).reshape((30, 8, 64))
+    np.testing.assert_array_equal(part, expected[17:18])
+    np.testing.assert_array_equal(whole, expected)

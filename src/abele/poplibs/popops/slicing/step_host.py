@@ -10,7 +10,7 @@ from abele.graph import Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popops.slicing.multi_layout import HOST_VERTICES
 from abele.poplibs.popops.slicing.step_codelets import Remap, regions_codelet
-from abele.poplibs.poputil.order import storage_order
+from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
 HOST_ELEMENTS = 4096
@@ -31,11 +31,11 @@ def host_window(
         remap: What becomes of offsets out of range.
         is_update: Whether the window of ``whole`` is written.
     """
-    order, other = storage_order(whole), storage_order(part)
+    order = storage_order(whole)
     dims = order.dims()
-    if dims.count(0) != 1 or other.dims() != dims or not _is_same_but_first(order.extents, other.extents, dims):
+    if dims.count(0) != 1:
         return None
-    views = [order.apply(whole).flatten(), other.apply(part).flatten()]
+    views = [order.apply(whole).flatten(), with_extent(order, part.shape[0]).apply(part).flatten()]
     if any(len(v.intervals()[0]) != 1 for v in views):
         return None
     cell = math.prod(order.extents[dims.index(0) + 1 :])
@@ -69,6 +69,7 @@ def note_host(prog: Sequence, host_body: Sequence | None) -> None:
     call.host_body = host_body
 
 
-def _is_same_but_first(one: tuple[int, ...], other: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Whether two storage orders agree, but for the extent of the first dimension."""
-    return all(d == 0 or a == b for a, b, d in zip(one, other, dims, strict=True))
+def with_extent(order: StorageOrder, extent: int) -> StorageOrder:
+    """``order`` of a tensor with another extent along its first dimension."""
+    fine = tuple(extent if d == 0 else f for d, f in zip(order.of_dim, order.fine, strict=True))
+    return StorageOrder((extent, *order.shape[1:]), fine, order.of_dim, order.order)

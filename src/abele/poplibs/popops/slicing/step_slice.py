@@ -25,7 +25,7 @@ from abele.poplibs.popops.slicing.step_codelets import (
     stretch_codelet,
     stretch_cycles,
 )
-from abele.poplibs.popops.slicing.step_host import host_window
+from abele.poplibs.popops.slicing.step_host import host_window, with_extent
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, row_major_order, storage_order
 from abele.poplibs.poputil.regions import count_up, flat_regions
@@ -214,7 +214,7 @@ class _Layout:
         if at is None:
             mapping = _linear(graph, whole[0].size, whole.dtype)
         else:
-            mapping = graph.mapping_of(_with_extent(order, 1).apply(whole[at : at + 1]))
+            mapping = graph.mapping_of(with_extent(order, 1).apply(whole[at : at + 1]))
         tile, begin, size, is_whole = _pieces(mapping, cell)
         by_tile = np.argsort(tile, kind="stable")
         return _Layout(order, cell, tile[by_tile], begin[by_tile], size[by_tile], is_whole[by_tile])
@@ -222,7 +222,7 @@ class _Layout:
     def regions(self, tensor: Tensor, units: _Units, unit: Int64, first: Int64, num: Int64) -> Regions:
         """``num`` cells of each of ``unit`` from ``first`` on, as ``tensor`` [indices, ...] holds them."""
         indices = tensor.shape[0]
-        flat = _with_extent(self.order, indices).apply(tensor).flatten()
+        flat = with_extent(self.order, indices).apply(tensor).flatten()
         piece = units.piece[unit]
         is_whole = self.is_whole[piece]
         row, number = count_up(np.where(is_whole, 1, indices * units.pieces[unit]))
@@ -233,12 +233,6 @@ class _Layout:
         low = (begin // self.cell * indices + index) * self.cell + begin % self.cell
         length = np.where(is_whole[row], num[row] * self.cell * indices, self.size[at])
         return flat_regions(flat, low, length, row, len(unit))
-
-
-def _with_extent(order: StorageOrder, extent: int) -> StorageOrder:
-    """``order`` of a tensor with another extent along its first dimension."""
-    fine = tuple(extent if d == 0 else f for d, f in zip(order.of_dim, order.fine, strict=True))
-    return StorageOrder((extent, *order.shape[1:]), fine, order.of_dim, order.order)
 
 
 def _pieces(mapping: TileMapping, cell: int) -> tuple[npt.NDArray[np.int32], Int64, Int64, npt.NDArray[np.bool_]]:
