@@ -126,7 +126,8 @@ class Maker:
                 grad = self.tensor((c, c), True)
                 value = load(0, "b", "c", "w") * load(0, "b", "d", "w")
                 self.call("gram", [x], grad, nest({"b": b, "c": c, "d": c, "w": w}, store(1, ("c", "d"), value, "add")))
-                scale = load(0, "b", "c", "w") * 0.5 + load(1, "c", "c")
+                # A mean: beside a large sum, numbers that differ in 64 bits would be equal in 32, and pools find both.
+                scale = load(0, "b", "c", "w") * 0.5 + load(1, "c", "c") * (1.0 / (b * w))
                 loops = {"b": b, "c": c, "w": w}
                 return self.call(
                     "scale", [x, grad], self.result(x.shape), nest(loops, store(2, ("b", "c", "w"), scale * 0.1))

@@ -57,6 +57,26 @@ def test_refine__window_over_a_split_dim__goes_through_a_copy():
     np.testing.assert_array_equal(result, rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:])
 
 
+def test_refine__windows_over_two_split_dims__go_through_a_copy_each():
+    x, z = (Buffer(n, (4, 5, 4), f32, True, name) for n, name in enumerate("xz"))
+    y, total = Buffer(2, (5, 14), f32, True, "y"), Buffer(3, (5, 14), f32, True, "total")
+    views = [Binding(n, (((5, 4),), ((4, 20), (4, 1)))) for n in range(2)]
+    window = load(0, "r", affine("i", "k")) * load(1, "r", affine("i", "k"))
+    shapes = (5, 16), (5, 16), (5, 14)
+    kernel = HostKernel(
+        shapes, (f32,) * 3, 2, 1, (nest({"r": 5, "i": 14, "k": 3}, store(2, ("r", "i"), window, "add")),)
+    )
+    calls = [Call(kernel, (*views, bind(y)), "first"), Call(kernel, (*views[::-1], bind(total)), "second")]
+    program = refine([x, z, y, total], calls)
+    assert [t.name for t in program.tasks] == ["first.copy"] * 2 + ["first"] + ["second.copy"] * 2 + ["second"]
+    data = np.random.default_rng(0).normal(size=(2, 4, 5, 4)).astype(np.float32)
+    results = run([x, z, y, total], calls, x=data[0], z=data[1])
+    a, b = data.transpose(0, 2, 1, 3).reshape(2, 5, 16)
+    expected = sum((a * b)[:, k : k + 14] for k in range(3))
+    np.testing.assert_allclose(results["y"], expected, rtol=1e-5)
+    np.testing.assert_array_equal(results["total"], results["y"])
+
+
 def test_refine__reversed_broadcast_and_sliced_views__read_the_right_elements():
     x, y = Buffer(0, (6, 8), f32, True, "x"), Buffer(1, (3, 4, 2), f32, True, "y")
     view = Binding(0, (((3, -16),), ((4, 2),), ((2, 0),)), offset=33)

@@ -9,7 +9,7 @@ no splitting, the dims concerned are one, indexed by address.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.binding import Binding, Buffer, Call, bind, check_types
@@ -51,17 +51,23 @@ def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
         check_types(call, known)
     calls, whole = [normalised(c) for c in calls], dict[int, set[tuple[int, int]]]()
     while True:
-        try:
-            return _Refinement(known, calls, whole).program()
-        except _CannotIndexError as issue:
-            found = issue
-        if found.whole is None:
-            calls = _copied(known, calls, found.call, found.operand)
+        attempt = _Refinement(known, calls, whole)
+        issues = attempt.issues()
+        if not issues:
+            return attempt.program()
+        copied = [(i.call, i.operand) for i in issues if i.whole is None]
+        # A copy comes before its call and moves it and all later ones: from the last operand's call on, the rest stay.
+        for number, operand in sorted(copied, reverse=True):
+            shift = sum(n == number and o > operand for n, o in copied)
+            calls = _copied(known, calls, number + shift, operand)
+        if copied:
             whole.clear()
-        else:
-            ranges = whole.setdefault(found.buffer, set())
-            assert found.whole not in ranges, "a range that is whole does not split"
-            ranges.add(found.whole)
+            continue
+        for issue in issues:
+            ranges = whole.setdefault(issue.buffer, set())
+            assert issue.whole is not None
+            assert issue.whole not in ranges, "a range that is whole does not split"
+            ranges.add(issue.whole)
 
 
 def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
@@ -106,6 +112,12 @@ class _Refinement:
             for n, item in enumerate(call.kernel.nests)
             for d, extent in item.dims
         }
+        self._split_to_fixpoint()
+        self.views = [
+            (call.name, _View(self, c, n, item))
+            for c, call in enumerate(calls)
+            for n, item in enumerate(call.kernel.nests)
+        ]
 
     def _temporaries(self, call: Call) -> list[Buffer]:
         first = min([0, *self.buffers]) - 1
@@ -118,9 +130,17 @@ class _Refinement:
         self.buffers[buffer.id] = buffer
         return bind(buffer)
 
+    def issues(self) -> list[_CannotIndexError]:
+        """What keeps this attempt from indexing whole dims, no range twice."""
+        found: dict[object, _CannotIndexError] = {}
+        for _, view in self.views:
+            for issue in view.issues():
+                key = (issue.call, issue.operand) if issue.whole is None else (issue.buffer, *issue.whole)
+                found.setdefault(key, issue)
+        return list(found.values())
+
     def program(self) -> Program:
-        """The tasks."""
-        self._split_to_fixpoint()
+        """The tasks, where there are no issues."""
         program = Program()
         used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
         self.spaces = {}
@@ -129,16 +149,7 @@ class _Refinement:
             shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
             name = buffer.name or f"b{number}"
             self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
-        views = [
-            (call.name, _View(self, c, n, item))
-            for c, call in enumerate(self.calls)
-            for n, item in enumerate(call.kernel.nests)
-        ]
-        # An index that does not split ends the attempt: find it before anything is lowered.
-        for _, view in views:
-            for operand, index in _accesses(view.nest):
-                view.index(operand, index)
-        for name, view in views:
+        for name, view in self.views:
             lower_nest(program, name, view)
         return program
 
@@ -241,6 +252,17 @@ class _View:
                 found.append(Bound(position.substitute(self.whole), extent))
         return tuple(found)
 
+    def issues(self) -> Iterator[_CannotIndexError]:
+        """What cannot be indexed by whole dims."""
+        for operand, index in _accesses(self.nest):
+            try:
+                self.index(operand, index)
+            except _CannotIndexError as issue:
+                yield issue
+        for part in self.nest.expressions():
+            if isinstance(part, Random) and not self._is_seed(part.seed):
+                yield _CannotIndexError(self.call, part.seed)
+
     def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """``index`` into ``operand`` as one into its space."""
         binding = self._binding(operand)
@@ -323,10 +345,11 @@ class _View:
         return rewrite(expression, change)
 
     def _seed(self, operand: int) -> Access:
-        binding = self._binding(operand)
-        if binding.factors[0][-1] != (2, 1):
-            raise _CannotIndexError(self.call, operand)
-        return Access(self.space(operand), u32, affine(const=binding.offset))
+        return Access(self.space(operand), u32, affine(const=self._binding(operand).offset))
+
+    def _is_seed(self, operand: int) -> bool:
+        """Whether the two numbers of a seed lie side by side."""
+        return self._binding(operand).factors[0][-1] == (2, 1)
 
 
 def _constant_offset(value: int, factors: Sequence[tuple[int, int]]) -> int:
