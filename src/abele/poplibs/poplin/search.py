@@ -229,14 +229,22 @@ def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int6
     """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
     outs, out_index = np.unique(out_parts, return_inverse=True)
     kernels, kernel_index = np.unique(kernel_parts, return_inverse=True)
+    pairs, inputs = _most_met(axis, tuple(outs.tolist()), tuple(kernels.tolist()))
+    return pairs[out_index, kernel_index], inputs[out_index, kernel_index]
+
+
+@lru_cache(maxsize=1024)
+def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tuple[Int64, Int64]:
+    """Most pairs and inputs of a box for every number of parts of outputs and kernel; square images ask twice."""
     pairs, inputs = np.empty((2, len(outs), len(kernels)), dtype=np.int64)
+    cuts = [cuts_of(axis.kernel, kernel, 1) for kernel in kernels]
     for i, out in enumerate(outs):
-        for j, kernel in enumerate(kernels):
-            o, k = cuts_of(axis.outputs, int(out), 1), cuts_of(axis.kernel, int(kernel), 1)
+        o = cuts_of(axis.outputs, out, 1)
+        for j, k in enumerate(cuts):
             pairs[i, j] = axis.count_pairs(o, k).max()
             reach = axis.input_range(o[:-1, None], np.diff(o)[:, None], k[None, :-1], np.diff(k)[None, :])[1]
             inputs[i, j] = reach.max()
-    return pairs[out_index, kernel_index], inputs[out_index, kernel_index]
+    return pairs, inputs
 
 
 def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
