@@ -28,10 +28,10 @@ def rejoin(program: Program) -> None:
 
 def _pairs(program: Program) -> list[Pair]:
     """Pairs of digits that can be joined, no dim in more than one."""
-    users: dict[int, list[Task]] = {}
-    for task in program.tasks:
+    users: dict[int, set[int]] = {}
+    for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:
-            users.setdefault(space, []).append(task)
+            users.setdefault(space, set()).add(number)
     alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
     for dim in common_dims(program):
         alike.setdefault((frozenset(dim.spaces), frozenset(dim.tasks)), []).append(dim)
@@ -64,15 +64,14 @@ def _next_digit(task: Task, name: str) -> str | None:
     return f"{base}.{max(faster)}" if faster else None
 
 
-def _can_join(program: Program, pair: Pair, users: dict[int, list[Task]]) -> bool:
+def _can_join(program: Program, pair: Pair, users: dict[int, set[int]]) -> bool:
     outer, inner = pair
     for number, place in outer.spaces.items():
         if program.spaces[number].pinned and inner.spaces[number] != place + 1:
             return False
-    names = {id(program.tasks[n]): (name, inner.tasks[n]) for n, name in outer.tasks.items()}
-    if any(id(task) not in names for number in outer.spaces for task in users.get(number, ())):
-        return False
-    return all(_runs_whole(program.tasks[n], pair, *names[id(program.tasks[n])]) for n in outer.tasks)
+        if not users[number] <= outer.tasks.keys():
+            return False
+    return all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items())
 
 
 def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:
