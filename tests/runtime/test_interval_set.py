@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.graph import Graph
+from abele.graph.interval_set import IntervalSet
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.effects import elements_of
-from abele.runtime.interval_set import IntervalSet
 
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=12)
 

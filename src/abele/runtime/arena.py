@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Tensor, Variable
+from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, expand
 from abele.numerics import to_device
-from abele.runtime.interval_set import IntervalSet
 
 ALIGNMENT = 64
 """Bytes that every variable starts at a multiple of: one cache line, one widest vector."""

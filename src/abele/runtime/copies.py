@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.graph.interval_set import EMPTY, IntervalSet, sorted_cuts
 from abele.graph.intervals import Int64
 from abele.runtime.arena import Pieces, address_of, aligned_block
-from abele.runtime.interval_set import EMPTY, IntervalSet, sorted_cuts
 from abele.runtime.leaf import Argument, Leaf, Phase
 from abele.runtime.primitives import primitives
 

@@ -22,7 +22,7 @@ from abele.graph import (
     Switch,
     Tensor,
 )
-from abele.runtime.interval_set import EMPTY, IntervalSet
+from abele.graph.interval_set import EMPTY, IntervalSet
 
 
 @dataclass(frozen=True, eq=False, slots=True)

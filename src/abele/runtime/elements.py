@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Edge, Variable
+from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, expand
 from abele.runtime.arena import Arena
-from abele.runtime.interval_set import IntervalSet
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from enum import Enum
 
 from abele.graph import Stream
+from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Assembler, Op
-from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Fixed, Leaf, Phase, StreamUse
 
 _SOLO_WORK_BYTES = 4096

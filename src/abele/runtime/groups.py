@@ -12,10 +12,10 @@ from abele.codelet import FieldDef
 from abele.codelet.printing import PrintSink
 from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
+from abele.graph.interval_set import sorted_cuts
 from abele.graph.intervals import Int64
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.copies import Runs
-from abele.runtime.interval_set import sorted_cuts
 from abele.runtime.scratch import ScratchPool
 
 _NOTHING = Runs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))

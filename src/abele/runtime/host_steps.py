@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from abele.errors import ApplicationRuntimeError
 from abele.graph import ErrorProgram, HostCall, PrintTensor, Program
+from abele.graph.interval_set import IntervalSet
 from abele.runtime.effects import elements_of
-from abele.runtime.interval_set import IntervalSet
 from abele.runtime.prints import print_lines
 from abele.runtime.steering import fail
 

@@ -14,10 +14,10 @@ from abele.codelet import FieldDef, interpret
 from abele.codelet.rounding import NEAREST, Rounding
 from abele.errors import AbeleError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
+from abele.graph.interval_set import IntervalSet
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.direct import NativeVertices
 from abele.runtime.emitter import Emitter
-from abele.runtime.interval_set import IntervalSet
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.seeds import Seeds
 from abele.runtime.supersteps import Supersteps, transfers, written

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from abele.graph import Stream
+from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64
-from abele.runtime.interval_set import EMPTY, IntervalSet
 
 
 @dataclass(frozen=True, slots=True)

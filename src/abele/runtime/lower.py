@@ -23,6 +23,7 @@ from abele.graph import (
     walk,
 )
 from abele.graph import Sequence as Steps
+from abele.graph.interval_set import IntervalSet
 from abele.runtime import behaviour_steps, host_steps, steering, timers, transfers
 from abele.runtime.arena import Arena
 from abele.runtime.behaviour import Behaviour
@@ -32,7 +33,6 @@ from abele.runtime.effects import EffectsOf
 from abele.runtime.emitter import Emitter
 from abele.runtime.fusion import flattened
 from abele.runtime.host_functions import HostFunctions
-from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Phase, StreamUse
 from abele.runtime.placed import Watch
 from abele.runtime.remote import RemoteMemory

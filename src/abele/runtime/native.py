@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from abele.graph import Program
+from abele.graph.interval_set import IntervalSet
 from abele.kernels import Argument as KernelArgument
 from abele.kernels import Leaf as KernelLeaf
 from abele.kernels import NativePlan, plan_native
@@ -12,7 +13,6 @@ from abele.runtime.arena import Arena
 from abele.runtime.binder import NUMBER, Binder
 from abele.runtime.effects import EffectsOf
 from abele.runtime.fusion import Run, Storage, split_runs
-from abele.runtime.interval_set import IntervalSet
 from abele.runtime.leaf import Argument, Leaf, Scratch, StreamUse, Workspace
 from abele.runtime.lower import Fused
 from abele.runtime.machine import WorkingMemory

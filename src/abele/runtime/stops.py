@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abele.graph import LibraryCall, Program, Repeat, RepeatWhile
+from abele.graph.interval_set import IntervalSet
 from abele.runtime.effects import EffectsOf
-from abele.runtime.interval_set import IntervalSet
 
 Loop = Repeat | RepeatWhile
 

@@ -11,6 +11,7 @@ from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.rounding import NEAREST, Rounding
 from abele.compiler.cost import needs_counting, vertex_costs
 from abele.graph import ComputeSet, VertexGroup
+from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64
 from abele.machine import Ipu
 from abele.runtime.arena import Arena, address_of
@@ -18,7 +19,6 @@ from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
 from abele.runtime.groups import GroupTables, fields_overlap, group_tables
-from abele.runtime.interval_set import EMPTY, IntervalSet
 from abele.runtime.leaf import Leaf, Phase
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.rounded import RoundedRuns

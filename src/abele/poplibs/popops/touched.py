@@ -3,43 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
-
-import numpy as np
 
 from abele.errors import ControlProgramError
 from abele.graph import Copy, Execute, LibraryCall, Program
+from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, distinct
-
-
-@dataclass(frozen=True)
-class _Touched:
-    """Sorted, disjoint ranges of global addresses: begins and ends, int64[k] each."""
-
-    begin: Int64
-    end: Int64
-
-    @staticmethod
-    def of(intervals: Iterable[tuple[Int64, Int64]]) -> _Touched:
-        """What intervals, as begins and lengths, cover."""
-        pairs = list(intervals)
-        begin = np.concatenate([b for b, _ in pairs] or [np.empty(0, np.int64)])
-        end = begin + np.concatenate([n for _, n in pairs] or [np.empty(0, np.int64)])
-        keys = distinct(np.concatenate([begin, end]))
-        depth = np.zeros(len(keys), dtype=np.int64)
-        np.add.at(depth, np.searchsorted(keys, begin), 1)
-        np.add.at(depth, np.searchsorted(keys, end), -1)
-        covered = np.cumsum(depth) > 0
-        edges = np.flatnonzero(np.diff(covered, prepend=False))
-        return _Touched(keys[edges[::2]], keys[edges[1::2]])
-
-    def meets(self, other: _Touched) -> int | None:
-        """The first address that is in both, or None."""
-        at = np.searchsorted(other.end, self.begin, side="right")
-        hit = np.flatnonzero(at < len(other.end))
-        hit = hit[np.maximum(other.begin[at[hit]], self.begin[hit]) < self.end[hit]]
-        return int(max(other.begin[at[hit[0]]], self.begin[hit[0]])) if len(hit) else None
 
 
 def check_independent(programs: Sequence[Sequence[Program]]) -> None:
@@ -48,18 +17,21 @@ def check_independent(programs: Sequence[Sequence[Program]]) -> None:
     Raises:
         ControlProgramError: One does.
     """
-    written = [_Touched.of(_intervals(steps, written=True)) for steps in programs]
-    read = [_Touched.of(_intervals(steps, written=False)) for steps in programs]
+    written, read = (
+        [IntervalSet.union(IntervalSet.of(*i) for i in _intervals(steps, written=w)) for steps in programs]
+        for w in (True, False)
+    )
     for i, j in permutations(range(len(programs)), 2):
         for other in (written[j], read[j]):
-            common = written[i].meets(other)
-            if common is not None:
-                raise ControlProgramError(
-                    f"program {i} writes what program {j} reads or writes, so they cannot run side by side",
-                    at=programs[i][0].debug.location or None,
-                    because=f"both touch the element at global address {common:,}",
-                    remedy="run them one after the other",
-                )
+            if not written[i].meets(other):
+                continue
+            common = int((written[i] & other).begin[0])
+            raise ControlProgramError(
+                f"program {i} writes what program {j} reads or writes, so they cannot run side by side",
+                at=programs[i][0].debug.location or None,
+                because=f"both touch the element at global address {common:,}",
+                remedy="run them one after the other",
+            )
 
 
 def _intervals(steps: Iterable[Program], *, written: bool) -> Iterator[tuple[Int64, Int64]]:
