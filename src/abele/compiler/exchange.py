@@ -12,7 +12,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.traffic import Moves, Phase, Transfers, granules, phase_of, sum_by_tile
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, cut_alike, distinct
 from abele.graph.mapping import Int32
 from abele.graph.paired import paired_runs
 from abele.graph.tensor import Tensor
@@ -132,24 +132,15 @@ class _Pairs(NamedTuple):
     def of(source: Tensor, destination: Tensor, layout: Layout) -> _Pairs:
         runs = paired_runs(source, destination)
         mine, theirs = layout.cut(runs.source, runs.length), layout.cut(runs.destination, runs.length)
-        width = source.dtype.bytes
-        if len(mine.length) == len(theirs.length) and np.array_equal(mine.length, theirs.length):
-            return _Pairs(
-                width, mine.length, mine.tile, mine.begin, mine.share, theirs.tile, theirs.begin, theirs.share
-            )
-        ends = [np.cumsum(p.length) for p in (mine, theirs)]
-        cuts = distinct(np.concatenate(ends))
-        length = np.diff(cuts, prepend=0)
-        start = cuts - length
-        from_, to = (np.searchsorted(e, start, side="right") for e in ends)
+        length, (from_, skipped), (to, passed) = cut_alike(mine.length, theirs.length)
         return _Pairs(
-            width,
+            source.dtype.bytes,
             length,
             mine.tile[from_],
-            mine.begin[from_] + start - (ends[0] - mine.length)[from_],
+            mine.begin[from_] + skipped,
             mine.share[from_],
             theirs.tile[to],
-            theirs.begin[to] + start - (ends[1] - theirs.length)[to],
+            theirs.begin[to] + passed,
             theirs.share[to],
         )
 

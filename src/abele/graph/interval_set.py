@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +61,7 @@ class IntervalSet:
         """The elements of this set that are (or are not) in the other."""
         if not self:
             return EMPTY
-        cuts = sorted_cuts(self.begin, self.end, other.begin, other.end)
+        cuts = distinct(np.concatenate([self.begin, self.end, other.begin, other.end]))
         low, high = cuts[:-1], cuts[1:]
         keep = self.contains(low) & (other.contains(low) == wanted)
         return IntervalSet.of(low[keep], (high - low)[keep])
@@ -87,9 +87,3 @@ class IntervalSet:
 
 
 EMPTY = IntervalSet(np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def sorted_cuts(*positions: Int64) -> Int64:
-    """All positions in ascending order, each once; quick where the arrays are ascending already."""
-    merged = np.sort(np.concatenate(positions), kind="stable")
-    return merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged

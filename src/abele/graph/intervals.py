@@ -84,6 +84,39 @@ def expand(begin: Int64, length: Int64) -> Int64:
     return step + np.arange(total, dtype=np.int64)
 
 
+class Part(NamedTuple):
+    """Where pieces of a list of intervals are cut from.
+
+    Attributes:
+        interval: The interval that each piece is part of, int64[k].
+        offset: Elements of it before the piece, int64[k].
+    """
+
+    interval: Int64
+    offset: Int64
+
+
+def cut_alike(one: Int64, other: Int64) -> tuple[Int64, Part, Part]:
+    """Two lists of lengths with the same sum, cut where an interval of either ends: one list of pieces for both.
+
+    Returns:
+        The length of each piece, int64[k], and which parts of both lists the pieces are.
+    """
+    if len(one) == len(other) and np.array_equal(one, other):
+        same = Part(np.arange(len(one), dtype=np.int64), np.zeros(len(one), dtype=np.int64))
+        return one, same, same
+    ends = np.cumsum(one), np.cumsum(other)
+    cuts = distinct(np.concatenate(ends))
+    length = np.diff(cuts, prepend=0)
+    start = cuts - length
+    first, second = (np.searchsorted(e, start, side="right") for e in ends)
+    return (
+        length,
+        Part(first, start - (ends[0] - one)[first]),
+        Part(second, start - (ends[1] - other)[second]),
+    )
+
+
 def cut_at(borders: Int64, begin: Int64, length: Int64) -> tuple[Int64, Int64, Int64]:
     """Cut intervals where they cross a border.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from abele.graph.block import Block, Factors, lookup
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, cut_alike
 
 if TYPE_CHECKING:
     from abele.graph.tensor import Tensor
@@ -61,16 +61,8 @@ def paired_runs(source: Tensor, destination: Tensor) -> PairedRuns:
 
 def _in_view_order(source: Tensor, destination: Tensor) -> PairedRuns:
     (begin, length), (other_begin, other_length) = source.intervals(), destination.intervals()
-    if len(length) == len(other_length) and np.array_equal(length, other_length):
-        return PairedRuns(begin, other_begin, length)
-    ends, other_ends = np.cumsum(length), np.cumsum(other_length)
-    cuts = distinct(np.concatenate([ends, other_ends]))
-    size = np.diff(cuts, prepend=0)
-    start = cuts - size
-    i, j = (np.searchsorted(e, start, side="right") for e in (ends, other_ends))
-    return PairedRuns(
-        begin[i] + start - (ends - length)[i], other_begin[j] + start - (other_ends - other_length)[j], size
-    )
+    size, mine, theirs = cut_alike(length, other_length)
+    return PairedRuns(begin[mine.interval] + mine.offset, other_begin[theirs.interval] + theirs.offset, size)
 
 
 def _digits(block: Block, other: Block) -> list[_Digit] | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.interval_set import EMPTY, IntervalSet, sorted_cuts
-from abele.graph.intervals import Int64
+from abele.graph.interval_set import EMPTY, IntervalSet
+from abele.graph.intervals import Int64, cut_alike
 from abele.runtime.arena import Pieces, address_of, aligned_block
 from abele.runtime.leaf import Argument, Leaf, Phase
 from abele.runtime.primitives import primitives
@@ -68,14 +68,10 @@ def joined(parts: Sequence[Pieces]) -> Pieces:
 
 def paired(source: Pieces, destination: Pieces) -> Runs:
     """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
-    ends, into = np.cumsum(source.bytes), np.cumsum(destination.bytes)
-    cuts = sorted_cuts(ends, into)
-    begin = np.concatenate([np.zeros(1, np.int64), cuts])[:-1]
-    i = np.searchsorted(ends, begin, side="right")
-    j = np.searchsorted(into, begin, side="right")
-    at = source.address[i] + begin - (ends - source.bytes)[i]
-    to = destination.address[j] + begin - (into - destination.bytes)[j]
-    runs = Runs(at, to, cuts - begin)
+    length, mine, theirs = cut_alike(source.bytes, destination.bytes)
+    at = source.address[mine.interval] + mine.offset
+    to = destination.address[theirs.interval] + theirs.offset
+    runs = Runs(at, to, length)
     return runs.where(at != to)
 
 

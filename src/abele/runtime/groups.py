@@ -12,8 +12,7 @@ from abele.codelet import FieldDef
 from abele.codelet.printing import PrintSink
 from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
-from abele.graph.interval_set import sorted_cuts
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.runtime.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.copies import Runs
 from abele.runtime.scratch import ScratchPool
@@ -156,7 +155,7 @@ def fields_overlap(tables: GroupTables) -> bool:
     if not any(m.written for m in memory):
         return False
     # Addresses as ranks, so that each vertex can be given a range of its own and one sorted list serves all of them.
-    cuts = sorted_cuts(*(m.address for m in memory), *(m.address + m.bytes for m in memory))
+    cuts = distinct(np.concatenate([*(m.address for m in memory), *(m.address + m.bytes for m in memory)]))
     begins = [m.vertex * len(cuts) + np.searchsorted(cuts, m.address) for m in memory]
     ends = [m.vertex * len(cuts) + np.searchsorted(cuts, m.address + m.bytes) for m in memory]
     begin = np.concatenate([b for b, m in zip(begins, memory, strict=True) if m.written])
