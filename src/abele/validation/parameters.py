@@ -137,6 +137,14 @@ class Parameters:
             )
         return values if len(values) == rank else values * rank
 
+    def per_side(self, name: str, side: str, rank: int) -> tuple[int, ...]:
+        """The value of ``--name-lower`` or ``--name-upper``, or of ``--name`` for both, as ``rank`` whole numbers.
+
+        Raises:
+            InvalidOptionError: There is another number of them.
+        """
+        return self.per_dim(f"{name}-{side}" if f"{name}-{side}" in self.values else name, rank, 0)
+
     def number(self, name: str, default: float = 0.0) -> float:
         """The value of an option as a number.
 

@@ -152,6 +152,8 @@ class Call:
     @property
     def cycles_beside(self) -> int:
         """Expected cycles together with what runs at the same time."""
+        if not self.planning.beside:
+            return self.cycles
         mine, theirs = self.phases, dict(self.planning.beside)
         return sum(max(mine.get(kind, 0), theirs.get(kind, 0)) for kind in mine | theirs)
 

@@ -15,9 +15,7 @@ from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
 from abele.poplibs.popops.kernel import nest_over, point
 from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.reduce import emit_reduce
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.mapping import elements_per_tile
 
@@ -141,15 +139,6 @@ def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], ou
     _emit_scaled(graph, body, inputs, out, SOFTMAX_SCALING[f16])
 
 
-def _reduced(graph: Graph, body: Steps, tensor: Tensor, op: str, out_type: ElementType, name: str) -> Tensor:
-    """One value a row, of type ``out_type``."""
-    chosen, kept = find_reduce_op(op), tuple(range(tensor.ndim - 1))
-    reduction = Reduction(graph, tensor, kept, chosen, Finish(out_type), None, name, f32)
-    result = reduction.create_output()
-    reduction.emit(body, result)
-    return result
-
-
 def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
     """The type in which tiles get the values that there is one of a row: that of the elements, or f32.
 
@@ -168,10 +157,10 @@ def _emit_powers(graph: Graph, body: Steps, x: Tensor, row_type: ElementType) ->
 
     As in PopLibs, elements stay what they are and only the sum, of which there is one a row, is always f32.
     """
-    top = _reduced(graph, body, x, "MAX", row_type, "max")
+    top = emit_reduce(graph, body, x, [-1], "MAX", "max", row_type)
     powers = _new_like(graph, x, x.dtype, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
-    return top, powers, _reduced(graph, body, powers, "ADD", f32, "sum")
+    return top, powers, emit_reduce(graph, body, powers, [-1], "ADD", "sum")
 
 
 def _emit_scaled(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float) -> None:
@@ -194,13 +183,13 @@ def _emit_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], 
     y, g = inputs
     products = _new_like(graph, y, y.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [y, g], [products], "product")
-    total = _reduced(graph, body, products, "ADD", _row_type(graph, y), "sum")
+    total = emit_reduce(graph, body, products, [-1], "ADD", "sum", _row_type(graph, y))
     emit_map(graph, body, [_1 * (_2 - _3)], [y, g, _column(total)], [out], "gradient")
 
 
 def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    total = _reduced(graph, body, g, "ADD", _row_type(graph, g), "sum")
+    total = emit_reduce(graph, body, g, [-1], "ADD", "sum", _row_type(graph, g))
     emit_map(graph, body, [_2 - exp(_1) * _3], [y, g, _column(total)], [out], "gradient")
 
 

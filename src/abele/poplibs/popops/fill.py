@@ -16,6 +16,7 @@ from abele.poplibs.popops.elementwise import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, element_index
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.map import apply_fused, check_writable
+from abele.poplibs.poputil.guard import is_number
 
 Int64 = npt.NDArray[np.int64]
 
@@ -47,7 +48,7 @@ def zero(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "zero") -> No
 def _check_value(tensor: Tensor, value: float, name: str) -> None:
     """Refuse what the element type of ``tensor`` does not hold."""
     dtype = tensor.dtype
-    if not isinstance(value, (int, float, np.number, np.bool_)):
+    if not is_number(value):
         raise InvalidOptionError(f"{name}: {tensor!r} cannot hold {value!r}", remedy="a number")
     if dtype.kind not in ("int", "uint"):
         return

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from abele.errors import InvalidOptionError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
@@ -16,7 +14,7 @@ from abele.numerics import bool_
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
 from abele.poplibs.popops.map import map, map_with_output
 from abele.poplibs.popops.ops import find_op
-from abele.poplibs.poputil.guard import check_operand, check_program
+from abele.poplibs.poputil.guard import check_operand, check_program, is_number
 from abele.poplibs.poputil.options import Options
 
 __all__ = [
@@ -234,7 +232,7 @@ class _Function:
         """
         check_program(self.op, "prog", prog, graph)
         for n, operand in enumerate(operands):
-            if not isinstance(operand, (int, float, np.number, np.bool_)):
+            if not is_number(operand):
                 check_operand(self.op, f"operand {n}", operand, graph)
         predicate = operands[-1]
         if self.op == "select" and isinstance(predicate, Tensor) and predicate.dtype != bool_:

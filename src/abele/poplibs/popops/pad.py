@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Literal
 
-import numpy as np
-
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph import Graph, Tensor, concat
+from abele.poplibs.poputil.guard import is_number
 
 MappingMethod = Literal["NONE", "ZERO", "EDGE"]
 
@@ -50,7 +49,7 @@ def pad(
         raise TensorError(
             f"{name}: {tensor!r} has {tensor.ndim} dimensions, padding is given for {len(lower)} and {len(upper)}"
         )
-    if not isinstance(value, (PaddingType, Tensor, int, float, np.number, np.bool_)):
+    if not (isinstance(value, (PaddingType, Tensor)) or is_number(value)):
         raise InvalidOptionError(
             f"{name}: cannot pad with {value!r}", remedy="a number, a tensor of one element, or a PaddingType"
         )

@@ -256,11 +256,20 @@ def _partials(options: Options, name: str) -> ElementType | None:
     return between
 
 
-def emit_reduce(graph: Graph, body: Steps, tensor: Tensor, dims: Sequence[int], op: str, name: str) -> Tensor:
-    """Append a reduction to the body of a larger library call; the result, in accumulator type, is new."""
+def emit_reduce(
+    graph: Graph,
+    body: Steps,
+    tensor: Tensor,
+    dims: Sequence[int],
+    op: str,
+    name: str,
+    out_type: ElementType | None = None,
+) -> Tensor:
+    """Append a reduction to the body of a larger library call; the result, in accumulator type by default, is new."""
     chosen = find_reduce_op(op)
     kind = accumulator(chosen, tensor.dtype)
-    reduction = Reduction(graph, tensor, kept_dims(tensor, dims, name), chosen, Finish(kind), None, name, kind)
+    finish = Finish(out_type or kind)
+    reduction = Reduction(graph, tensor, kept_dims(tensor, dims, name), chosen, finish, None, name, kind)
     result = reduction.create_output()
     reduction.emit(body, result)
     return result

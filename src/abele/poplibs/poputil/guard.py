@@ -14,6 +14,8 @@ from dataclasses import is_dataclass
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import as_element_type
@@ -76,6 +78,11 @@ def check_operand(what: str, role: str, value: Any, graph: Graph) -> None:
             f"{what}: {role} {value!r} belongs to another graph",
             remedy="make it in the graph that the function is given, or clone it there",
         )
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a number of Python's or NumPy's."""
+    return isinstance(value, (int, float, np.number, np.bool_))
 
 
 def described(value: Any) -> str:

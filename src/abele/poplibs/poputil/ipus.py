@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorError, TileMappingError
+from abele.errors import TensorError
 from abele.graph import Copy, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
-from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.layout import clone, clone_between
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
 
@@ -94,13 +94,7 @@ def clone_to_graph(
     Raises:
         TileMappingError: ``target`` has not all of the tiles, or elements of ``tensor`` are mapped nowhere.
     """
-    order = storage_order(tensor)
-    mapping = source.mapping_of(order.apply(tensor))
-    if (mapping.tile < 0).any():
-        raise TileMappingError(f"{name}: {tensor!r} is not mapped to tiles completely", remedy="map it first")
-    made = target.variable(tensor.dtype, order.extents, name=name)
-    set_mapping(target, made, TileMapping(mapping.size, mapping.begin, mapping.tile + np.int32(offset)))
-    return order.undo(made)
+    return clone_between(source, target, tensor, name, offset=offset)
 
 
 def clone_and_expand_aliasing(

@@ -97,15 +97,28 @@ def clone(graph: Graph, tensor: Tensor, name: str, dtype: ElementType | None = N
     Raises:
         TileMappingError: Elements of ``tensor`` are mapped to no tile.
     """
+    return clone_between(graph, graph, tensor, name, dtype)
+
+
+def clone_between(
+    source: Graph, target: Graph, tensor: Tensor, name: str, dtype: ElementType | None = None, *, offset: int = 0
+) -> Tensor:
+    """A new tensor in ``target`` that is laid out as ``tensor`` is in ``source``, ``offset`` tiles on.
+
+    Raises:
+        TileMappingError: Elements of ``tensor`` are mapped to no tile, or ``target`` has not all of the tiles.
+    """
     order = storage_order(tensor)
-    mapping = graph.mapping_of(order.apply(tensor))
+    mapping = source.mapping_of(order.apply(tensor))
     if (mapping.tile < 0).any():
         raise TileMappingError(
             f"{name}: {tensor!r} is not mapped to tiles completely, so nothing can be laid out like it",
             remedy="map it first, as with poputil.map_tensor_linearly",
         )
-    variable = graph.variable(dtype or tensor.dtype, order.extents, name=name)
-    set_mapping(graph, variable, mapping)
+    variable = target.variable(dtype or tensor.dtype, order.extents, name=name)
+    if offset:
+        mapping = TileMapping(mapping.size, mapping.begin, mapping.tile + np.int32(offset))
+    set_mapping(target, variable, mapping)
     return order.undo(variable)
 
 

@@ -53,7 +53,7 @@ def params_of(given: Parameters) -> ConvParams:
         return given.per_dim(name, rank, default)
 
     def at(name: str, side: str) -> tuple[int, ...]:
-        return per_dim(f"{name}-{side}" if f"{name}-{side}" in given.values else name, 0)
+        return given.per_side(name, side, rank)
 
     stride, input_dilation, dilation = per_dim("stride", 1), per_dim("in-dilation", 1), per_dim("kernel-dilation", 1)
 

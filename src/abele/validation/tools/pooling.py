@@ -19,17 +19,13 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     """
     field = given.shape("field")
 
-    def padding(side: str) -> tuple[int, ...]:
-        name = f"padding-{side}" if f"padding-{side}" in given.values else "padding"
-        return given.per_dim(name, len(field), 0)
-
     params = popnn.PoolParams(
         cast(PoolKind, given.text("pooling-type", "MAX").lower()),
         field,
         given.per_dim("kernel", len(field), 2),
         given.per_dim("stride", len(field), 1),
-        padding("lower"),
-        padding("upper"),
+        given.per_side("padding", "lower", len(field)),
+        given.per_side("padding", "upper", len(field)),
         given.integer("channels", 1),
         given.integer("batch-size", 1),
     )

@@ -82,7 +82,7 @@ def create_group_norm_params(graph: Graph, acts: Tensor, name: str = "group_norm
 
 
 def create_instance_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a instance norm of ``acts``, one a channel.
+    """New addends for an instance norm of ``acts``, one a channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -92,7 +92,7 @@ def create_instance_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") ->
 
 
 def create_instance_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a instance norm of ``acts``, one a channel.
+    """New factors for an instance norm of ``acts``, one a channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -102,7 +102,7 @@ def create_instance_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") 
 
 
 def create_instance_norm_params(graph: Graph, acts: Tensor, name: str = "instance_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a instance norm of ``acts`` [batch, channels, *field], one value a channel.
+    """New gamma and beta for an instance norm of ``acts`` [batch, channels, *field], one value a channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
