@@ -234,12 +234,12 @@ def measured(only: str, others: str | None) -> list[Row]:
 
 def table_of(rows: list[Row]) -> Table:
     """The rows for people."""
-    table = Table("case", "codelets", "CPU-seconds", "bar", "peak, MB", "more", box=None, padding=(0, 2, 0, 0))
+    table = Table("case", "codelets", "CPU, s", "bar", "peak, MB", "more", box=None, padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
     known = {"case", "codelets", "cpu_seconds", "bar", "peak_bytes", "failed"}
     for row in rows:
         more = ", ".join(
-            f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v:,}" for k, v in row.items() if k not in known
+            f"{k} {v:.2g}" if isinstance(v, float) else f"{k} {v:,}" for k, v in row.items() if k not in known
         )
         seconds = f"{row['cpu_seconds']:.2f}" if "cpu_seconds" in row else ""
         peak = f"{row['peak_bytes'] / 1e6:,.0f}" if "peak_bytes" in row else ""
