@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from abele.compiler import Executable, compile_program, mapping_text, program_text
-from abele.compiler.text.words import WIDTH, many, tiles_text
+from abele.compiler.text.words import WIDTH
 from abele.errors import TileMappingError
 from abele.graph import (
     AbortOnCondition,
@@ -39,6 +39,7 @@ from abele.graph import (
     shared,
 )
 from abele.numerics import bool_, f32, i32, u32
+from abele.words import tiles_text
 from compiler.support import Increment, Multi, Reader, Update, Writer, small_system
 
 Golden = Callable[[str, str], None]
@@ -253,10 +254,6 @@ def test_texts__of_a_large_program__fit_the_page() -> None:
 )
 def test_tiles_text__of_each_form(tiles: list[int], text: str) -> None:
     assert tiles_text(np.array(tiles, dtype=np.int32)) == text
-
-
-def test_many__counts_in_words() -> None:
-    assert [many(1, "vertex"), many(2000, "vertex"), many(0, "piece")] == ["1 vertex", "2,000 vertices", "0 pieces"]
 
 
 def test_steps_of__nodes__are_found_quickly_and_in_order(example: Example) -> None:

@@ -95,12 +95,12 @@ def test_describe__graph__lists_variables_with_their_balance_and_compute_sets(gr
     graph.variable(f32, 1, "nowhere")
     assert graph.describe().splitlines() == [
         "graph for gc200: 1,472 tiles, 5 variables of 116 B, 2 compute sets, 3 vertices",
-        "variable  type       size  tiles                        balance",
-        "x         f32[2, 3]  24 B  0–1                            100 %",
-        "y         f32[2, 3]  24 B  0–1                            100 %",
-        "z         f32[2, 3]  24 B  4                              100 %",
-        "w         f32[10]    40 B  0–7 (2), 1 elements nowhere     75 %",
-        "nowhere   f32[1]      4 B  none                               -",
+        "variable  type       size  tiles                           balance",
+        "x         f32[2, 3]  24 B  0 to 1                            100 %",
+        "y         f32[2, 3]  24 B  0 to 1                            100 %",
+        "z         f32[2, 3]  24 B  4                                 100 %",
+        "w         f32[10]    40 B  0 to 7 (2), 1 element unmapped     75 %",
+        "nowhere   f32[1]      4 B  none                                  -",
         "compute set first: 2 × Negate on 2 tiles",
         "compute set second: 1 × Negate on 1 tile",
     ]

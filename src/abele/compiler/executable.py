@@ -33,7 +33,7 @@ from abele.machine import System
 from abele.report import Report
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Executable:
     """A program compiled for a system.
 
@@ -231,3 +231,13 @@ class Executable:
         self._executions = counts
         self._counted = self._counted | frozenset(ran)
         self._report = None
+
+    def __repr__(self) -> str:
+        from abele.compiler.text.shown import executable_line
+
+        return executable_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.compiler.text.shown import executable_card
+
+        return executable_card(self)

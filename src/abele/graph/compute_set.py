@@ -16,6 +16,7 @@ from abele.graph.introspect import VertexIntrospector
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData, VertexGroup
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -277,7 +278,7 @@ class ComputeSet:
         self.graph.check_tiles(tiles, f"a vertex {definition.name} of compute set {self.name!r}", debug)
 
     def __repr__(self) -> str:
-        return f"ComputeSet({self.name!r}, {self.num_vertices} vertices)"
+        return f"ComputeSet({self.name!r}, {counted(self.num_vertices, 'vertex')})"
 
 
 def definition_of(codelet: Any) -> CodeletDef:

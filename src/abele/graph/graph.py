@@ -225,7 +225,14 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
         return describe(self, max_items)
 
     def __repr__(self) -> str:
-        return f"Graph({self.system.name}, {len(self.variables)} variables, {len(self.compute_sets)} compute sets)"
+        from abele.graph.shown import graph_line
+
+        return graph_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.graph.shown import graph_card
+
+        return graph_card(self)
 
 
 def _share(system: System, replicas: int) -> System:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from abele.graph.debug import DebugInfo
 from abele.graph.mapping import Int32
+from abele.words import counted
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -23,4 +24,4 @@ class SyncGroup:
     debug: DebugInfo
 
     def __repr__(self) -> str:
-        return f"SyncGroup({self.name!r}, {len(self.tiles)} tiles)"
+        return f"SyncGroup({self.name!r}, {counted(len(self.tiles), 'tile')})"

@@ -13,11 +13,11 @@ from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent
 from abele.graph.mapping import TileMapping
 from abele.graph.strided import Strided
 from abele.graph.variable import Variable
+from abele.words import counted, tiles_text
 
 if TYPE_CHECKING:
     from abele.graph.tensor import Tensor
 
-_REPR_VARIABLES = 3
 _DUMP_REGIONS = 1000
 
 
@@ -145,18 +145,22 @@ class TensorShown:
         return all(np.array_equal(a, b) for a, b in zip(self.intervals(), other.intervals(), strict=True))
 
     def __repr__(self: Tensor) -> str:  # type: ignore[misc]
-        variables = self.variables
-        names = ", ".join(repr(v.name) for v in variables[:_REPR_VARIABLES])
-        more = f" and {len(variables) - _REPR_VARIABLES} more" if len(variables) > _REPR_VARIABLES else ""
-        return f"Tensor({self.dtype}{list(self.shape)} of {names or 'nothing'}{more}{_tiles(variables)})"
+        from abele.graph.shown import tensor_line
+
+        return tensor_line(self)
+
+    def _repr_html_(self: Tensor) -> str:  # type: ignore[misc]
+        from abele.graph.shown import tensor_card
+
+        return tensor_card(self)
 
     def debug_str(self: Tensor) -> str:  # type: ignore[misc]
         """Type, shape, variables, tiles and what may be done with the view, in one line."""
         variables, tiles = self.variables, self.mapping.tile
         used = np.unique(tiles[tiles >= 0])
-        where = f"{len(used)} tiles {used[0]}–{used[-1]}" if len(used) else "no tile"
+        where = tiles_text(used)
         facts = f"contiguous={self.is_contiguous}, aliases={self.contains_aliases}, constant={self.contains_constant}"
-        names = f"{len(variables)} variables" if len(variables) != 1 else repr(variables[0].name)
+        names = counted(len(variables), "variable") if len(variables) != 1 else repr(variables[0].name)
         return f"Tensor({self.dtype.poplar_name}, {list(self.shape)}, {names}, {where}, {facts})"
 
     def text(self: Tensor) -> str:  # type: ignore[misc]
@@ -166,7 +170,7 @@ class TensorShown:
         regions = self.var_regions()
         for variable, interval in regions[:_DUMP_REGIONS]:
             tiles = variable.mapping.tiles_over(interval.begin, interval.end)
-            on = "no tile" if (tiles < 0).all() else _ranges(tiles[tiles >= 0])
+            on = "no tile" if (tiles < 0).all() else tiles_text(tiles[tiles >= 0])
             here = f"[{at}:{at + interval.size})"
             lines.append(f"  {here:<16} {variable.name}[{interval.begin}:{interval.end}) on {on}")
             at += interval.size
@@ -222,30 +226,3 @@ def _repeats(content: Content, size: int) -> bool:
     begin, length, repeated = content.footprint()
     order = np.argsort(begin, kind="stable")
     return repeated or bool((begin[order][1:] < (begin + length)[order][:-1]).any())
-
-
-def _tiles(variables: Sequence[Variable]) -> str:
-    """Where variables lie, as text that is quick to make."""
-    tiles = [
-        t
-        for v in variables[:_REPR_VARIABLES]
-        if len(v.mapping.tile)
-        for t in (v.mapping.tile.min(), v.mapping.tile.max())
-    ]
-    if not tiles:
-        return ""
-    low, high = min(tiles), max(tiles)
-    if low < 0:
-        return ", unmapped" if high < 0 else ", partly mapped"
-    return f", tile {low}" if low == high else f", tiles {low}–{high}"
-
-
-def _ranges(tiles: Any) -> str:
-    """Tiles as text: ``tile 3``, ``tiles 0–5``, or the first few."""
-    used = np.unique(tiles)
-    if len(used) == 1:
-        return f"tile {used[0]}"
-    if used[-1] - used[0] == len(used) - 1:
-        return f"tiles {used[0]}–{used[-1]}"
-    few = ", ".join(str(t) for t in used[:4])
-    return f"tiles {few}" + (", …" if len(used) > 4 else "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph.variable import Variable
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -23,13 +24,14 @@ def describe(graph: Graph, max_items: int = 100) -> str:
     size = sum(v.bytes for v in graph.variables)
     vertices = sum(cs.num_vertices for cs in graph.compute_sets)
     lines = [
-        f"graph for {graph.system.name}: {graph.num_tiles:,} tiles, {len(graph.variables):,} variables of {size:,} B, "
-        f"{len(graph.compute_sets):,} compute sets, {vertices:,} vertices"
+        f"graph for {graph.system.name}: {counted(graph.num_tiles, 'tile')}, "
+        f"{counted(len(graph.variables), 'variable')} of {size:,} B, "
+        f"{counted(len(graph.compute_sets), 'compute set')}, {counted(vertices, 'vertex')}"
     ]
     lines += mapping_table(graph.variables, max_items)
     for compute_set in graph.compute_sets[:max_items]:
         groups = ", ".join(
-            f"{group.num:,} × {group.codelet.name} on {_count(len(np.unique(group.tile)), 'tile')}"
+            f"{group.num:,} × {group.codelet.name} on {counted(len(np.unique(group.tile)), 'tile')}"
             for group in compute_set.groups
         )
         lines.append(f"compute set {compute_set.name}: {groups or 'empty'}")
@@ -44,7 +46,7 @@ def mapping_table(variables: Sequence[Variable], max_items: int = 100) -> list[s
     The balance is the mean number of elements of the tiles in use by that of the fullest: 100 % is perfectly even.
     """
     listed = sorted(variables, key=lambda v: -v.bytes)[:max_items] if len(variables) > max_items else list(variables)
-    rows = [(v.name, f"{v.dtype}{list(v.shape)}", f"{v.bytes:,} B", *_placing(v)) for v in listed]
+    rows = [(v.name, f"{v.dtype}{list(v.shape)}", f"{v.bytes:,} B", *placing(v)) for v in listed]
     table = [("variable", "type", "size", "tiles", "balance"), *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     right = {2, 4}
@@ -57,7 +59,7 @@ def mapping_table(variables: Sequence[Variable], max_items: int = 100) -> list[s
     return [line.rstrip() for line in lines]
 
 
-def _placing(variable: Variable) -> tuple[str, str]:
+def placing(variable: Variable) -> tuple[str, str]:
     """The tiles of a variable, and how evenly it lies on them."""
     mapping = variable.mapping
     known = mapping.tile >= 0
@@ -66,12 +68,8 @@ def _placing(variable: Variable) -> tuple[str, str]:
     used, owner = np.unique(mapping.tile[known], return_inverse=True)
     elements = np.bincount(owner.reshape(-1), weights=mapping.length[known])
     balance = f"{100 * elements.mean() / elements.max():.0f} %"
-    span = f"{used[0]}" if len(used) == 1 else f"{used[0]}–{used[-1]}"
+    span = f"{used[0]}" if len(used) == 1 else f"{used[0]} to {used[-1]}"
     if 1 < len(used) < used[-1] - used[0] + 1:
         span += f" ({len(used):,})"
     missing = variable.size - int(elements.sum())
-    return span + (f", {missing:,} elements nowhere" if missing else ""), balance
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return span + (f", {counted(missing, 'element')} unmapped" if missing else ""), balance

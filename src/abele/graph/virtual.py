@@ -20,6 +20,7 @@ from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.graph.vertices import VertexGroup
 from abele.machine import System
+from abele.words import counted
 
 
 class VirtualGraph(Graph):
@@ -166,7 +167,7 @@ class VirtualGraph(Graph):
         return self._top.sync_group(self.in_top_level(tiles, f"sync group {name!r}"), name)
 
     def __repr__(self) -> str:
-        return f"VirtualGraph({self.num_tiles} tiles: {self._words()})"
+        return f"VirtualGraph({counted(self.num_tiles, 'tile')}: {self._words()})"
 
 
 class _VirtualComputeSet(ComputeSet):

@@ -14,6 +14,7 @@ from abele.machine.source import constant, guessed, parameter, part, stated
 from abele.machine.spec import Spec
 from abele.machine.sync import Sync
 from abele.numerics import ElementType
+from abele.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +92,6 @@ class Ipu(Spec):
             MachineError: The matrix unit lacks such a mode.
         """
         return 2.0 * self.num_tiles * self.amp.mode(input, partials).macs_per_cycle * self.clock_hz
+
+    def __repr__(self) -> str:
+        return f"Ipu({self.name!r}: {counted(self.num_tiles, 'tile')} at {self.clock_hz / 1e9:g} GHz)"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from abele import card
 from abele.errors import MachineError
 from abele.machine.ipu import Ipu
 from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
 from abele.machine.source import parameter, part
 from abele.machine.spec import Spec
+from abele.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +111,11 @@ class System(Spec):
                 f"{self.name}: {self.num_ipus} IPUs, but IpuLinks.topology = 'none'",
                 remedy="give the links a topology: pair, ladder or torus",
             )
+
+    def __repr__(self) -> str:
+        chips = f"{counted(self.num_ipus, self.ipu.name + ' IPU')}, {counted(self.num_tiles, 'tile')}"
+        return f"System({self.name!r}: {chips} at {self.ipu.clock_hz / 1e9:g} GHz, {self.memory_bytes / 1e6:,.0f} MB)"
+
+    def _repr_html_(self) -> str:
+        rows = [(f.replace("_", " "), v if isinstance(v, str) else f"{v:,.0f}") for f, v in self.figures().items()]
+        return card.card(f"System {self.name}", rows)

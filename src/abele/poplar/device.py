@@ -9,6 +9,7 @@ from abele.errors import EngineError, MachineError
 from abele.graph.options import check_options
 from abele.machine import System, Target, TargetType, systems
 from abele.machine.target import cpu_system
+from abele.words import counted
 
 
 class Device:
@@ -116,7 +117,7 @@ class Device:
         self.detach()
 
     def __repr__(self) -> str:
-        return f"Device({self._id}, {self.system.name}, {self.system.num_ipus} IPUs)"
+        return f"Device({self._id}, {self.system.name}, {counted(self.system.num_ipus, 'IPU')})"
 
 
 class DeviceManager:

@@ -143,3 +143,13 @@ class Report:
         from abele.report.file import load
 
         return load(Path(path))
+
+    def __repr__(self) -> str:
+        from abele.report.shown import report_line
+
+        return report_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.report.shown import report_card
+
+        return report_card(self)

@@ -15,11 +15,14 @@ from abele.report.text import (
     seconds_text,
     source_text,
 )
+from abele.words import counted, plural
 
 NUM_OPS = 5
 """Operations that the summary shows."""
 NUM_GROUPS = 8
 """Sync groups that the summary shows."""
+_ONE_OF = {plural(noun): noun for noun in ("vertex", "entry")}
+"""Singulars that are more than their plural without its ``s``."""
 
 
 @dataclass(frozen=True)
@@ -62,24 +65,26 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
 
 def _target(report: Report) -> str:
     target = report.target
-    tiles = f"{target['num_tiles']:,} tiles at {target['clock_hz'] / 1e9:g} GHz"
+    tiles = f"{counted(int(target['num_tiles']), 'tile')} at {target['clock_hz'] / 1e9:g} GHz"
     return f"{target['name']} ({target['title']}): {_ipus(target)}, {tiles}"
 
 
 def _count(key: str, value: int) -> str:
-    return f"{value:,} {key.removeprefix('num_').replace('_', ' ')}"
+    things = key.removeprefix("num_").replace("_", " ")
+    return counted(value, _ONE_OF.get(things, things.removesuffix("s")))
 
 
 def _ipus(target: dict[str, object]) -> str:
     count = target["num_ipus"]
-    return f"{count} {target['ipu']} IPU{'' if count == 1 else 's'}"
+    return counted(int(str(count)), f"{target['ipu']} IPU")
 
 
 def _fullest(report: Report) -> str:
     memory = report.memory
     tile = memory.fullest_tile
     held, room = int(memory.by_tile[tile]), memory.available_bytes
-    verdict = "fits" if memory.fits else f"DOES NOT FIT on {int((memory.by_tile > room).sum()):,} tiles"
+    full = int((memory.by_tile > room).sum())
+    verdict = f"DOES NOT FIT on {counted(full, 'tile')}" if full else "fits"
     return (
         f"{verdict}; fullest tile {tile} holds {bytes_text(held)} of {bytes_text(room)} ({percent_text(held / room)})"
     )
@@ -99,8 +104,8 @@ def _runs(report: Report) -> Iterator[tuple[str, str]]:
         seconds = float(report.runs["wall_seconds"].sum())
         modes = "/".join(sorted(set(report.runs["mode"].tolist())))
         threads = int(report.runs["threads"].max())
-        plural = "" if len(report.runs) == 1 else "s"
-        yield "ran here", f"{len(report.runs):,} run{plural} in {seconds_text(seconds)} ({modes}, {threads} threads)"
+        how = f"{modes}, {counted(threads, 'thread')}"
+        yield "ran here", f"{counted(len(report.runs), 'run')} in {seconds_text(seconds)} ({how})"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, nearest
+from abele.words import counted
 
 Array = npt.NDArray[Any]
 
@@ -144,7 +145,12 @@ class Table:
         return {name: self[name].tolist() for name in self.names}
 
     def __repr__(self) -> str:
-        return f"Table({len(self):,} rows: {', '.join(self.names)})"
+        return f"Table({counted(len(self), 'row')}: {', '.join(self.names)})"
+
+    def _repr_html_(self) -> str:
+        from abele.report.shown import table_card
+
+        return table_card(self)
 
 
 def _extended(column: Column, value: Any) -> Column:

@@ -300,6 +300,23 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        from abele.runtime.shown import engine_line
+
+        return engine_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.runtime.shown import engine_card
+
+        return engine_card(self)
+
+    @property
+    def state(self) -> str:
+        """``not loaded``, ``loaded`` or ``running``."""
+        if self._image is None:
+            return "not loaded"
+        return "running" if self._running.locked() else "loaded"
+
     # --- inside ------------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from abele.compiler.lower import Block, Step
 from abele.compiler.reasons import reasons_of
 from abele.compiler.text.plan import phase_lines, reason_text, why_lines
-from abele.compiler.text.words import bounded, many
+from abele.compiler.text.words import bounded
 from abele.compiler.timeline import parts_of
 from abele.compiler.uses import field_uses
 from abele.graph.control import Switch
 from abele.graph.program import Execute, If, RepeatWhile
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
@@ -44,7 +45,7 @@ class _Lister:
         for number, (name, block) in enumerate(zip(executable.program_names, executable.lowered.programs, strict=True)):
             steps = sum(1 for _ in block.steps())
             cycles = executable.report.cycles(number).total
-            yield f"program {name!r}: {many(steps, 'step')}, {cycles:,} cycles a run"
+            yield f"program {name!r}: {counted(steps, 'step')}, {cycles:,} cycles a run"
             yield _HEAD
             yield from self._item(block, 0)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from abele.compiler.text.words import bounded, many, tiles_text
+from abele.compiler.text.words import bounded
 from abele.graph.graph import Graph
 from abele.graph.variable import Variable
+from abele.words import counted, tiles_text
 
 
 def mapping_text(graph: Graph, *, most: int = 200) -> str:
@@ -23,7 +24,8 @@ def mapping_text(graph: Graph, *, most: int = 200) -> str:
 
 def _lines(graph: Graph) -> Iterator[str]:
     total = sum(v.bytes for v in graph.variables)
-    yield f"{many(len(graph.variables), 'variable')}, {total:,} B on {graph.num_tiles:,} tiles of {graph.system.name}"
+    tiles = f"{counted(graph.num_tiles, 'tile')} of {graph.system.name}"
+    yield f"{counted(len(graph.variables), 'variable')}, {total:,} B on {tiles}"
     if graph.variables:
         yield f"{'variable':<28} {'type and shape':<22} {'bytes':>13}  where"
     for variable in graph.variables:

@@ -9,9 +9,10 @@ import numpy as np
 
 from abele.compiler.fit import largest_variables
 from abele.compiler.footprint import code_bytes_of
-from abele.compiler.text.words import bounded, many
+from abele.compiler.text.words import bounded
 from abele.errors import TileMappingError
 from abele.graph.program import Execute
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
@@ -59,7 +60,7 @@ def _note(executable: Executable, tile: int, category: str) -> str:
         step = int(memory.peak_step[tile])
         return f"  at step {step} {executable.steps[step].name!r}, where they are most" if step >= 0 else ""
     if category == "vertex_state":
-        return f"  {many(sum(_vertices(executable, tile).values()), 'vertex')}"
+        return f"  {counted(sum(_vertices(executable, tile).values()), 'vertex')}"
     return ""
 
 

@@ -11,12 +11,13 @@ from abele.compiler.lower import Step
 from abele.compiler.reasons import Reason, reasons_of
 from abele.compiler.superstep import Exchanged, Superstep
 from abele.compiler.text.program import step_text
-from abele.compiler.text.words import bounded, many, tiles_text
+from abele.compiler.text.words import bounded
 from abele.compiler.uses import field_uses
 from abele.graph.control import Abort, CrossReplicaCopy, CycleCount, CycleStamp, GetHwSeeds, SetHwSeeds, Switch
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, If, Program, RepeatWhile
 from abele.graph.tensor import Tensor
+from abele.words import counted, tiles_text
 
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
@@ -67,7 +68,7 @@ def why_lines(node: Program) -> Iterator[str]:
 
 def _spread(tensor: Tensor) -> str:
     pieces = len(tensor.intervals()[0])
-    return f"{many(pieces, 'interval')} on {tiles_text(tensor.mapping.tile)}"
+    return f"{counted(pieces, 'interval')} on {tiles_text(tensor.mapping.tile)}"
 
 
 def phase_lines(superstep: Superstep) -> Iterator[str]:
@@ -82,7 +83,7 @@ def phase_lines(superstep: Superstep) -> Iterator[str]:
             found = True
             slowest = int(copied.by_tile.max())
             tiles = tiles_text(np.flatnonzero(copied.by_tile))
-            yield f"  {what}: {copied.bytes:,} B in {many(copied.pieces, 'piece')} on {tiles}; {slowest:,} cycles"
+            yield f"  {what}: {copied.bytes:,} B in {counted(copied.pieces, 'piece')} on {tiles}; {slowest:,} cycles"
     if superstep.host_bytes:
         found = True
         yield f"  outside the chip: {superstep.host_bytes:,} B; {superstep.host_cycles:,} cycles"
@@ -94,7 +95,7 @@ def _phase_text(phase: Exchanged) -> str:
     received = phase.received_bytes
     busiest = np.argsort(-received, kind="stable")[:_BUSIEST]
     most = ", ".join(f"tile {int(t)} {int(received[t]):,} B" for t in busiest if received[t])
-    size = f"{phase.bytes:,} B in {many(phase.fragments, 'piece')}"
+    size = f"{phase.bytes:,} B in {counted(phase.fragments, 'piece')}"
     return f"{size} to {tiles_text(np.flatnonzero(received))}; {phase.cycles:,} cycles; most: {most}"
 
 
@@ -106,7 +107,7 @@ def reason_text(reason: Reason) -> str:
         how = "scattered to" if reason.is_arranged else "sent to"
     else:
         how = "gathered from" if reason.is_arranged else "received from"
-    pieces = many(len(example.length), "piece")
+    pieces = counted(len(example.length), "piece")
     line = f"  vertex {reason.field} on tile {tile}: {pieces} {how} {tiles_text(example.holder)}"
     if len(reason.tiles) == 1:
         return f"{line}, {reason.bytes:,} B"

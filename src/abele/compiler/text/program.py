@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from abele.compiler.text.words import bounded, end_text, place_text, tiles_text
+from abele.compiler.text.words import bounded, end_text, place_text
 from abele.graph.compute_set import ComputeSet
 from abele.graph.control import (
     Abort,
@@ -38,6 +38,7 @@ from abele.graph.program import (
     WriteUndef,
 )
 from abele.graph.tensor import Tensor
+from abele.words import tiles_text
 
 Part = tuple[str, tuple[Program, ...]]
 
