@@ -152,9 +152,26 @@ def test_size_of_one_ptr__is_refused() -> None:
     assert "it has no size()" in error.message
 
 
-def test_writing_an_input__is_refused() -> None:
-    error = refused(CodeletParseError, vertex("Input<Vector<int>> x;", "x[0] = 1;"))
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ("Input<Vector<int>> x;", "x[0] = 1;"),
+        ("Input<Vector<int>> x;", "for (auto &v : x) v += 1;"),
+        ("Input<Vector<int>> x; Input<unsigned> n;", "int *p = &x[0]; while (*p) *p++ = *n;"),
+        ("Vector<Input<Vector<int>>> x;", "x[1][2] = 1;"),
+        ("Input<Vector<char>> x;", "__builtin_memset(&x[0], 0, x.size());"),
+    ],
+)
+def test_writing_an_input__is_refused(fields: str, body: str) -> None:
+    error = refused(CodeletError, vertex(fields, body))
+    assert error.message == "X writes to its input 'x'"
     assert (error.at or "").endswith("codelet.cpp:6")
+    assert error.remedy == "declare x as InOut, or write to an Output"
+
+
+def test_pointer_that_may_be_to_an_output__may_be_written_through() -> None:
+    body = "float *p = n & 1 ? &y[0] : &x[0]; if (n & 1) *p = 1;"
+    assert "X" in load_codelets(HEAD + vertex("Input<Vector<float>> x; Output<Vector<float>> y; unsigned n;", body))
 
 
 def test_missing_compute__is_a_symbol_error() -> None:

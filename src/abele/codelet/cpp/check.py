@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from abele.codelet.cpp.diagnostics import hardware_only
 from abele.codelet.cpp.extract import Module
+from abele.codelet.cpp.inputs import written_input
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.toolchain import HEADERS
@@ -101,12 +102,23 @@ def check_vertex(vertex: VertexClass, number: int, module: Module, metadata: Met
     """Refuse a vertex that cannot run here.
 
     Raises:
-        CodeletError: It has inline assembly, double arithmetic, recursion or calls through pointers.
+        CodeletError: It has inline assembly, double arithmetic, recursion or calls through pointers, or it writes to
+            an input.
         CodeletLinkError: It calls what no library of the tile has.
     """
-    for line in module.entry(number).splitlines():
+    text = module.entry(number)
+    for line in text.splitlines():
         for error in _problems(vertex, line, module, metadata):
             raise error
+    written = written_input(vertex, text)
+    if written is not None:
+        field, line = written
+        raise CodeletError(
+            f"{vertex.name} writes to its input {field.name!r}",
+            at=_source_line(line, metadata) or vertex.location,
+            because="an Input is read only; what is written to it would be lost, or overwrite what others read",
+            remedy=f"declare {field.name} as InOut, or write to an Output",
+        )
 
 
 def _problems(vertex: VertexClass, line: str, module: Module, metadata: Metadata) -> Iterator[AbeleError]:

@@ -35,10 +35,11 @@ def compile_error(said: str, name: str, source: str) -> CodeletError:
     at, text = f"{found['file']}:{found['line']}", found["text"]
     missing = _MISSING.search(text)
     if missing is not None:
+        boost = missing["name"].startswith("boost/")
         return CodeletLoadError(
             f"header {missing['name']!r} was not found",
             at=at,
-            because=text,
+            because="of Boost there are multi_array, optional and variant, as names for headers" if boost else text,
             remedy="give its directory: include=[…] or flags='-I…'",
         )
     for message in _MESSAGE.finditer(said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from abele.codelet.cpp.diagnostics import compile_error
+from abele.codelet.cpp.standins import write_missing, write_stand_ins
 from abele.errors import CodeletLoadError
 
 HEADERS = Path(__file__).parent / "include"
@@ -37,6 +39,10 @@ FLAGS = [
     "-fno-stack-protector",
     "-DNDEBUG",
     "-DPOPLAR_HOST_CODELET",
+    "-D__POPC__=1",
+    "-D__POPC_MAJOR__=3",
+    "-D__POPC_MINOR__=3",
+    "-D__POPC_PATCHLEVEL__=0",
     "-Xclang",
     "-ffloat16-excess-precision=none",
     "-Xclang",
@@ -48,9 +54,14 @@ FLAGS = [
     "-emit-llvm",
 ]
 """Front end alone, with all types described; floats and halves rounded after every operation."""
+IPUDEF = "-includeipudef.h"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
-_SIZE_CONFLICT = "deduced conflicting types"
-"""Said where ``size()`` meets a ``size_t``: one type on the tile, two here. Then ``size()`` becomes a ``size_t``."""
+_SECOND_TRIES = (
+    (re.compile("deduced conflicting types"), "-DABELE_SIZE_TYPE=std::size_t"),
+    (re.compile(r"(?:unknown type name|undeclared identifier) '(?:half|float|u?char|u?short|u?int)[248]'"), IPUDEF),
+)
+"""What is said, and the flag that mends it: ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
+one; vector types are used without their header, but brought only then, since programs have some of their own."""
 _TIMEOUT_SECONDS = 300
 
 
@@ -109,13 +120,26 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
         command = [*compiler.command, *FLAGS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
-        done = _run(command, folder)
-        if done.returncode != 0 and _SIZE_CONFLICT in done.stderr:
-            again = _run([*command, "-DABELE_SIZE_TYPE=std::size_t"], folder)
-            done = again if again.returncode == 0 else done
+        done = _compiled(command, text, folder)
         if done.returncode != 0 or not made.exists():
             raise compile_error(done.stderr or done.stdout, name, str(source))
         return made.read_bytes()
+
+
+def _compiled(command: list[str], text: str, folder: str) -> subprocess.CompletedProcess[str]:
+    """What comes of a compiler command, tried again for as long as what it says has a remedy."""
+    last = Path(folder) / "last"
+    write_stand_ins(text, last)
+    command = [*command, "-idirafter", str(last)]
+    done = _run(command, folder)
+    while done.returncode != 0:
+        said = done.stderr
+        flags = [flag for words, flag in _SECOND_TRIES if flag not in command and words.search(said)]
+        if not flags and not write_missing(said, last):
+            return done
+        command += flags
+        done = _run(command, folder)
+    return done
 
 
 def host_flags(flags: Sequence[str]) -> list[str]:

@@ -1,10 +1,8 @@
-// Element types and vectors of them, as the tile's compiler has them.
+// Vectors of element types, as the tile's compiler has them. Vertex.hpp does not bring them: programs have a float2 of
+// their own.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-using half = _Float16;
+#include <abele/scalars.hpp>
 
 typedef half half2 __attribute__((ext_vector_type(2)));
 typedef half half4 __attribute__((ext_vector_type(4)));
@@ -27,6 +25,3 @@ typedef unsigned uint2 __attribute__((ext_vector_type(2)));
 typedef unsigned uint4 __attribute__((ext_vector_type(4)));
 typedef long long longlong2 __attribute__((ext_vector_type(2)));
 typedef long long longlong4 __attribute__((ext_vector_type(4)));
-
-/// Number of repetitions that a hardware loop takes.
-using rptsize_t = unsigned;

@@ -1,7 +1,7 @@
 // The 16-bit float of the machine: IEEE binary16, every operation rounded once.
 #pragma once
 
-#include <abele/types.hpp>
+#include <abele/scalars.hpp>
 
 #include <cmath>
 

@@ -1,7 +1,10 @@
 // Vertices and their fields. A field is a pointer, or a pointer and a length, that the host fills in before compute().
 #pragma once
 
+#include <poplar/Alignment.hpp>
+#include <poplar/FieldTypes.hpp>
 #include <poplar/HalfFloat.hpp>
+#include <poplar/QuarterFloat.hpp>
 #include <poplar/VectorTypes.hpp>
 
 #include <cstddef>
@@ -32,6 +35,12 @@ public:
   static constexpr unsigned numWorkers() { return 6; }
 };
 
+/// Work of the supervisor where it is in assembly, else of one worker.
+template <bool InAssembly>
+using SupervisorVertexIf = typename std::conditional<InAssembly, SupervisorVertex, Vertex>::type;
+/// Work of all workers where it is in assembly, else of one.
+template <bool InAssembly> using MultiVertexIf = typename std::conditional<InAssembly, MultiVertex, Vertex>::type;
+
 /// Work whose exchange is hand-written; only the hardware has it.
 class ExternalExchangeVertex {};
 
@@ -39,7 +48,22 @@ namespace detail {
 
 template <class T> constexpr bool has_size(T layout) { return layout == T::SPAN || layout == T::SHORT_SPAN; }
 
-/// Elements in a row. T is const where they may only be read.
+/// How an element lies in memory: 64-bit types of this compiler have 32 bits on the tile.
+template <class T> struct Stored {
+  using type = T;
+};
+template <> struct Stored<long> {
+  using type = int;
+};
+template <> struct Stored<unsigned long> {
+  using type = unsigned;
+};
+template <> struct Stored<double> {
+  using type = float;
+};
+template <class T> using stored_t = typename Stored<T>::type;
+
+/// Elements in a row. Those of an Input can be referred to as if they could be written; codelets cast them.
 template <class T, bool Sized> class Elements {
 protected:
   T *pointer;
@@ -54,7 +78,7 @@ public:
 
   T &operator[](std::size_t i) const { return pointer[i]; }
   T &operator*() const { return *pointer; }
-  T *operator->() const { return pointer; }
+  const Elements *operator->() const { return this; }
   T *data() const { return pointer; }
   T *begin() const { return pointer; }
   const T *cbegin() const { return pointer; }
@@ -99,21 +123,21 @@ public:
 
 /// State: an array of the vertex; or rows and elements wired one by one, Vector<Input<...>>.
 template <class T, VectorLayout L = VectorLayout::SPAN, unsigned MinAlign = alignof(T), bool Interleaved = false>
-class Vector : public detail::Elements<T, detail::has_size(L)> {};
+class Vector : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {};
 
 /// Rows of different length in a compact table.
 template <class T, VectorListLayout L = VectorListLayout::DELTAN, unsigned MinAlign = alignof(T),
           bool Interleaved = false>
 class VectorList {};
 
-template <class T> class Input : public detail::Element<const T> {};
-template <class T> class Output : public detail::WritableElement<T> {
+template <class T> class Input : public detail::Element<const detail::stored_t<T>> {};
+template <class T> class Output : public detail::WritableElement<detail::stored_t<T>> {
 public:
-  using detail::WritableElement<T>::operator=;
+  using detail::WritableElement<detail::stored_t<T>>::operator=;
 };
-template <class T> class InOut : public detail::WritableElement<T> {
+template <class T> class InOut : public detail::WritableElement<detail::stored_t<T>> {
 public:
-  using detail::WritableElement<T>::operator=;
+  using detail::WritableElement<detail::stored_t<T>>::operator=;
 };
 
 namespace detail {
@@ -150,15 +174,15 @@ ABELE_HALF_OPERATOR(!=)
 #undef ABELE_HALF_OPERATOR
 
 template <class T, VectorLayout L, unsigned A, bool I>
-class Input<Vector<T, L, A, I>> : public detail::Elements<const T, detail::has_size(L)> {
+class Input<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorLayout L, unsigned A, bool I>
-class Output<Vector<T, L, A, I>> : public detail::Elements<T, detail::has_size(L)> {
+class Output<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorLayout L, unsigned A, bool I>
-class InOut<Vector<T, L, A, I>> : public detail::Elements<T, detail::has_size(L)> {
+class InOut<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 

@@ -1,0 +1,4 @@
+// What codelets use of it: names.
+#pragma once
+
+#include <popops/OperationDef.hpp>
