@@ -15,7 +15,7 @@ from abele.kernels.schedule import Schedule
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native, compile_keyed
 
-CODE_VERSION = 6
+CODE_VERSION = 7
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""

@@ -95,7 +95,7 @@ def _signed(builder: ll.IRBuilder, op: str, args: list[Value], type_: ElementTyp
         case "div":
             return _divide(builder, *args, signed=signed)
         case "shr":
-            return (builder.ashr if signed else builder.lshr)(*args)
+            return (builder.ashr if signed else builder.lshr)(args[0], _shift_count(builder, args[1]))
         case "relu":
             zero = constant(args[0].type, 0)
             return intrinsic(builder, "llvm.smax", [args[0], zero]) if signed else args[0]
@@ -106,12 +106,26 @@ def _signed(builder: ll.IRBuilder, op: str, args: list[Value], type_: ElementTyp
 
 
 def _divide(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
-    """Truncating division; by zero it gives the dividend, so that lanes which hold nothing cannot trap."""
-    safe = b.select(b.icmp_signed("==", y, constant(y.type, 0)), constant(y.type, 1), y)
+    """Truncating division; 0 by zero, so that nothing traps, lanes which hold nothing included."""
+    zero = constant(y.type, 0)
+    by_zero = b.icmp_signed("==", y, zero)
+    safe = b.select(by_zero, constant(y.type, 1), y)
     if not signed:
-        return b.udiv(x, safe)
+        return b.select(by_zero, zero, b.udiv(x, safe))
     minus = b.icmp_signed("==", y, constant(y.type, -1))
-    return b.select(minus, b.neg(x), b.sdiv(x, b.select(minus, constant(y.type, 1), safe)))
+    quotient = b.select(minus, b.neg(x), b.sdiv(x, b.select(minus, constant(y.type, 1), safe)))
+    return b.select(by_zero, zero, quotient)
+
+
+def _shift_count(b: ll.IRBuilder, count: Value) -> Value:
+    """A shift's count, modulo the width."""
+    scalar = count.type.element if isinstance(count.type, ll.VectorType) else count.type
+    return b.and_(count, constant(count.type, scalar.width - 1))
+
+
+def saturated(b: ll.IRBuilder, x: Value, target: Any, *, signed: bool) -> Value:
+    """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
+    return intrinsic(b, f"llvm.fpto{'s' if signed else 'u'}i.sat", [x], target, target, x.type)
 
 
 def _compare(sign: str) -> Emit:
@@ -183,6 +197,6 @@ _INTEGER: dict[str, Emit] = {
     "or": lambda b, x, y: b.or_(x, y),
     "xor": lambda b, x, y: b.xor(x, y),
     "not": _not,
-    "shl": lambda b, x, y: b.shl(x, y),
+    "shl": lambda b, x, y: b.shl(x, _shift_count(b, y)),
     "select": lambda b, c, x, y: b.select(c, x, y),
 }

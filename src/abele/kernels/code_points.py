@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir as ll
 
 from abele.kernels.code_memory import I32, I64, element_pointer, iota, load_lanes, load_one
-from abele.kernels.code_ops import apply_op, constant, llvm_type, splat
+from abele.kernels.code_ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
 from abele.kernels.loops import Acc, Access, Bound, Fetch, Hash, Local, affine_dims
 from abele.llvm import convert
@@ -245,7 +245,7 @@ def convert_value(builder: ll.IRBuilder, value: Value, source: ElementType, want
     if wanted.is_float:
         return (builder.sitofp if source.kind == "int" else builder.uitofp)(value, target)
     if source.is_float:
-        return (builder.fptosi if wanted.kind == "int" else builder.fptoui)(value, target)
+        return saturated(builder, value, target, signed=wanted.kind == "int")
     width = 1 if source == bool_ else source.bits
     if width > wanted.bits:
         return builder.trunc(value, target)

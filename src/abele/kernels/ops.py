@@ -44,12 +44,19 @@ def _erf(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """x / y; for integers truncated, and x where y is 0."""
+    """x / y; for integers truncated, and 0 where y is 0."""
     if x.dtype.kind == "f":
         return np.divide(x, y)
-    safe = np.where(y == 0, y.dtype.type(1), y)
-    quotient = np.abs(x) // np.abs(safe)
-    return np.asarray(np.where((x < 0) != (safe < 0), -quotient, quotient), x.dtype)
+    special = (y == 0) | ((y == -1) & (x.dtype.kind == "i"))
+    safe = np.where(special, y.dtype.type(1), y)
+    down = x // safe
+    quotient = down + ((x - down * safe != 0) & ((x < 0) != (safe < 0)))
+    return np.asarray(np.where(y == 0, 0, np.where(special, -x, quotient)), x.dtype)
+
+
+def _shifted(shift: Callable[..., Array]) -> Callable[..., Array]:
+    """A shift whose count is taken modulo the width."""
+    return lambda x, y: shift(x, y & y.dtype.type(y.dtype.itemsize * 8 - 1))
 
 
 def _logistic(x: Array) -> Array:
@@ -91,8 +98,8 @@ _TABLE = (
     Op("or", 2, BITS, np.bitwise_or, symbol="|"),
     Op("xor", 2, BITS, np.bitwise_xor, symbol="^"),
     Op("not", 1, BITS, np.invert),
-    Op("shl", 2, BITS - {"bool"}, np.left_shift, symbol="<<"),
-    Op("shr", 2, BITS - {"bool"}, np.right_shift, symbol=">>"),
+    Op("shl", 2, BITS - {"bool"}, _shifted(np.left_shift), symbol="<<"),
+    Op("shr", 2, BITS - {"bool"}, _shifted(np.right_shift), symbol=">>"),
     Op("select", 3, ANY, np.where),
 )
 

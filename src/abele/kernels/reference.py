@@ -124,7 +124,8 @@ class _Evaluator:
         value = self.value(cast.arg, grid, source)
         if cast.type in (f16, bf16) and not self.precise:
             return value.astype(cast.type.np).astype(np.float32)
-        return value.astype(self.dtype(cast.type))
+        wanted = self.dtype(cast.type)
+        return _saturated(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
 
     def apply(self, expression: Apply, grid: dict[str, Array]) -> Array:
         """The operation on the values of its arguments."""
@@ -141,6 +142,14 @@ class _Evaluator:
         """The NumPy dtype in which elements of ``type_`` are computed with."""
         kind = result_type(Const(0, type_), ())
         return self.float if kind == f32 else kind.np
+
+
+def _saturated(value: Array, wanted: np.dtype[np.generic]) -> Array:
+    """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
+    limits = np.iinfo(wanted.name)
+    low, high = value <= float(limits.min), value >= float(limits.max)
+    inside = np.where(low | high | np.isnan(value), 0, value).astype(wanted)
+    return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(wanted)
 
 
 def _position(index: Affine, grid: dict[str, Array]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from abele.codelet.cpp.defined import PREFIXES
 from abele.codelet.cpp.diagnostics import hardware_only
 from abele.codelet.cpp.extract import Module
 from abele.codelet.cpp.inputs import written_input
@@ -156,7 +157,7 @@ def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module:
         )
     elif name == "abele_control_register":
         yield hardware_only("__builtin_ipu_get of this register", "only the worker's own number is known here", at)
-    elif not (name.startswith("llvm.") or name in MATH or name in OTHER):
+    elif not (name.startswith(("llvm.", *PREFIXES)) or name in MATH or name in OTHER):
         yield _unresolved(vertex, name, at)
 
 

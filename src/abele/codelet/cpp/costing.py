@@ -41,6 +41,9 @@ _INTEGER_CALLS = {"abs": 2, "smax": 1, "smin": 1, "umax": 1, "umin": 1, "ctpop":
 _INTEGER_CALLS |= {"fshl": 3, "fshr": 3, "bitreverse": 4, "sadd": 3, "uadd": 2, "usub": 2, "ssub": 3}
 _INTEGER_CALLS |= {"umul": 2, "smul": 3}
 """Instructions of integer operations that have, or may not have, one of their own. G."""
+_INSTRUCTIONS = {"sdiv": slots.DIVIDE, "udiv": slots.DIVIDE, "srem": slots.REMAINDER, "urem": slots.REMAINDER}
+_INSTRUCTIONS |= {"fptosi": slots.FLOAT_TO_INT, "fptoui": slots.FLOAT_TO_INT}
+"""Calls that stand for an instruction, whose result they define where it has none."""
 _LIBRARY = {"exp2": 3, "exp10": 4, "log2": 6, "log10": 7, "log1p": 9, "expm1": 4, "tan": 5100, "atan2": 136}
 _LIBRARY |= {"cbrt": 14, "hypot": 8, "fmod": 50}
 """Slots of one f32 element. Source: §1.3 S, of 2 elements halved; log10, hypot and fmod are G."""
@@ -223,16 +226,12 @@ def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
             return Cost(aux=each * lanes(instruction.type))
         case "frem":
             return Cost(aux=_LIBRARY["fmod"] * lanes(instruction.type))
-        case "udiv" | "sdiv":
-            return _times(slots.DIVIDE, lanes(instruction.type))
-        case "urem" | "srem":
-            return _times(slots.REMAINDER, lanes(instruction.type))
+        case "udiv" | "sdiv" | "urem" | "srem" | "fptosi" | "fptoui":
+            return _times(_INSTRUCTIONS[opcode], lanes(instruction.type))
         case "trunc":
             return slots.MAIN if bits(instruction.type) in (8, 16) else FREE
         case "fpext" | "fptrunc":
             return _times(slots.FLOAT_TO_FLOAT, math.ceil(lanes(instruction.type) / 2))
-        case "fptosi" | "fptoui":
-            return _times(slots.FLOAT_TO_INT, lanes(instruction.type))
         case "sitofp" | "uitofp":
             return _times(slots.INT_TO_FLOAT, lanes(instruction.type))
         case "bitcast":
@@ -283,6 +282,8 @@ def _call(instruction: Instruction) -> Cost:
     function = found[1] if found else name
     if function == "urand32":
         return slots.RANDOM
+    if function in _INSTRUCTIONS:
+        return _times(_INSTRUCTIONS[function], lanes(instruction.type))
     if function in ("fma", "fmuladd"):
         return _times(slots.FUNCTIONS["fma"], _words(instruction.type))
     if function in _ONE_SLOT_CALLS:

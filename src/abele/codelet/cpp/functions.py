@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.codelet.cpp.defined import CALLED, define_division, with_counts_modulo_width
 from abele.llvm import math
 from abele.llvm.emit import F32, HALF, I32, POINTER, constant, intrinsic, like
 from abele.llvm.random import GOLDEN, emit_mix
@@ -28,7 +29,9 @@ def with_functions(body: str) -> tuple[str, str]:
         suffix = call["type"] or call["half"] or "f32"
         return f"@{_function(module, name, suffix).name}"
 
-    body = _CALLED.sub(renamed, body)
+    body = with_counts_modulo_width(_CALLED.sub(renamed, body))
+    for symbol, op, suffix in CALLED.findall(body):
+        define_division(module, symbol, op, suffix)
     if RANDOM in body:
         _random(module)
     definitions = re.sub(r"^(?:target|;).*\n", "", str(module), flags=re.M)

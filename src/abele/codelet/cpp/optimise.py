@@ -13,6 +13,7 @@ from typing import Any
 
 import llvmlite.binding as binding
 
+from abele.codelet.cpp.defined import with_calls, with_known_divisors
 from abele.codelet.cpp.entry import entry_text
 from abele.codelet.cpp.reflect import VertexClass
 from abele.errors import CodeletError, CodeletLoadError
@@ -65,11 +66,17 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
     for vertex in vertices:
         _check_signature(vertex, signatures[vertex.compute])
     entries = [entry_text(v, n, signatures[v.compute], aliasing=aliasing) for n, v in enumerate(vertices)]
-    return "\n".join([_private(text), *entries])
+    return "\n".join([with_calls(_private(text)), *entries])
 
 
 def optimise(text: str) -> str:
     """Text of the module after optimisation, all values named."""
+    found = _optimised(text)
+    again = with_known_divisors(found)
+    return found if again is None else _optimised(again)
+
+
+def _optimised(text: str) -> str:
     machine = _machine()
     module = binding.parse_assembly(text, binding.create_context())
     module.triple = host_cpu().triple

@@ -33,6 +33,7 @@ FLAGS = [
     "-fno-builtin-memcpy",
     "-fno-builtin-memset",
     "-fno-builtin-memmove",
+    "-fno-strict-float-cast-overflow",
     "-fno-access-control",
     "-fno-threadsafe-statics",
     "-fno-sanitize=all",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from abele.kernels import ir
-from abele.numerics import bool_, i32, u32
+from abele.numerics import bool_, i32, i64, u32, u64
 from abele.poplibs.popops.expr import Types
 from abele.poplibs.popops.op_table import OPS, ElementOp, Lowering, define, find_op, lower_op, type_of
 
@@ -38,7 +38,9 @@ def _signum(types: Types, x: K) -> K:
 
 def _remainder(types: Types, x: K, y: K) -> K:
     quotient = x / y
-    return x - (_trunc(types, quotient) if _is_float(quotient, types) else quotient) * y
+    if _is_float(quotient, types):
+        return x - _trunc(types, quotient) * y
+    return ir.select(A("eq", y, 0), ir.as_expr(0), x - quotient * y)
 
 
 def _expm1(types: Types, x: K) -> K:
@@ -146,11 +148,13 @@ def _hash(types: Types, x: K) -> K:
 
 
 def _shift_right(types: Types, x: K, y: K) -> K:
-    return ir.Cast(type_of(x, types), A("shr", _unsigned(x), _unsigned(y)))
+    unsigned = u64 if type_of(x, types).bits == 64 else u32
+    return ir.Cast(type_of(x, types), A("shr", ir.Cast(unsigned, x), ir.Cast(unsigned, y)))
 
 
 def _shift_right_sign_extend(types: Types, x: K, y: K) -> K:
-    return ir.Cast(type_of(x, types), A("shr", ir.Cast(i32, x), ir.Cast(i32, y)))
+    signed = i64 if type_of(x, types).bits == 64 else i32
+    return ir.Cast(type_of(x, types), A("shr", ir.Cast(signed, x), ir.Cast(signed, y)))
 
 
 def _truth(x: K, types: Types) -> K:
