@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import operator
 from collections.abc import Callable
@@ -168,7 +169,8 @@ class Expressions:
         raise self.origin.problem(node, f"{_kind(owner)} has no attribute {node.attr!r} in the vertex language")
 
     def _member(self, node: ast.Attribute) -> Any:
-        field = self.definition.field_by_name.get(node.attr)
+        fields_by_name = self.definition.field_by_name
+        field = fields_by_name.get(node.attr) or fields_by_name.get(_unreserved(node.attr))
         if field is not None:
             return FieldRef(field) if field.rank else Scalar(type=field.type, field=field, line=node.lineno)
         found = self.definition.attributes.get(node.attr, MISSING)
@@ -179,7 +181,7 @@ class Expressions:
         known = meaning(found)
         if known is not MISSING:
             return known
-        fields = ", ".join(f.name for f in self.definition.fields)
+        fields = ", ".join(fields_by_name)
         raise self.origin.problem(
             node,
             f"{self.definition.name} has no field {node.attr!r}",
@@ -394,6 +396,12 @@ def _product(base: Expr, power: int, line: int) -> Expr:
 def locals_of_function(function: FunctionType) -> frozenset[str]:
     """Names that the function binds, as Python sees it."""
     return frozenset(function.__code__.co_varnames)
+
+
+def _unreserved(attribute: str) -> str:
+    """The field that an attribute ``in_`` stands for: one whose name Python reserves, ``in``."""
+    bare = attribute.removesuffix("_")
+    return bare if keyword.iskeyword(bare) else attribute
 
 
 def _kind(found: Any) -> str:

@@ -8,7 +8,7 @@ from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from abele.errors import CodeletLoadError, SymbolError, UnknownVertexTypeError, nearest
 from abele.graph.debug import caller
@@ -41,11 +41,28 @@ def normalised(name: str) -> str:
     return re.sub(r"\s+", " ", _TIGHT.sub(r"\1", name.strip()))
 
 
+LIBRARIES = ("popops", "poplin", "popnn", "poprand")
+"""Namespaces of the vertices that libraries make known by ``addCodelets``."""
+
+
+class CodeletSource(Protocol):
+    """Codelets that are made when they are asked for by name, such as those of a library."""
+
+    def find(self, name: str) -> CodeletDef | None:
+        """The codelet called ``name``, needless spaces gone; None where the name is none of the source's own."""
+
+
 class Codelets:
     """Codelets by name, whitespace aside."""
 
     def __init__(self) -> None:
         self._known: dict[str, CodeletDef] = {}
+        self._sources: list[CodeletSource] = []
+
+    def add_source(self, source: CodeletSource) -> None:
+        """Ask ``source`` for names that are not known otherwise; once, however often it is added."""
+        if source not in self._sources:
+            self._sources.append(source)
 
     def add(self, codelets: Any, flags: str = "") -> None:
         """Make codelets known.
@@ -73,7 +90,10 @@ class Codelets:
             )
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and normalised(name) in self._known
+        try:
+            return isinstance(name, str) and self._find(normalised(name)) is not None
+        except UnknownVertexTypeError:
+            return False
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
@@ -82,16 +102,28 @@ class Codelets:
         return len(self._known)
 
     def __getitem__(self, name: str) -> CodeletDef:
-        found = self._known.get(normalised(name))
+        found = self._find(normalised(name))
         if found is None:
             raise self._unknown(name)
+        return found
+
+    def _find(self, name: str) -> CodeletDef | None:
+        found = self._known.get(name)
+        for source in self._sources if found is None else ():
+            found = source.find(name)
+            if found is not None:
+                self._known[name] = found
+                return found
         return found
 
     def _unknown(self, name: str) -> UnknownVertexTypeError:
         file, line = caller()
         short, close = normalised(name), nearest(normalised(name), self._known)
         variants = [k for k in self._known if k.partition("<")[0] == short.partition("<")[0]]
-        if variants:
+        library = short.partition("::")[0]
+        if library in LIBRARIES and not variants:
+            remedy = f"{library}.addCodelets(graph) makes the vertices of {library} known"
+        elif variants:
             remedy = "there is " + ", ".join(variants[:8])
         elif close:
             remedy = f"did you mean {close!r}?"

@@ -68,7 +68,7 @@ from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
 from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
-from abele.poplibs.poputil.codelets import add_codelets
+from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -137,6 +137,7 @@ __all__ = [
     *norms.__all__,
 ]
 
+add_codelets = codelets_adder("poplin")
 globals().update(guarded_functions(globals(), __all__))
 
 _MATMUL_NAMES = {

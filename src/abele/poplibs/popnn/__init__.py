@@ -43,7 +43,7 @@ from abele.poplibs.popnn.softmax import (
 )
 from abele.poplibs.popnn.spatial_softmax import spatial_softmax2d
 from abele.poplibs.popnn.top_k import top_k
-from abele.poplibs.poputil.codelets import add_codelets
+from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -104,6 +104,7 @@ __all__ = [
     "softmax_input_gradient",
 ]
 
+add_codelets = codelets_adder("popnn")
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n.islower()]))
 spatialSoftMax2D = spatial_softmax2d  # noqa: N816

@@ -8,6 +8,8 @@ from enum import StrEnum
 class NonLinearityType(StrEnum):
     """Kinds of :func:`~abele.poplibs.popnn.nonlinearity.non_linearity`."""
 
+    __poplar_name__ = "popnn::NonLinearityType"
+
     SIGMOID = "sigmoid"
     HARD_SIGMOID = "hard_sigmoid"
     RELU = "relu"

@@ -33,6 +33,7 @@ from abele.poplibs.popops.loops import counted_for_loop, counted_loop
 from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
 from abele.poplibs.popops.named import *  # noqa: F403
 from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE, encode_one_hot
+from abele.poplibs.popops.op_types import BinaryOpType, UnaryOpType
 from abele.poplibs.popops.pad import PaddingType, pad
 from abele.poplibs.popops.reduce import (
     ReduceParams,
@@ -58,7 +59,7 @@ from abele.poplibs.popops.sorting import (
     top_k_with_permutation,
 )
 from abele.poplibs.popops.spline import spline_basis, spline_weighting
-from abele.poplibs.poputil.codelets import add_codelets
+from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -70,6 +71,8 @@ __all__ = [
     "add_codelets",
     "create_output_for_element_wise_op",
     "MASKED_LABEL_CODE",
+    "BinaryOpType",
+    "UnaryOpType",
     "PaddingType",
     "counted_for_loop",
     "counted_loop",
@@ -133,6 +136,7 @@ __all__ = [
     *slicing.__all__,
 ]
 
+add_codelets = codelets_adder("popops")
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))
 hasNaN, hasNaNOrInf = has_nan, has_nan_or_inf  # noqa: N816

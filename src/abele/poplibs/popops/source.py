@@ -97,6 +97,13 @@ def element_codelet(
     return build(name, layout.base, fields, _loop(fused, layout), cycles, extra=(operations, fused.types, cost_key))
 
 
+def element_statements(fused: Fused, inputs: Sequence[Port | None], outputs: Sequence[Port]) -> list[str]:
+    """Statements that compute and store the element of every output at ``i``, as the ports say where it is."""
+    return _Statements(Layout(tuple(inputs), tuple(outputs), rows=False, indexed=False, workers=1, grain=1)).render(
+        fused
+    )
+
+
 def _loop(fused: Fused, layout: Layout) -> list[str]:
     size = f"len(self.{layout.outputs[0].name})"
     chunk = layout.workers * layout.grain

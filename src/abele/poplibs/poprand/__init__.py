@@ -4,7 +4,7 @@ from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
 from abele.poplibs.poprand.dropout import dropout, shaped_dropout
 from abele.poplibs.poprand.normals import normal, truncated_normal
 from abele.poplibs.poprand.seed import advance_seed, create_seed, get_seed, set_seed
-from abele.poplibs.poputil.codelets import add_codelets
+from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
@@ -23,5 +23,6 @@ __all__ = [
     "uniform",
 ]
 
+add_codelets = codelets_adder("poprand")
 globals().update(guarded_functions(globals(), __all__))
 globals().update(camel_aliases(globals(), __all__))

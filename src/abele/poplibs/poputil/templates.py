@@ -19,6 +19,8 @@ def template_vertex(name: str, *parameters: ElementType | Enum | bool | int | st
     >>> template_vertex("popops::ScaledAdd", f16, "float", True, 2)
     'popops::ScaledAdd<half,float,true,2>'
 
+    Enumerations of the libraries are named in full: ``popops::expr::UnaryOpType::EXPONENT``.
+
     Raises:
         TypeMismatchError: A parameter that is none of these.
     """
@@ -29,7 +31,8 @@ def _text(parameter: ElementType | Enum | bool | int | str) -> str:
     if isinstance(parameter, ElementType):
         return parameter.poplar_name
     if isinstance(parameter, Enum):
-        return f"{type(parameter).__name__}::{parameter.name}"
+        scope = getattr(type(parameter), "__poplar_name__", type(parameter).__name__)
+        return f"{scope}::{parameter.name}"
     if not isinstance(parameter, (int, str)):
         raise TypeMismatchError(
             f"{parameter!r} cannot be a parameter of a vertex template", remedy="an element type, enumerator or number"

@@ -1,0 +1,9 @@
+"""PopLibs' own vertices by name: names, fields, meaning and cost of the vertices that its libraries are made of.
+
+A program that places library vertices itself calls ``popops.addCodelets(graph)`` and adds them by name:
+``graph.addVertex(cs, "popops::BinaryOp1D<popops::expr::BinaryOpType::ADD,float>")``.
+"""
+
+from abele.poplibs.public_vertices.library import LibraryVertices, library
+
+__all__ = ["LibraryVertices", "library"]

@@ -1,0 +1,104 @@
+"""Families of library vertices: a template's name, its parameters, and what makes an instance of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from keyword import iskeyword
+from typing import Any, Literal
+
+import numpy as np
+
+from abele.codelet import CodeletDef
+from abele.codelet.fields import FieldDef
+from abele.errors import TypeMismatchError
+from abele.numerics import u32
+from abele.poplibs.popops.generated import build
+from abele.poplibs.public_vertices.parameters import Parameter
+
+Certainty = Literal["sure", "likely", "guessed"]
+"""How well fields are known: as in PopLibs; most likely as there; the meaning is right but names may differ."""
+STREAM, DRAWS = "stream", "draws"
+"""State of a vertex that draws random numbers: which numbers are its own, and how often it has run."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What an instance of a template is, as text of the vertex language.
+
+    Attributes:
+        kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
+        fields: Declarations. A field that Python reserves the name of has ``_`` after it.
+        body: Statements of ``compute``.
+        cycles: Cost formula; None to count issue slots.
+        draws: Whether it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
+    """
+
+    kind: str
+    fields: tuple[str, ...]
+    body: tuple[str, ...]
+    cycles: Callable[..., Any] | None = None
+    draws: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """A vertex template.
+
+    Attributes:
+        name: Its name without the library's namespace.
+        parameters: Its template parameters.
+        make: Gives an instance for the arguments; raises :class:`TypeMismatchError` for those that do not go together.
+        certainty: How well its fields are known.
+        meaning: What it computes, in a few words.
+        example: Arguments of the instance that the documentation shows; by default each parameter's own.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    make: Callable[..., Instance]
+    certainty: Certainty
+    meaning: str
+    example: tuple[str, ...] = field(default=())
+
+    def called(self, *names: str) -> list[Family]:
+        """The family under further names."""
+        return [self, *(replace(self, name=name) for name in names)]
+
+
+def definition(name: str, instance: Instance) -> CodeletDef:
+    """The codelet called ``name``."""
+    fields: Sequence[str] = instance.fields
+    if instance.draws:
+        fields = [*fields, f"{STREAM}: u32", f"{DRAWS}: u32"]
+    readable = "".join(c for c in name.partition("<")[0].replace("::", "_") if c.isalnum() or c == "_")
+    made: Any = build(readable, instance.kind, fields, instance.body, instance.cycles, extra=name)
+    found: CodeletDef = made.codelet
+    return replace(found, name=name, fields=tuple(map(_public, found.fields)))
+
+
+def _public(declared: FieldDef) -> FieldDef:
+    """A field under its public name, with what its state starts from."""
+    if declared.name == STREAM:
+        return replace(declared, initial=_Streams())
+    if declared.name == DRAWS:
+        return replace(declared, initial=lambda num: np.zeros(num, np.uint32))
+    bare = declared.name.removesuffix("_")
+    return replace(declared, name=bare) if iskeyword(bare) else declared
+
+
+class _Streams:
+    """Random numbers of each vertex's own: every vertex of a codelet gets the next number."""
+
+    def __init__(self) -> None:
+        self._given = 0
+
+    def __call__(self, num: int) -> Any:
+        first = self._given
+        self._given += num
+        return np.arange(first, first + num, dtype=u32.np)
+
+
+def refuse(what: str, remedy: str | None = None) -> TypeMismatchError:
+    """The error of template arguments that do not go together."""
+    return TypeMismatchError(what, remedy=remedy)

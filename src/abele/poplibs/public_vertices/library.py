@@ -1,0 +1,122 @@
+"""The vertices of one library by name, made when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+
+from abele.codelet import CodeletDef
+from abele.errors import AbeleError, UnknownVertexTypeError, nearest
+from abele.graph.debug import caller
+from abele.poplibs.public_vertices.family import STREAM, Family, definition
+from abele.poplibs.public_vertices.names import VertexName, taken_apart
+from abele.poplibs.public_vertices.parameters import REQUIRED, Argument, NotAllowedError, Parameter
+
+
+class LibraryVertices:
+    """The vertices of one library.
+
+    Args:
+        namespace: Its namespace, which every name of a vertex begins with.
+        families: Its templates; asked for when the first vertex is.
+        withheld: Why vertices that the library has are not here, by name without the namespace.
+    """
+
+    def __init__(
+        self, namespace: str, families: Callable[[], Iterable[Family]], withheld: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self.namespace = namespace
+        self._make = families
+        self._withheld = withheld
+        self._made: dict[str, CodeletDef] = {}
+
+    @cached_property
+    def families(self) -> dict[str, Family]:
+        """Templates by name without the namespace."""
+        return {family.name: family for family in self._make()}
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{self.namespace}::{name}" for name in self.families)
+
+    def find(self, name: str) -> CodeletDef | None:
+        """The codelet called ``name``; None where the name is not of this library's namespace.
+
+        Codelets that draw random numbers are made anew each time, so that the numbers of a graph do not depend on
+        graphs before it.
+
+        Raises:
+            UnknownVertexTypeError: The library has no such vertex, or not with these arguments.
+        """
+        if not name.startswith(f"{self.namespace}::"):
+            return None
+        if name in self._made:
+            return self._made[name]
+        made = self._definition(name, taken_apart(name))
+        if not any(f.name == STREAM for f in made.fields):
+            self._made[name] = made
+        return made
+
+    def _definition(self, name: str, parts: VertexName) -> CodeletDef:
+        family = self.families.get(parts.short)
+        if family is None:
+            raise self._unknown(name, parts)
+        arguments = _arguments(name, family, parts)
+        try:
+            return definition(name, family.make(*arguments))
+        except AbeleError as error:
+            raise _problem(name, error.message, error.remedy) from error
+
+    def _unknown(self, name: str, parts: VertexName) -> UnknownVertexTypeError:
+        reason = self._withheld().get(parts.short)
+        if reason:
+            return _problem(name, reason, f"there is {self._similar(parts.short)}")
+        return _problem(name, f"{self.namespace} has no vertex {parts.short}", self._similar(parts.short))
+
+    def _similar(self, short: str) -> str:
+        """The names that are most like one, in words."""
+        same = [n for n in self.families if n.lower().startswith(short.lower()[:8]) or short.startswith(n)]
+        close = nearest(short, self.families)
+        names = dict.fromkeys([*([close] if close else []), *same])
+        shown = [f"{self.namespace}::{n}" for n in (names or self.families)][:6]
+        return ", ".join(shown)
+
+
+def _arguments(name: str, family: Family, parts: VertexName) -> list[Argument]:
+    given = parts.arguments
+    most, least = len(family.parameters), sum(p.default is REQUIRED for p in family.parameters)
+    if not least <= len(given) <= most:
+        wants = str(most) if least == most else f"{least} to {most}"
+        form = f"{parts.base}<{', '.join(p.name for p in family.parameters)}>"
+        raise _problem(name, f"{parts.base} takes {wants} template arguments, not {len(given)}", form)
+    read = [_argument(name, p, text) for p, text in zip(family.parameters, given, strict=False)]
+    return [*read, *(p.default for p in family.parameters[len(given) :])]
+
+
+def _argument(name: str, parameter: Parameter, text: str) -> Argument:
+    try:
+        return parameter.read(text)
+    except NotAllowedError:
+        raise _problem(
+            name, f"its argument {parameter.name} is {text!r}", f"{parameter.name} takes {parameter.takes}"
+        ) from None
+
+
+def _problem(name: str, because: str, remedy: str | None) -> UnknownVertexTypeError:
+    file, line = caller()
+    return UnknownVertexTypeError(
+        f"unknown vertex type {name!r}", at=f"{file}:{line}" if file else None, because=because, remedy=remedy
+    )
+
+
+def library(namespace: str) -> LibraryVertices:
+    """The vertices of a library: ``popops``, ``poplin``, ``popnn`` or ``poprand``. Nothing is made or imported yet."""
+    if namespace not in _LIBRARIES:
+        module = f"abele.poplibs.public_vertices.{namespace}"
+        _LIBRARIES[namespace] = LibraryVertices(
+            namespace, lambda: import_module(module).families(), lambda: import_module(module).WITHHELD
+        )
+    return _LIBRARIES[namespace]
+
+
+_LIBRARIES: dict[str, LibraryVertices] = {}

@@ -1,0 +1,109 @@
+"""Template parameters of library vertices: how the text of an argument is read, and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, types, u8, u16, u32, u64
+
+Argument = ElementType | bool | int | str
+REQUIRED = object()
+
+FLOATS = (f32, f16)
+WORDS = (f32, f16, i32, u32)
+SIMPLE = (*WORDS, bool_)
+COPIED = (*SIMPLE, i8, u8, i16, u16, i64, u64)
+"""Sets of element types that vertices are instantiated for."""
+
+
+class NotAllowedError(Exception):
+    """The text of an argument is not one of those that a parameter takes."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One template parameter.
+
+    Attributes:
+        name: What it decides.
+        read: The argument that a text stands for; raises :class:`NotAllowedError`.
+        takes: What it takes, in words.
+        default: Argument where a name leaves it out; :data:`REQUIRED` where it must not.
+        example: An argument, as text.
+    """
+
+    name: str
+    read: Callable[[str], Argument]
+    takes: str
+    default: Any = REQUIRED
+    example: str = ""
+
+
+def type_of(*allowed: ElementType, name: str = "type", default: Any = REQUIRED) -> Parameter:
+    """An element type."""
+    known = {t.poplar_name: t for t in types.ALL} | {"unsigned": u32, "char": i8, "long": i64, "unsigned long": u64}
+
+    def read(text: str) -> ElementType:
+        if known.get(text) not in allowed:
+            raise NotAllowedError
+        return known[text]
+
+    return Parameter(name, read, ", ".join(t.poplar_name for t in allowed), default, allowed[0].poplar_name)
+
+
+def flag(name: str, default: Any = REQUIRED) -> Parameter:
+    """A truth value."""
+    known = {"true": True, "false": False, "1": True, "0": False}
+
+    def read(text: str) -> bool:
+        if text not in known:
+            raise NotAllowedError
+        return known[text]
+
+    return Parameter(name, read, "true or false", default, "false")
+
+
+def number(name: str, default: Any = REQUIRED, example: int = 0) -> Parameter:
+    """A whole number; a suffix as in ``16u`` is nothing."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"\d+[uUlL]*", text):
+            raise NotAllowedError
+        return int(text.rstrip("uUlL"))
+
+    return Parameter(name, read, "a whole number", default, str(example))
+
+
+def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUIRED) -> Parameter:
+    """A member of ``enumeration``, whose full name may be cut short from the left.
+
+    Args:
+        enumeration: Its full name: members are ``enumeration::NAME``.
+        table: What each member stands for.
+        default: Where a name leaves it out.
+    """
+    scopes = enumeration.split("::")
+
+    def read(text: str) -> Argument:
+        *scope, last = text.split("::")
+        if last not in table or (scope and scopes[-len(scope) :] != scope):
+            raise NotAllowedError
+        return table[last]
+
+    shown = ", ".join(table) if len(table) < 12 else ", ".join([*list(table)[:8], "…"])
+    return Parameter(enumeration.rpartition("::")[2], read, shown, default, f"{enumeration}::{next(iter(table))}")
+
+
+def struct(namespace: str, table: Mapping[str, Argument]) -> Parameter:
+    """A class that says what a template does, ``popops::ReduceAdd``."""
+
+    def read(text: str) -> Argument:
+        *scope, last = text.split("::")
+        if last not in table or scope not in ([], [namespace]):
+            raise NotAllowedError
+        return table[last]
+
+    return Parameter("operation", read, ", ".join(table), REQUIRED, f"{namespace}::{next(iter(table))}")
