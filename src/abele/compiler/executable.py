@@ -61,15 +61,19 @@ class Executable:
     _counted: frozenset[int] = frozenset()
     _report: Report | None = None
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, full_paths: bool = False) -> None:
         """Write the executable to a file, from which :meth:`load` makes it anew in any process, without the source.
+
+        Args:
+            path: The file.
+            full_paths: Keep the full paths of source files; otherwise only what follows the folder of their project.
 
         Raises:
             FileFormatError: The file cannot be written, or a codelet is C++, of which no data is known.
         """
         from abele.compiler.store import save_executable
 
-        save_executable(self, path)
+        save_executable(self, path, full_paths=full_paths)
 
     @staticmethod
     def load(path: str | Path, *, trusted: bool = False) -> Executable:

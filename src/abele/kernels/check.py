@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels.ir import Affine, Const, HostKernel, Index, Load, Nest, Random, Store, compute_type, result_type
 from abele.numerics import u32
+
+_MOST = 1 << 62
+"""What indices and sizes may come to, so that native code can count with 64 bits."""
 
 
 def check_kernel(kernel: HostKernel) -> None:
@@ -19,6 +24,7 @@ def check_kernel(kernel: HostKernel) -> None:
     if len(kernel.shapes) < kernel.num_inputs + kernel.num_outputs:
         wanted = f"{kernel.num_inputs} inputs and {kernel.num_outputs} outputs"
         raise TensorError(f"kernel has {wanted} but only {len(kernel.shapes)} shapes")
+    _check_sizes(kernel)
     for nest in kernel.nests:
         _check_dims(nest)
         for expression in nest.expressions():
@@ -33,6 +39,14 @@ def check_kernel(kernel: HostKernel) -> None:
             _check_store(kernel, nest, store)
 
 
+def _check_sizes(kernel: HostKernel) -> None:
+    if min(kernel.num_inputs, kernel.num_outputs) < 0:
+        raise TensorError(f"kernel has {kernel.num_inputs} inputs and {kernel.num_outputs} outputs")
+    for number, shape in enumerate(kernel.shapes):
+        if any(n < 0 for n in shape) or math.prod(shape) > _MOST:
+            raise TensorError(f"%{number} has shape {list(shape)}")
+
+
 def _check_dims(nest: Nest) -> None:
     names = [name for name, _ in nest.dims]
     if len(set(names)) != len(names):
@@ -40,12 +54,18 @@ def _check_dims(nest: Nest) -> None:
     for name, extent in nest.dims:
         if extent < 1:
             raise TensorError(f"dim {name} of a nest has extent {extent}", at=str(nest), remedy="leave empty nests out")
+    points = math.prod(extent for _, extent in nest.dims)
+    if points > _MOST:
+        raise TensorError(f"a nest has {points} points, more than 2^62", at=str(nest))
 
 
 def _check_names(nest: Nest, index: Affine, at: str) -> None:
     for name in index.names:
         if name not in nest.extents:
             raise TensorError(f"no dim {name!r} in the nest over {', '.join(nest.extents)}", at=at)
+    low, high = index.bounds(nest.extents)
+    if low < -_MOST or high > _MOST:
+        raise TensorError(f"index {index} runs from {low} to {high}: native code counts to 2^62", at=at)
 
 
 def _check_operand(kernel: HostKernel, nest: Nest, operand: int, index: tuple[Affine, ...], at: str) -> None:

@@ -7,15 +7,12 @@ memory's ``categories`` and ``available_bytes``, and for each text column its di
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from abele.errors import InvalidOptionError
 from abele.report import archive as container
+from abele.report.contents import Document, check_document, check_memory, check_tables
 from abele.report.memory import Memory
 from abele.report.report import Report
 from abele.report.schema import TABLES, ColumnSpec, Schema
@@ -25,18 +22,12 @@ KIND = container.Kind(
     noun="report",
     version=2,
     max_bytes=4 << 30,
+    free_bytes=64 << 20,
+    ratio=250,
     again="write the report again: the program that made it can, with Report.save",
+    schema=Document,
 )
 """Version 2: sync groups and spans; start, groups, block and basis of steps."""
-
-_TARGET: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "title": str,
-    "ipu": str,
-    "num_ipus": int,
-    "num_tiles": int,
-    "clock_hz": (int, float),
-}
 
 
 def save(report: Report, path: Path) -> None:
@@ -59,12 +50,11 @@ def _write(report: Report, archive: zipfile.ZipFile) -> None:
             container.write_array(archive, f"{name}/{key}.npy", values)
     container.write_array(archive, "memory.npy", report.memory.bytes)
     container.write_array(archive, "compute_cycles_by_tile.npy", report.compute_cycles_by_tile)
-    container.write_member(archive, KIND.member, json.dumps(_header(report, words), default=_plain))
+    container.write_document(archive, KIND, _document(report, words))
 
 
-def _header(report: Report, words: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+def _document(report: Report, words: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
     return {
-        **KIND.head,
         "target": report.target,
         "graph": report.graph,
         "meta": report.meta,
@@ -76,10 +66,6 @@ def _header(report: Report, words: dict[str, dict[str, list[str]]]) -> dict[str,
     }
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
-
-
 def load(path: Path) -> Report:
     """The report in the file ``path``.
 
@@ -89,55 +75,37 @@ def load(path: Path) -> Report:
     return container.read(path, KIND, _read)
 
 
-def _read(archive: zipfile.ZipFile, header: dict[str, Any]) -> Report:
-    memory = header["memory"]
-    version, words = header["version"], header["words"]
+def _read(archive: container.Archive, document: Document) -> Report:
+    check_document(document)
+    words, version = document.words, document.version
     tables = {name: _read_table(archive, schema, words.get(name, {}), version) for name, schema in TABLES.items()}
-    _check_spans(tables)
+    check_tables(tables)
+    memory = Memory(
+        archive.array("memory.npy", "<i8"), document.memory.available_bytes, tuple(document.memory.categories)
+    )
+    cycles = archive.array("compute_cycles_by_tile.npy", "<i8", (memory.num_tiles,))
+    check_memory(memory, cycles)
     return Report(
-        target=_target(header),
-        graph=dict(header["graph"]),
-        memory=Memory(
-            container.read_array(archive, "memory.npy", "<i8"),
-            int(memory["available_bytes"]),
-            tuple(memory["categories"]),
-        ),
-        compute_cycles_by_tile=container.read_array(archive, "compute_cycles_by_tile.npy", "<i8"),
-        meta=dict(header["meta"]),
+        target=document.target,
+        graph=document.graph,
+        memory=memory,
+        compute_cycles_by_tile=cycles,
+        meta=document.meta,
         **tables,
     )
 
 
-def _check_spans(tables: dict[str, Table]) -> None:
-    for column, name in (("group", "groups"), ("step", "steps")):
-        numbers = tables["spans"][column]
-        if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(tables[name])):
-            raise InvalidOptionError(f"spans/{column}.npy points outside the {name} table")
-
-
-def _target(header: dict[str, Any]) -> dict[str, Any]:
-    target = dict(header["target"])
-    for name, kind in _TARGET.items():
-        if not isinstance(target.get(name), kind):
-            raise InvalidOptionError(f"the target's {name} is {target.get(name)!r}")
-    return target
-
-
-def _read_table(archive: zipfile.ZipFile, schema: Schema, words: dict[str, list[str]], version: int) -> Table:
+def _read_table(archive: container.Archive, schema: Schema, words: dict[str, list[str]], version: int) -> Table:
     """A table as a file of some version holds it; what came later takes its defaults."""
     if schema.since > version:
         return schema.empty()
     known = {key: spec for key, spec in schema.columns.items() if spec.since <= version}
-    return schema.table(
-        **{key: _read_column(archive, f"{schema.name}/{key}.npy", spec, words) for key, spec in known.items()}
-    )
+    with container.part(f"table {schema.name}"):
+        return schema.table(**{k: _read_column(archive, schema.name, k, spec, words) for k, spec in known.items()})
 
 
-def _read_column(archive: zipfile.ZipFile, name: str, spec: ColumnSpec, words: dict[str, list[str]]) -> Column:
-    if not spec.is_text:
-        return container.read_array(archive, name, spec.dtype)
-    codes = container.read_array(archive, name, "<i4")
-    vocabulary = tuple(str(word) for word in words[Path(name).stem])
-    if len(codes) and (codes.min() < 0 or codes.max() >= len(vocabulary)):
-        raise InvalidOptionError(f"{name} points outside its words")
-    return Text(codes, vocabulary)
+def _read_column(
+    archive: container.Archive, table: str, key: str, spec: ColumnSpec, words: dict[str, list[str]]
+) -> Column:
+    values = archive.vector(f"{table}/{key}.npy", "<i4" if spec.is_text else spec.dtype)
+    return Text(values, tuple(words[key])) if spec.is_text else values

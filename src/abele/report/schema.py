@@ -21,12 +21,18 @@ class ColumnSpec:
         doc: Meaning and unit.
         default: Value of rows for which none is given, and of all rows in files older than the column.
         since: Version of the file format that has it first.
+        low: Smallest value that a file may hold.
+        refers: The table that it gives rows of, if it does.
+        choices: The words that it may hold, where they are few.
     """
 
     dtype: str
     doc: str
     default: Any = 0
     since: int = 1
+    low: int = 0
+    refers: str = ""
+    choices: tuple[str, ...] = ()
 
     @property
     def is_text(self) -> bool:
@@ -87,12 +93,16 @@ def _column(spec: ColumnSpec, value: Any, num_rows: int) -> Column:
     return np.full(num_rows, value, dtype) if _is_scalar(value) else np.ascontiguousarray(value, dtype=dtype)
 
 
-def _text(doc: str, since: int = 1) -> ColumnSpec:
-    return ColumnSpec("text", doc, "", since)
+def _text(doc: str, since: int = 1, choices: tuple[str, ...] = ()) -> ColumnSpec:
+    return ColumnSpec("text", doc, "", since, choices=choices)
 
 
-def _count(doc: str, default: int = 0, since: int = 1) -> ColumnSpec:
-    return ColumnSpec("<i8", doc, default, since)
+def _count(doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSpec:
+    return ColumnSpec("<i8", doc, default, since, low)
+
+
+def _row(of: str, doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSpec:
+    return ColumnSpec("<i4", doc, default, since, low, refers=of)
 
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
@@ -112,10 +122,10 @@ STEPS = Schema(
     "steps",
     {
         "name": _text("name with scopes"),
-        "kind": _text("one of STEP_KINDS"),
+        "kind": _text("one of STEP_KINDS", choices=STEP_KINDS),
         "program": ColumnSpec("<i4", "index of the program that the step belongs to"),
-        "op": ColumnSpec("<i4", "row in the ops table, -1 for none", -1),
-        "superstep": ColumnSpec("<i4", "number of the superstep in the executable, -1 for none", -1),
+        "op": _row("ops", "row in the ops table, -1 for none", -1, low=-1),
+        "superstep": ColumnSpec("<i4", "number of the superstep in the executable, -1 for none", -1, low=-1),
         "executions": _count("times it is executed in one run of its program", 1),
         "cycles": _count("cycles of one execution: the sum of the four parts"),
         **_PARTS,
@@ -126,12 +136,12 @@ STEPS = Schema(
         "max_receive_bytes": _count("bytes that the tile receiving most receives"),
         "num_vertices": _count("vertices executed"),
         "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
-        "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2),
+        "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2, low=-1),
         "groups": _text(
             "sync groups that it keeps busy, joined by ', '; of more than 8, the first and the last", since=2
         ),
         "block": _text("names of the Blocks around it, joined by /", since=2),
-        "basis": _text("one of BASES: what its cycles and executions rest on", since=2),
+        "basis": _text("one of BASES: what its cycles and executions rest on", since=2, choices=BASES),
     },
 )
 
@@ -160,15 +170,15 @@ VARIABLES = Schema(
         "bytes": _count("bytes over all tiles"),
         "tiles": ColumnSpec("<i4", "tiles that hold part of it"),
         "always_live": ColumnSpec("|b1", "whether it lives through the whole program", False),
-        "first_step": ColumnSpec("<i4", "row in the steps table where it becomes live, -1 when always live", -1),
-        "last_step": ColumnSpec("<i4", "row in the steps table after which it is dead, -1 when always live", -1),
+        "first_step": _row("steps", "row in the steps table where it becomes live, -1 when always live", -1, low=-1),
+        "last_step": _row("steps", "row in the steps table after which it is dead, -1 when always live", -1, low=-1),
     },
 )
 
 LIVENESS = Schema(
     "liveness",
     {
-        "step": ColumnSpec("<i4", "row in the steps table"),
+        "step": _row("steps", "row in the steps table"),
         "live_bytes": _count("bytes of not always-live variables over all tiles"),
         "max_tile_bytes": _count("the same on the tile that has most"),
     },
@@ -193,8 +203,8 @@ SPANS = Schema(
     "spans",
     {
         "program": ColumnSpec("<i4", "index of the program"),
-        "group": ColumnSpec("<i4", "row in the groups table"),
-        "step": ColumnSpec("<i4", "row in the steps table"),
+        "group": _row("groups", "row in the groups table"),
+        "step": _row("steps", "row in the steps table"),
         "start_cycle": _count("cycle of the run at which it starts"),
         "cycles": _count("how long it takes"),
     },

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from abele.codelet import CodeletDef, FieldDef, compile_codelet
 from abele.codelet.constraints import Constraint
@@ -11,17 +13,16 @@ from abele.codelet.layouts import LIST_LAYOUTS, VECTOR_LAYOUTS
 from abele.codelet.stored import StoredCode
 from abele.codelet.tree import Helper
 from abele.codelet.vertex import NUM_WORKERS
+from abele.compiler.store.format import CodeletTable, FieldRow
 from abele.compiler.store.records import CODELET_TREE, decode, encode
 from abele.errors import FileFormatError
 from abele.numerics import as_element_type
 
-_KINDS = ("vertex", "multi", "supervisor")
-_DIRECTIONS = ("in", "out", "inout", "state")
 _LAYOUTS = {**VECTOR_LAYOUTS, **LIST_LAYOUTS}
 
 
-def codelet_table(definition: CodeletDef) -> dict[str, Any]:
-    """A codelet as JSON.
+def codelet_table(definition: CodeletDef, path: Callable[[str], str]) -> dict[str, Any]:
+    """A codelet as JSON; ``path`` says how its source file is told.
 
     Raises:
         FileFormatError: It is C++, of which only native code is known.
@@ -36,10 +37,10 @@ def codelet_table(definition: CodeletDef) -> dict[str, Any]:
         "name": definition.name,
         "kind": definition.kind,
         "fields": [_field_row(f) for f in definition.fields],
-        "file": definition.file,
+        "file": path(definition.file),
         "line": definition.line,
         "constraints": [[c.kind, c.one, c.other] for c in definition.constraints],
-        "tree": encode(compile_codelet(definition).tree, CODELET_TREE),
+        "tree": encode(compile_codelet(definition).tree, CODELET_TREE, path),
     }
 
 
@@ -49,31 +50,33 @@ def _field_row(field: FieldDef) -> list[Any]:
     return [field.name, field.direction, field.type.name, field.rank, layouts, *described]
 
 
-def codelet_of(table: dict[str, Any], *, trusted: bool) -> CodeletDef:
+def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
     """The codelet that a table describes; without trust its vertices run with every access checked.
 
     Raises:
         ValueError: It describes none.
     """
-    fields = tuple(_field(row) for row in table["fields"])
+    fields = tuple(map(_field, table.fields))
     by_name = {f.name: f for f in fields}
-    if table["kind"] not in _KINDS or len(by_name) != len(fields):
-        raise ValueError(f"codelet {table['name']!r} is of no kind that exists")
-    helper = decode(table["tree"], CODELET_TREE, by_name)
+    if len(by_name) != len(fields):
+        raise ValueError("two fields have one name")
+    helper = decode(table.tree, CODELET_TREE, by_name)
     if not isinstance(helper, Helper):
-        raise ValueError(f"codelet {table['name']!r} has no code")
-    constraints = tuple(Constraint(str(kind), str(one), str(other)) for kind, one, other in table["constraints"])
-    code = StoredCode(helper, json.dumps(table["tree"]), trusted)
+        raise ValueError("it has no code")
+    edges = {f.name for f in fields if f.is_edge}
+    if any({one, other} - edges for _, one, other in table.constraints):
+        raise ValueError("a constraint names what is no edge")
+    code = StoredCode(helper, msgspec.json.encode(table.tree).decode(), trusted)
     made = CodeletDef(
-        name=str(table["name"]),
-        kind=table["kind"],
+        name=table.name,
+        kind=table.kind,
         fields=fields,
-        file=str(table["file"]),
-        line=int(table["line"]),
+        file=table.file,
+        line=table.line,
         formula=None,
         compute=None,  # type: ignore[arg-type]
         attributes={"num_workers": NUM_WORKERS},
-        constraints=constraints,
+        constraints=tuple(Constraint(*each) for each in table.constraints),
         language="stored",
         source=code,
     )
@@ -83,11 +86,7 @@ def codelet_of(table: dict[str, Any], *, trusted: bool) -> CodeletDef:
     return made
 
 
-def _field(row: Any) -> FieldDef:
-    name, direction, type_, rank, layouts, align, interleaved, scattered = row
-    if direction not in _DIRECTIONS or rank not in (0, 1, 2):
-        raise ValueError(f"field {name!r} is of no kind that exists")
-    described = tuple(_LAYOUTS[layout] for layout in layouts)
-    return FieldDef(
-        str(name), direction, as_element_type(type_), rank, described, int(align), bool(interleaved), bool(scattered)
-    )
+def _field(row: FieldRow) -> FieldDef:
+    layouts = tuple(_LAYOUTS[layout] for layout in row.layouts)
+    type_ = as_element_type(row.type)
+    return FieldDef(row.name, row.direction, type_, row.rank, layouts, row.min_align, row.interleaved, row.scattered)

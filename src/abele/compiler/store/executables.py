@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from abele.compiler.compile import compile_program
 from abele.compiler.executable import Executable
-from abele.compiler.store.archive import KIND, Reader, Writer
+from abele.compiler.store.archive import KIND, Writer
+from abele.compiler.store.format import Document
 from abele.compiler.store.graphs import GraphIn, GraphOut
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 from abele.report import archive as container
+from abele.report.contents import check_meta
+from abele.report.paths import told
 
 
-def save_executable(executable: Executable, path: str | Path) -> None:
+def save_executable(executable: Executable, path: str | Path, *, full_paths: bool = False) -> None:
     """Write an executable to a file: the graph, its programs and what its vertices cost, as data.
+
+    Args:
+        executable: The executable.
+        path: The file.
+        full_paths: Keep the full paths of source files; otherwise they are told as ``portable_path`` gives them.
 
     Raises:
         FileFormatError: The file cannot be written, or a codelet is C++.
     """
 
     def fill(archive: zipfile.ZipFile) -> None:
-        document = _document(executable, Writer(archive))
-        container.write_member(archive, KIND.member, json.dumps(document))
+        document = _document(executable, Writer(archive), full_paths)
+        container.write_document(archive, KIND, document)
 
     container.write(Path(path), fill)
 
 
-def _document(executable: Executable, writer: Writer) -> dict[str, Any]:
-    graph = GraphOut(executable.graph, writer)
+def _document(executable: Executable, writer: Writer, full_paths: bool) -> dict[str, Any]:
+    graph = GraphOut(executable.graph, writer, told(full_paths))
     programs = ProgramsOut(graph)
     roots = programs.numbers(executable.programs)
     table = graph.table(programs.compute_sets)
     return {
-        **KIND.head,
         "graph": table,
         "nodes": programs.rows,
         "functions": programs.function_rows,
@@ -60,12 +66,14 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no executable.
     """
 
-    def build(archive: zipfile.ZipFile, document: dict[str, Any]) -> Executable:
-        made = GraphIn(document["graph"], document["views"], Reader(archive), trusted=trusted)
-        programs = ProgramsIn(made, document["nodes"], document["functions"])
-        named = {str(name): programs.node(number) for name, number in document["programs"].items()}
+    def build(archive: container.Archive, document: Document) -> Executable:
+        check_meta(document.meta)
+        made = GraphIn(document.graph, document.views, archive, trusted=trusted)
+        programs = ProgramsIn(made, document.nodes, document.functions)
+        named = {name: programs.node(number) for name, number in document.programs.items()}
+        programs.extents.check(list(named.values()))
         executable = compile_program(made.graph, named, allow_out_of_memory=True)
-        executable.meta.update(document["meta"])
+        executable.meta.update(document.meta)
         return executable
 
     return container.read(Path(path), KIND, build)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from abele.codelet import CodeletDef, FieldDef
 from abele.compiler.cost import vertex_costs
-from abele.compiler.store.archive import Reader, Writer
+from abele.compiler.store import format as stored
+from abele.compiler.store.archive import Writer
 from abele.compiler.store.codelets import codelet_of, codelet_table
 from abele.compiler.store.systems import system_of, system_table
 from abele.compiler.store.views import ViewsIn, ViewsOut
@@ -29,6 +31,11 @@ from abele.graph.host import Argument, HostFunction, HostHandle
 from abele.graph.remote import RemoteBuffer
 from abele.graph.sync_group import SyncGroup
 from abele.numerics import as_element_type
+from abele.report.archive import Archive, part
+
+_MOST_ELEMENTS = 1 << 40
+"""Elements of a variable, stream or remote buffer: sums of as many as a document can name stay below 2^63."""
+_MOST_CYCLES = 1 << 48
 
 
 class GraphOut:
@@ -37,14 +44,16 @@ class GraphOut:
     Args:
         graph: The graph.
         writer: Keeps arrays.
+        path: How the path of a source file is told.
 
     Attributes:
         views: Views by number.
         compute_sets: Compute sets by number.
     """
 
-    def __init__(self, graph: Graph, writer: Writer) -> None:
+    def __init__(self, graph: Graph, writer: Writer, path: Callable[[str], str]) -> None:
         self.graph = graph
+        self.path = path
         self.views = ViewsOut(writer)
         self._writer = writer
         self._codelets: dict[CodeletDef, int] = {}
@@ -56,35 +65,43 @@ class GraphOut:
     def table(self, compute_sets: list[ComputeSet]) -> dict[str, Any]:
         """Everything but the programs."""
         graph = self.graph
-        sets = [[debug_row(c.debug), [self._group(g) for g in c.groups if g.num]] for c in compute_sets]
+        sets = [[self.debug(c.debug), [self._group(g) for g in c.groups if g.num]] for c in compute_sets]
         handles = graph.host_handles.values()
         return {
             "system": system_table(graph.whole_system),
             "replicas": graph.replicas,
             "variables": [self._variable(v) for v in graph.variables],
-            "streams": [_stream_row(s) for s in graph.streams.values()],
+            "streams": [self._stream(s) for s in graph.streams.values()],
             "remote_buffers": [
-                [b.name, b.dtype.name, b.num_elements, b.repeats, debug_row(b.debug)]
+                [b.name, b.dtype.name, b.num_elements, b.repeats, self.debug(b.debug)]
                 for b in graph.remote_buffers.values()
             ],
             "host_functions": [
-                [f.name, _arguments(f.inputs), _arguments(f.outputs), debug_row(f.debug)]
+                [f.name, _arguments(f.inputs), _arguments(f.outputs), self.debug(f.debug)]
                 for f in graph.host_functions.values()
             ],
             "handles": [
-                [h.name, self.views.number(h.tensor), h.readable, h.writable, debug_row(h.debug)] for h in handles
+                [h.name, self.views.number(h.tensor), h.readable, h.writable, self.debug(h.debug)] for h in handles
             ],
-            "sync_groups": [[g.name, self._writer.array(g.tiles), debug_row(g.debug)] for g in graph.sync_groups],
+            "sync_groups": [[g.name, self._writer.array(g.tiles), self.debug(g.debug)] for g in graph.sync_groups],
             "compute_sets": sets,
             "codelets": self._codelet_rows,
             "regions": self._region_rows,
         }
 
+    def debug(self, debug: DebugInfo) -> list[Any]:
+        """Where something comes from."""
+        return [debug.name, debug.path, self.path(debug.file), debug.line, debug.text]
+
+    def _stream(self, stream: Stream) -> list[Any]:
+        place = [stream.direction, stream.replicated, stream.buffering_depth, self.debug(stream.debug)]
+        return [stream.name, stream.dtype.name, list(stream.shape), *place]
+
     def _variable(self, variable: Variable) -> list[Any]:
         mapping = [self._writer.array(variable.mapping.begin), self._writer.array(variable.mapping.tile)]
         initial = None if variable.initial is None else self._writer.array(variable.initial)
         row = [variable.name, variable.dtype.name, list(variable.shape), variable.kind]
-        return [*row, mapping, initial, debug_row(variable.debug)]
+        return [*row, mapping, initial, self.debug(variable.debug)]
 
     def _group(self, group: VertexGroup) -> dict[str, Any]:
         cost = vertex_costs(group, self.graph.system.ipu)
@@ -94,7 +111,7 @@ class GraphOut:
             "edges": {name: self._edge(edge) for name, edge in group.edges.items()},
             "state": {name: self._state(data) for name, data in group.state.items()},
             "cycles": None if cost.is_estimate else self._writer.array(cost.amount),
-            "debug": debug_row(group.debug),
+            "debug": self.debug(group.debug),
         }
 
     def _edge(self, edge: Edge) -> list[Any]:
@@ -108,7 +125,7 @@ class GraphOut:
     def _codelet(self, definition: CodeletDef) -> int:
         if definition not in self._codelets:
             self._codelets[definition] = len(self._codelet_rows)
-            self._codelet_rows.append(codelet_table(definition))
+            self._codelet_rows.append(codelet_table(definition, self.path))
         return self._codelets[definition]
 
     def _region(self, regions: Regions) -> int:
@@ -126,7 +143,7 @@ class GraphIn:
     Args:
         table: What :meth:`GraphOut.table` gave.
         views: What the views' rows are.
-        reader: Gives arrays.
+        archive: Gives arrays.
         trusted: Whether codelets may run without checks.
 
     Attributes:
@@ -137,93 +154,112 @@ class GraphIn:
         ValueError: The tables do not fit together.
     """
 
-    def __init__(self, table: Mapping[str, Any], views: Any, reader: Reader, *, trusted: bool) -> None:
-        self.graph = Graph(system_of(table["system"]), replicas=int(table["replicas"]))
-        self._reader = reader
-        for row in table["variables"]:
-            self._add_variable(row)
-        self.views = ViewsIn(self.graph, reader, views)
+    def __init__(
+        self, table: stored.GraphTable, views: list[stored.ViewRow], archive: Archive, *, trusted: bool
+    ) -> None:
+        with part("system"):
+            self.graph = Graph(system_of(table.system), replicas=table.replicas)
+        self._archive = archive
+        for number, row in enumerate(table.variables):
+            with part(f"variable {number}"):
+                self._add_variable(row)
+        self.views = ViewsIn(self.graph, archive, views)
         self._add_ends(table)
-        self._codelets = [codelet_of(row, trusted=trusted) for row in table["codelets"]]
-        self._regions = [self.views.regions(row) for row in table["regions"]]
-        for debug, groups in table["compute_sets"]:
-            compute_set = ComputeSet(self.graph, len(self.graph.compute_sets), debug_of(debug))
+        self._codelets = [self._codelet(n, row, trusted) for n, row in enumerate(table.codelets)]
+        self._regions = [self._region(n, row) for n, row in enumerate(table.regions)]
+        for number, made in enumerate(table.compute_sets):
+            compute_set = ComputeSet(self.graph, number, debug_of(made.debug))
             self.graph.compute_sets.append(compute_set)
-            for group in groups:
-                compute_set.add_group(self._group(group))
+            for group in made.groups:
+                with part(f"compute set {number}"):
+                    compute_set.add_group(self._group(group))
 
-    def _add_variable(self, row: Any) -> None:
-        name, dtype, shape, kind, mapping, initial, debug = row
-        if kind not in ("variable", "constant", "replica_index"):
-            raise ValueError(f"{name!r} is of no kind that exists")
-        tensor = self.graph._new(as_element_type(dtype), tuple(int(n) for n in shape), str(name), kind, None)
+    def _codelet(self, number: int, table: stored.CodeletTable, trusted: bool) -> CodeletDef:
+        with part(f"codelet {number}, {table.name!r:.80}"):
+            return codelet_of(table, trusted=trusted)
+
+    def _region(self, number: int, table: stored.RegionsTable) -> Regions:
+        with part(f"regions {number}"):
+            return self.views.regions(table)
+
+    def _add_variable(self, row: stored.VariableRow) -> None:
+        shape = tuple(row.shape)
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise ValueError(f"it is of shape {list(shape)}")
+        self.graph._new(as_element_type(row.dtype), shape, row.name, row.kind, None)
         variable = self.graph.variables[-1]
-        variable.name, variable.debug = str(name), debug_of(debug)
-        begin, tile = self._reader.int64(mapping[0]), self._reader.array(mapping[1], np.int32)
-        good = len(begin) == len(tile) and (len(begin) == 0 or begin[0] == 0) and (np.diff(begin) > 0).all()
+        variable.name, variable.debug = row.name, debug_of(row.debug)
+        begin, tile = (self._archive.vector(n, t) for n, t in zip(row.mapping, (np.int64, np.int32), strict=True))
+        good = len(begin) == len(tile) and (len(begin) == 0 or begin[0] == 0) and (begin[1:] > begin[:-1]).all()
         if not good or (len(begin) == 0) != (variable.size == 0) or (begin >= max(1, variable.size)).any():
-            raise ValueError(f"the mapping of {name!r} does not cover it")
+            raise ValueError("its mapping does not cover it")
         if (tile < -1).any() or (tile >= self.graph.num_tiles).any():
-            raise ValueError(f"{name!r} is mapped to a tile that the system lacks")
+            raise ValueError("it is mapped to a tile that the system lacks")
         variable.mapping = TileMapping(variable.size, begin, tile)
-        if initial is not None:
-            variable.initial = self._reader.array(initial, variable.dtype.np, variable.shape)
-        assert tensor.size == variable.size
+        if row.initial is not None:
+            variable.initial = self._archive.array(row.initial, variable.dtype.np, shape)
 
-    def _add_ends(self, table: Mapping[str, Any]) -> None:
-        graph, view = self.graph, self.views.tensor
-        for name, dtype, shape, direction, replicated, depth, debug in table["streams"]:
-            if direction not in ("in", "out") or int(depth) < 1:
-                raise ValueError(f"stream {name!r} runs nowhere")
-            graph.streams[name] = Stream(
-                name, as_element_type(dtype), _shape(shape), direction, debug_of(debug), bool(replicated), int(depth)
+    def _add_ends(self, table: stored.GraphTable) -> None:
+        graph = self.graph
+        for row in table.streams:
+            given = (row.name, as_element_type(row.dtype), _shape(row.shape), row.direction, debug_of(row.debug))
+            graph.streams[row.name] = Stream(*given, row.replicated, row.depth)
+        for buffer in table.remote_buffers:
+            size = _shape([buffer.repeats, buffer.elements])
+            dtype, debug = as_element_type(buffer.dtype), debug_of(buffer.debug)
+            graph.remote_buffers[buffer.name] = RemoteBuffer(buffer.name, dtype, size[1], size[0], debug)
+        for function in table.host_functions:
+            arguments = (_arguments_of(function.inputs), _arguments_of(function.outputs))
+            graph.host_functions[function.name] = HostFunction(function.name, *arguments, debug_of(function.debug))
+        for handle in table.handles:
+            tensor, debug = self.views.tensor(handle.view), debug_of(handle.debug)
+            graph.host_handles[handle.name] = HostHandle(
+                handle.name, tensor, handle.readable, handle.writable and tensor.writable, debug
             )
-        for name, dtype, elements, repeats, debug in table["remote_buffers"]:
-            if int(elements) < 1 or int(repeats) < 1:
-                raise ValueError(f"remote buffer {name!r} holds nothing")
-            made = RemoteBuffer(name, as_element_type(dtype), int(elements), int(repeats), debug_of(debug))
-            graph.remote_buffers[name] = made
-        for name, inputs, outputs, debug in table["host_functions"]:
-            graph.host_functions[name] = HostFunction(
-                name, _arguments_of(inputs), _arguments_of(outputs), debug_of(debug)
-            )
-        for name, number, readable, writable, debug in table["handles"]:
-            graph.host_handles[name] = HostHandle(name, view(number), bool(readable), bool(writable), debug_of(debug))
-        for name, tiles, debug in table["sync_groups"]:
-            graph.sync_groups.append(SyncGroup(name, self._reader.array(tiles, np.int32), debug_of(debug)))
+        for group in table.sync_groups:
+            with part(f"sync group {group.name!r:.80}"):
+                graph.sync_group(self._archive.vector(group.tiles, np.int32))
+                made = graph.sync_groups.pop()
+                graph.sync_groups.append(SyncGroup(group.name, made.tiles, debug_of(group.debug)))
 
-    def _group(self, table: Mapping[str, Any]) -> VertexGroup:
-        codelet = self._codelets[table["codelet"]]
-        tile = self._reader.array(table["tile"], np.int32)
-        if tile.ndim != 1 or (tile < 0).any() or (tile >= self.graph.num_tiles).any():
+    def _group(self, table: stored.GroupTable) -> VertexGroup:
+        codelet = self._codelets[table.codelet]
+        tile = self._archive.vector(table.tile, np.int32)
+        if (tile < 0).any() or (tile >= self.graph.num_tiles).any():
             raise ValueError(f"a vertex {codelet.name} is on a tile that the system lacks")
         edges, state = {}, {}
         for field in codelet.fields:
-            if field.is_edge:
-                edges[field.name] = self._edge(field, table["edges"][field.name], len(tile))
-            else:
-                state[field.name] = self._state(field, table["state"][field.name], len(tile))
-        cycles = None if table["cycles"] is None else self._reader.array(table["cycles"], np.int64, (len(tile),))
-        return VertexGroup(codelet, tile, edges, state, cycles, debug_of(table["debug"]))
+            with part(f"field {field.name!r:.80} of {codelet.name!r:.80}"):
+                if field.is_edge:
+                    edges[field.name] = self._edge(field, table.edges[field.name], len(tile))
+                else:
+                    state[field.name] = self._state(field, table.state[field.name], len(tile))
+        cycles = None if table.cycles is None else self._archive.array(table.cycles, np.int64, (len(tile),))
+        if cycles is not None and ((cycles < 0).any() or cycles.astype(float).sum() > _MOST_CYCLES):
+            raise ValueError(f"vertices {codelet.name} take more cycles than there are, or fewer than none")
+        return VertexGroup(codelet, tile, edges, state, cycles, debug_of(table.debug))
 
-    def _edge(self, field: FieldDef, row: Any, num: int) -> Edge:
-        regions, index = self._regions[row[0]], self._reader.int64(row[1])
-        begin = None if row[2] is None else self._reader.int64(row[2])
+    def _edge(self, field: FieldDef, row: stored.EdgeRow, num: int) -> Edge:
+        regions, index = self._regions[row.regions], self._archive.vector(row.index, np.int64)
+        begin = None if row.row_begin is None else self._archive.vector(row.row_begin, np.int64)
         if len(index) and (int(index.min()) < 0 or int(index.max()) >= regions.num):
-            raise ValueError(f"field {field.name!r} is wired to regions that do not exist")
+            raise ValueError("it is wired to regions that do not exist")
         if (field.rank == 2) != (begin is not None) or not _counts(begin, len(index), num):
-            raise ValueError(f"field {field.name!r} is not wired to {num} vertices")
-        if regions.tensor.dtype != field.type or (field.rank == 0 and (regions.sizes[index] != 1).any()):
-            raise ValueError(f"field {field.name!r} is wired to elements of another kind")
+            raise ValueError(f"it is not wired to {num} vertices")
+        sizes = regions.sizes[index]
+        if regions.tensor.dtype != field.type or (field.rank == 0 and (sizes != 1).any()):
+            raise ValueError("it is wired to elements of another kind")
+        if sizes.astype(float).sum() > _MOST_ELEMENTS:
+            raise ValueError("it is wired to more elements than can be counted")
         if field.writable and any(v.is_constant for v in regions.tensor.variables):
-            raise ValueError(f"field {field.name!r} writes a constant")
+            raise ValueError("it writes a constant")
         return Edge(regions, index, begin)
 
-    def _state(self, field: FieldDef, row: Any, num: int) -> StateData:
-        values = self._reader.array(row[0], field.type.np)
-        begin = None if row[1] is None else self._reader.int64(row[1])
-        if values.ndim != 1 or (field.rank == 1) != (begin is not None) or not _counts(begin, len(values), num):
-            raise ValueError(f"state {field.name!r} is not that of {num} vertices")
+    def _state(self, field: FieldDef, row: stored.StateRow, num: int) -> StateData:
+        values = self._archive.vector(row.values, field.type.np)
+        begin = None if row.row_begin is None else self._archive.vector(row.row_begin, np.int64)
+        if (field.rank == 1) != (begin is not None) or not _counts(begin, len(values), num):
+            raise ValueError(f"it is not that of {num} vertices")
         return StateData(values, begin)
 
 
@@ -231,36 +267,23 @@ def _counts(begin: Any, rows: int, num: int) -> bool:
     """Whether rows belong to ``num`` vertices: one each, or as ``begin`` says."""
     if begin is None:
         return rows == num
-    return len(begin) == num + 1 and begin[0] == 0 and begin[-1] == rows and bool((np.diff(begin) >= 0).all())
+    return len(begin) == num + 1 and begin[0] == 0 and begin[-1] == rows and bool((begin[1:] >= begin[:-1]).all())
 
 
-def debug_row(debug: DebugInfo) -> list[Any]:
-    """Where something comes from, as JSON."""
-    return [debug.name, debug.path, debug.file, debug.line, debug.text]
-
-
-def debug_of(row: Any) -> DebugInfo:
-    """The same back."""
-    name, path, file, line, text = row
-    return DebugInfo(str(name), str(path), str(file), int(line), str(text))
-
-
-def _stream_row(stream: Stream) -> list[Any]:
-    shape = list(stream.shape)
-    place = [stream.direction, stream.replicated, stream.buffering_depth, debug_row(stream.debug)]
-    return [stream.name, stream.dtype.name, shape, *place]
+def debug_of(row: stored.Debug) -> DebugInfo:
+    """Where something comes from."""
+    return DebugInfo(row.name, row.path, row.file, row.line, row.text)
 
 
 def _arguments(arguments: tuple[Argument, ...]) -> list[Any]:
     return [[a.dtype.name, list(a.shape)] for a in arguments]
 
 
-def _arguments_of(rows: Any) -> tuple[Argument, ...]:
-    return tuple(Argument(as_element_type(dtype), _shape(shape)) for dtype, shape in rows)
+def _arguments_of(rows: Iterable[stored.ArgumentRow]) -> tuple[Argument, ...]:
+    return tuple(Argument(as_element_type(row.dtype), _shape(row.shape)) for row in rows)
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
-    dims = tuple(int(n) for n in shape)
-    if any(n < 0 for n in dims):
-        raise ValueError(f"{list(dims)} is no shape")
-    return dims
+def _shape(shape: list[int]) -> tuple[int, ...]:
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise ValueError(f"{shape} is too large to be a shape")
+    return tuple(shape)

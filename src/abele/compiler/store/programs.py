@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from abele.compiler.store.graphs import GraphIn, GraphOut, debug_of, debug_row
+import msgspec
+
+from abele.compiler.store import format as stored
+from abele.compiler.store.extent import Extents
+from abele.compiler.store.graphs import GraphIn, GraphOut, debug_of
 from abele.compiler.store.records import HOST_KERNEL, decode, encode
 from abele.graph import (
     Abort,
@@ -39,6 +43,8 @@ from abele.graph import (
     Tensor,
     WriteUndef,
 )
+from abele.kernels import HostKernel
+from abele.report.archive import part
 
 
 class ProgramsOut:
@@ -65,7 +71,7 @@ class ProgramsOut:
         if id(node) not in self._numbers:
             parts = _PARTS[type(node)](self, node)
             self._numbers[id(node)] = len(self.rows)
-            self.rows.append([type(node).__name__, debug_row(node.debug), *parts])
+            self.rows.append([type(node).__name__, self._graph.debug(node.debug), *parts])
         return self._numbers[id(node)]
 
     def numbers(self, nodes: Any) -> list[int]:
@@ -98,7 +104,7 @@ class ProgramsOut:
             body = self.number(function.body)
             self._functions[id(function)] = len(self.function_rows)
             views = [self.views(function.parameters), self.views(function.results)]
-            self.function_rows.append([body, debug_row(function.debug), *views])
+            self.function_rows.append([body, self._graph.debug(function.debug), *views])
         return self._functions[id(function)]
 
 
@@ -158,24 +164,31 @@ class ProgramsIn:
         graph: Gives views, ends and compute sets.
         rows: The descriptions of nodes.
         functions: The descriptions of functions.
+
+    Attributes:
+        extents: How much each node unfolds to.
     """
 
-    def __init__(self, graph: GraphIn, rows: Any, functions: Any) -> None:
+    def __init__(self, graph: GraphIn, rows: list[stored.NodeRow], functions: list[stored.FunctionRow]) -> None:
         self._graph = graph
         self._function_rows = functions
         self._functions: dict[int, Function] = {}
         self._nodes: list[Program] = []
-        for row in rows:
-            self._nodes.append(self._node(row))
+        self.extents = Extents()
+        for number, row in enumerate(rows):
+            with part(f"program step {number}, {type(row).__struct_config__.tag}"):
+                node = self._node(row)
+                self.extents.add(node)
+                self._nodes.append(node)
 
-    def node(self, number: Any) -> Program:
+    def node(self, number: int) -> Program:
         """The node of a number.
 
         Raises:
             IndexError: It comes later or not at all.
         """
-        if not isinstance(number, int) or not 0 <= number < len(self._nodes):
-            raise IndexError(f"there is no program step {number!r}")
+        if number >= len(self._nodes):
+            raise IndexError(f"there is no program step {number} before it")
         return self._nodes[number]
 
     def view(self, number: Any) -> Any:
@@ -188,23 +201,21 @@ class ProgramsIn:
 
     def end(self, end: Any) -> Any:
         """An end of a copy."""
-        if isinstance(end, Mapping):
+        if isinstance(end, stored.End):
             graph = self._graph.graph
-            return graph.streams[end["stream"]] if "stream" in end else graph.remote_buffers[end["remote"]]
+            return graph.remote_buffers[end.remote or ""] if end.stream is None else graph.streams[end.stream]
         return self.view(end)
 
     def execute(self, number: int) -> Execute:
         """An Execute of the compute set of a number."""
-        if number < 0:
-            raise IndexError(f"there is no compute set {number}")
         return Execute(self._graph.graph.compute_sets[number])
 
     def call(self, number: int, arguments: Any, results: Any) -> Call:
         """A call of the function of a number."""
         if number not in self._functions:
-            body, debug, parameters, outputs = self._function_rows[number]
+            row = self._function_rows[number]
             self._functions[number] = Function(
-                self.node(body), debug_of(debug), self.views(parameters), self.views(outputs)
+                self.node(row.body), debug_of(row.debug), self.views(row.parameters), self.views(row.results)
             )
         return Call(self._functions[number], self.views(arguments), self.views(results))
 
@@ -216,63 +227,72 @@ class ProgramsIn:
         made = None if kernel is None else decode(kernel, HOST_KERNEL)
         if made is not None:
             operands = [*read, *written]
-            shapes = [tuple(t.shape) for t in operands]
-            if [t.dtype for t in operands] != list(made.types[: len(operands)]) or shapes != list(
-                made.shapes[: len(operands)]
+            fits = isinstance(made, HostKernel) and (made.num_inputs, made.num_outputs) == (len(read), len(written))
+            if (
+                not fits
+                or [(t.dtype, tuple(t.shape)) for t in operands]
+                != list(zip(made.types, made.shapes, strict=True))[: len(operands)]
             ):
                 raise ValueError(f"the kernel of {name} does not fit its operands")
         if not isinstance(steps, Sequence) or not all(t.writable for t in written):
             raise ValueError(f"library call {name} has no body, or writes what it may not")
         return LibraryCall(str(name), read, written, steps, made, int(flops), debug)
 
-    def _node(self, row: Any) -> Program:
-        kind, debug, *parts = row
+    def tile(self, number: int) -> int:
+        """A tile that there is."""
+        if number >= self._graph.graph.num_tiles:
+            raise IndexError(f"there is no tile {number}")
+        return number
+
+    def _node(self, row: stored.NodeRow) -> Program:
+        debug, *parts = (getattr(row, name) for name in row.__struct_fields__)
         made = debug_of(debug)
-        if kind == "LibraryCall":
+        if isinstance(row, stored.LibraryCallRow):
             return self.library_call(*parts, debug=made)
-        node = _MAKE[kind](self, *parts)
+        node = _MAKE[type(row)](self, *parts)
         node.debug = made
         return node
 
 
-def _print(programs: ProgramsIn, tensor: Any, title: str, fmt: Any) -> PrintTensor:
-    return PrintTensor(programs.view(tensor), str(title), None if fmt is None else PrintTensorFmt(*fmt))
+def _print(programs: ProgramsIn, tensor: int, title: str, fmt: stored.FormatRow | None) -> PrintTensor:
+    made = None if fmt is None else PrintTensorFmt(**msgspec.structs.asdict(fmt))
+    return PrintTensor(programs.view(tensor), title, made)
 
 
-_MAKE: dict[str, Callable[..., Program]] = {
-    "Sequence": lambda at, steps: Sequence(*(at.node(s) for s in steps)),
-    "Execute": lambda at, number: at.execute(number),
-    "Copy": lambda at, source, target, offset: Copy(at.end(source), at.end(target), offset=at.view(offset)),
-    "WriteUndef": lambda at, tensor: WriteUndef(at.view(tensor)),
-    "PrintTensor": _print,
-    "Repeat": lambda at, count, body: Repeat(int(count), at.node(body)),
-    "RepeatWhile": lambda at, condition, predicate, body, value: RepeatWhile(
-        at.node(condition), at.view(predicate), at.node(body), value=bool(value)
+_MAKE: dict[type[stored.Node], Callable[..., Program]] = {
+    stored.SequenceRow: lambda at, steps: Sequence(*(at.node(s) for s in steps)),
+    stored.ExecuteRow: lambda at, number: at.execute(number),
+    stored.CopyRow: lambda at, source, target, offset: Copy(at.end(source), at.end(target), offset=at.view(offset)),
+    stored.WriteUndefRow: lambda at, tensor: WriteUndef(at.view(tensor)),
+    stored.PrintTensorRow: _print,
+    stored.RepeatRow: lambda at, count, body: Repeat(count, at.node(body)),
+    stored.RepeatWhileRow: lambda at, condition, predicate, body, value: RepeatWhile(
+        at.node(condition), at.view(predicate), at.node(body), value=value
     ),
-    "If": lambda at, predicate, then, otherwise: If(at.view(predicate), at.node(then), at.node(otherwise)),
-    "Call": lambda at, function, arguments, results: at.call(function, arguments, results),
-    "Switch": lambda at, control, cases, default, unreachable: Switch(
+    stored.IfRow: lambda at, predicate, then, otherwise: If(at.view(predicate), at.node(then), at.node(otherwise)),
+    stored.CallRow: lambda at, function, arguments, results: at.call(function, arguments, results),
+    stored.SwitchRow: lambda at, control, cases, default, unreachable: Switch(
         at.view(control),
-        [(int(value), at.node(case)) for value, case in cases],
+        [(value, at.node(case)) for value, case in cases],
         at.node(default),
-        unreachable_default=bool(unreachable),
+        unreachable_default=unreachable,
     ),
-    "Block": lambda at, body: Block(at.node(body), "block"),
-    "Sync": lambda at, kind: Sync(str(kind)),
-    "Abort": lambda at, message, condition: Abort(str(message), at.view(condition)),
-    "ErrorProgram": lambda at, message, tensor: ErrorProgram(str(message), at.view(tensor)),
-    "CycleCount": lambda at, body, result, tile, sync: CycleCount(at.node(body), at.view(result), int(tile), str(sync)),
-    "CycleStamp": lambda at, result, tile, sync: CycleStamp(at.view(result), int(tile), str(sync)),
-    "SetFloatingPointBehaviour": lambda at, fields: SetFloatingPointBehaviour(
-        **{k: bool(v) for k, v in fields.items()}
+    stored.BlockOfSteps: lambda at, body: Block(at.node(body), "block"),
+    stored.SyncRow: lambda at, kind: Sync(kind),
+    stored.AbortRow: lambda at, message, condition: Abort(message, at.view(condition)),
+    stored.ErrorProgramRow: lambda at, message, tensor: ErrorProgram(message, at.view(tensor)),
+    stored.CycleCountRow: lambda at, body, result, tile, sync: CycleCount(
+        at.node(body), at.view(result), at.tile(tile), sync
     ),
-    "GetHwSeeds": lambda at, result: GetHwSeeds(at.view(result)),
-    "SetHwSeeds": lambda at, seeds: SetHwSeeds(at.view(seeds)),
-    "AssumeEqualAcrossReplicas": lambda at, tensor: AssumeEqualAcrossReplicas(at.view(tensor)),
-    "CrossReplicaCopy": lambda at, source, target, pairs: CrossReplicaCopy(
-        at.view(source), at.view(target), {int(a): int(b) for a, b in pairs}
+    stored.CycleStampRow: lambda at, result, tile, sync: CycleStamp(at.view(result), at.tile(tile), sync),
+    stored.BehaviourRow: lambda at, fields: SetFloatingPointBehaviour(**fields),
+    stored.GetHwSeedsRow: lambda at, result: GetHwSeeds(at.view(result)),
+    stored.SetHwSeedsRow: lambda at, seeds: SetHwSeeds(at.view(seeds)),
+    stored.AssumeEqualRow: lambda at, tensor: AssumeEqualAcrossReplicas(at.view(tensor)),
+    stored.CrossReplicaCopyRow: lambda at, source, target, pairs: CrossReplicaCopy(
+        at.view(source), at.view(target), dict(pairs)
     ),
-    "HostCall": lambda at, name, inputs, outputs: HostCall(
+    stored.HostCallRow: lambda at, name, inputs, outputs: HostCall(
         at._graph.graph.host_functions[name], at.views(inputs), at.views(outputs)
     ),
 }

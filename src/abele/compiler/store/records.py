@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from abele.codelet import tree
 from abele.codelet.fields import FieldDef
@@ -53,10 +56,21 @@ Kinds = Mapping[str, type[Any]]
 CODELET_TREE: Kinds = {kind.__name__: kind for kind in _CODELET}
 HOST_KERNEL: Kinds = {kind.__name__: kind for kind in _KERNEL}
 _PLAIN = (str, int, float, bool)
+_MOST_DEPTH = 150
+"""Records inside records: below what any walk through them needs of Python's stack."""
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-def encode(value: Any, kinds: Kinds) -> Any:
-    """A record of one of ``kinds`` as JSON: its name and its fields, in order. Fields of a codelet stand by name."""
+def encode(value: Any, kinds: Kinds, path: Callable[[str], str] = str) -> Any:
+    """A record of one of ``kinds`` as JSON: its name and its fields, in order. Fields of a codelet stand by name.
+
+    Args:
+        value: The record.
+        kinds: Those that there are, by name.
+        path: How the path of a source file is told.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(float(value))}
     if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, ElementType):
@@ -64,39 +78,95 @@ def encode(value: Any, kinds: Kinds) -> Any:
     if isinstance(value, FieldDef):
         return {"field": value.name}
     if isinstance(value, (tuple, list)):
-        return [encode(v, kinds) for v in value]
+        return [encode(v, kinds, path) for v in value]
     if isinstance(value, dict):
-        return {"map": [[encode(k, kinds), encode(v, kinds)] for k, v in value.items()]}
+        return {"map": [[encode(k, kinds, path), encode(v, kinds, path)] for k, v in value.items()]}
     name = type(value).__name__
     if kinds.get(name) is not type(value):
         raise TypeError(f"{name} cannot be stored")
-    return {"is": name, "has": [encode(getattr(value, f.name), kinds) for f in fields(value)]}
+    has = [encode(getattr(value, f.name), kinds, path) for f in fields(value)]
+    if isinstance(value, tree.Helper):
+        has[[f.name for f in fields(value)].index("file")] = path(value.file)
+    return {"is": name, "has": has}
 
 
-def decode(data: Any, kinds: Kinds, codelet_fields: dict[str, FieldDef] | None = None) -> Any:
-    """The record that ``data`` describes; lists become lists inside lists of statements and tuples elsewhere.
+def decode(data: Any, kinds: Kinds, codelet_fields: Mapping[str, FieldDef] | None = None) -> Any:
+    """The record that ``data`` describes; every field of it is of the type that its class says.
 
     Raises:
         ValueError: It describes none of ``kinds``.
     """
-    if data is None or isinstance(data, _PLAIN):
-        return data
-    if isinstance(data, list):
-        return tuple(decode(item, kinds, codelet_fields) for item in data)
-    if not isinstance(data, dict):
-        raise ValueError(f"{data!r} is no record")
-    if "type" in data:
-        return as_element_type(str(data["type"]))
-    if "field" in data:
-        return (codelet_fields or {})[data["field"]]
-    if "map" in data:
-        return {decode(k, kinds): decode(v, kinds, codelet_fields) for k, v in data["map"]}
-    kind = kinds[data["is"]]
-    names = [f.name for f in fields(kind)]
-    values = dict(zip(names, (decode(item, kinds, codelet_fields) for item in data["has"]), strict=True))
-    for name in ("body", "then", "otherwise"):
-        if isinstance(values.get(name), tuple) and issubclass(kind, (tree.Stmt, tree.Helper)):
-            values[name] = list(values[name])
-    if kind is ir.Apply:
-        return ir.Apply(values["op"], values["operands"])
-    return kind(**values)
+    return _Decoder(kinds, codelet_fields or {}).value(data, object, 0)
+
+
+class _Decoder:
+    """Makes records; ``hint`` is the type that the place asks for."""
+
+    def __init__(self, kinds: Kinds, codelet_fields: Mapping[str, FieldDef]) -> None:
+        self._kinds = kinds
+        self._fields = codelet_fields
+
+    def value(self, data: Any, hint: Any, depth: int) -> Any:
+        """What ``data`` describes."""
+        if data is None or isinstance(data, _PLAIN):
+            made = data
+        elif isinstance(data, list):
+            made = self._items(data, hint, depth)
+        elif isinstance(data, dict):
+            made = self._described(data, hint, depth)
+        else:
+            raise ValueError(f"{data!r:.80} is no record")
+        if not fits(made, hint):
+            raise ValueError(f"{made!r:.80} where {hint} is wanted")
+        return made
+
+    def _items(self, data: list[Any], hint: Any, depth: int) -> Any:
+        if get_origin(hint) is list:
+            return [self.value(item, get_args(hint)[0], depth) for item in data]
+        hints: Any = get_args(hint) if get_origin(hint) is tuple else (object, ...)
+        if len(hints) == 2 and hints[1] is ...:
+            hints = (hints[0],) * len(data)
+        return tuple(self.value(item, one, depth) for item, one in zip(data, hints, strict=True))
+
+    def _described(self, data: dict[str, Any], hint: Any, depth: int) -> Any:
+        match data:
+            case {"type": str() as name}:
+                return as_element_type(name)
+            case {"field": str() as name}:
+                return self._fields[name]
+            case {"float": "nan" | "inf" | "-inf" as text}:
+                return float(text)
+            case {"map": list() as items}:
+                key, value = get_args(hint) or (object, object)
+                return {self.value(k, key, depth): self.value(v, value, depth) for k, v in items}
+            case {"is": str() as name, "has": list() as parts}:
+                return self._record(self._kinds[name], parts, depth + 1)
+        raise ValueError(f"a record is described by {', '.join(map(repr, data))[:80]}")
+
+    def _record(self, kind: type[Any], parts: list[Any], depth: int) -> Any:
+        if depth > _MOST_DEPTH:
+            raise ValueError(f"records are nested more than {_MOST_DEPTH} deep")
+        hints = all_hints()[kind]
+        values = {n: self.value(p, h, depth) for (n, h), p in zip(hints.items(), parts, strict=True)}
+        if kind is ir.Apply:
+            return ir.Apply(values["op"], values["operands"])
+        return kind(**values)
+
+
+@cache
+def all_hints() -> dict[type[Any], dict[str, Any]]:
+    """The types of the fields of every record, in order."""
+    hints = {kind: get_type_hints(kind) for kind in (*_CODELET, *_KERNEL)}
+    return {kind: {f.name: found[f.name] for f in fields(kind)} for kind, found in hints.items()}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type, to the first level: what is inside was held against the types of its place."""
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        return any(fits(value, one) for one in get_args(hint))
+    kind = get_origin(hint) or hint
+    if type(value) is bool:
+        return kind in (bool, object)
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from abele.errors import MachineError
 from abele.machine import System
 from abele.machine.spec import Spec
+
+_MOST_TILES = 1 << 20
+_MOST_NUMBER = 1 << 53
 
 
 def system_table(spec: Spec) -> dict[str, Any]:
@@ -30,7 +34,10 @@ def system_of(table: Mapping[str, Any]) -> System:
         MachineError: It is impossible.
         ValueError: It has fields that systems lack.
     """
-    return _built(System, table)  # type: ignore[no-any-return]
+    system: System = _built(System, table)
+    if system.num_tiles > _MOST_TILES:
+        raise MachineError(f"{system.num_tiles:,} tiles, more than the {_MOST_TILES:,} that a file may ask for")
+    return system
 
 
 def _built(kind: type[Spec], table: Mapping[str, Any]) -> Any:
@@ -42,6 +49,8 @@ def _built(kind: type[Spec], table: Mapping[str, Any]) -> Any:
 
 
 def _part(kind: Any, value: Any) -> Any:
+    if isinstance(value, int) and abs(value) > _MOST_NUMBER:
+        raise MachineError(f"{value}: too large to be a figure of a machine")
     if isinstance(value, Mapping) and kind is not None:
         return _built(kind, value)
     if isinstance(value, list):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from abele.compiler.store.archive import Reader, Writer
+from abele.compiler.store import format as stored
+from abele.compiler.store.archive import Writer
 from abele.graph import Graph, Regions, Tensor
-from abele.graph.block import Block
+from abele.graph.block import Block, flat_factors, runs
 from abele.graph.block_list import BlockList
 from abele.graph.gather import content_of_runs
 from abele.graph.intervals import Int64
 from abele.numerics import as_element_type
+from abele.report.archive import Archive, part
 
 _MOST_BLOCKS = 32
+_MOST_RUNS = 1 << 26
+"""Runs of elements that all views of a file show together."""
 
 
 class ViewsOut:
@@ -51,73 +56,106 @@ class ViewsIn:
 
     Args:
         graph: The graph, with its variables.
-        reader: Gives arrays.
+        archive: Gives arrays.
         rows: The descriptions.
     """
 
-    def __init__(self, graph: Graph, reader: Reader, rows: Any) -> None:
+    def __init__(self, graph: Graph, archive: Archive, rows: list[stored.ViewRow]) -> None:
         self._graph = graph
-        self._reader = reader
+        self._archive = archive
         self._rows = rows
         self._made: dict[int, Tensor] = {}
+        self._runs = 0
+        self._bases = np.array([v.base for v in graph.variables], dtype=np.int64)
+        self._bits = np.array([v.dtype.bits for v in graph.variables], dtype=np.int64)
 
-    def tensor(self, number: Any) -> Tensor:
+    def tensor(self, number: int) -> Tensor:
         """The view of a number.
 
         Raises:
             ValueError: It shows what the graph does not have.
         """
         if number not in self._made:
-            self._made[number] = self._tensor(self._rows[number])
+            with part(f"view {number}"):
+                self._made[number] = self._tensor(self._rows[number])
         return self._made[number]
 
-    def _tensor(self, row: Any) -> Tensor:
-        dtype, shape, content = row
-        shape = tuple(int(n) for n in shape)
-        if isinstance(content, dict):
-            begin, length = (self._reader.int64(content[key]) for key in ("begin", "length"))
+    def _tensor(self, row: stored.ViewRow) -> Tensor:
+        dtype, shape = as_element_type(row.dtype), tuple(row.shape)
+        size = math.prod(shape)
+        if isinstance(row.content, stored.RunsTable):
+            begin, length = (self._archive.vector(name, np.int64) for name in (row.content.begin, row.content.length))
             check_runs(self._graph, begin, length)
-            flat = Tensor(
-                self._graph, as_element_type(dtype), (int(length.sum()),), content_of_runs(self._graph, begin, length)
-            )
-            return flat.reshape(shape)
-        tensor = Tensor(self._graph, as_element_type(dtype), shape, BlockList(tuple(map(self._block, content))))
-        begin, length = tensor.intervals()
-        check_runs(self._graph, begin, length)
-        if int(length.sum()) != tensor.size or any(v.dtype.bits != tensor.dtype.bits for v in tensor.variables):
-            raise ValueError(f"a view of shape {list(shape)} shows {int(length.sum())} elements")
-        return tensor
+            if size != sum(length.tolist()) or (self._widths(begin, length) != dtype.bits).any():
+                raise ValueError(f"it is of shape {list(shape)}, and its runs show something else")
+            return Tensor(self._graph, dtype, (size,), content_of_runs(self._graph, begin, length)).reshape(shape)
+        blocks = tuple(self._block(each, shape) for each in row.content) if size else ()
+        if sum(b.size for b in blocks) != size or any(b.variable.dtype.bits != dtype.bits for b in blocks):
+            raise ValueError(f"its blocks do not show {size:,} elements of {dtype}")
+        self._check_runs_of(blocks, shape)
+        return Tensor(self._graph, dtype, shape, BlockList(blocks))
 
-    def _block(self, data: Any) -> Block:
-        number, offset, origin, factors = data
-        if number < 0:
-            raise ValueError(f"there is no variable {number}")
-        variable = self._graph.variables[number]
-        made = tuple(tuple((int(n), int(step), int(stride)) for n, step, stride in dim) for dim in factors)
+    def _check_runs_of(self, blocks: tuple[Block, ...], shape: tuple[int, ...]) -> None:
+        """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""
+        self._runs += sum(num_runs(b, shape) for b in blocks)
+        if self._runs > _MOST_RUNS:
+            raise ValueError(f"it shows elements in more than {_MOST_RUNS:,} runs")
+        if len(blocks) == 1 and blocks[0].is_box:
+            return
+        found = [runs(b, shape)[1:] for b in blocks]
+        length = np.concatenate([n for n, _ in found]) if found else np.zeros(0, np.int64)
+        position = np.concatenate([p for _, p in found]) if found else length
+        order = np.argsort(position)
+        if (position[order] != np.cumsum(length[order]) - length[order]).any():
+            raise ValueError("its blocks overlap, or leave gaps")
+
+    def _block(self, row: stored.BlockRow, shape: tuple[int, ...]) -> Block:
+        variable, rank = self._graph.variables[row.variable], len(shape)
+        if len(row.origin) != rank or len(row.factors) != rank:
+            raise ValueError(f"a block has not the {rank} dimensions of its view")
+        made = tuple(tuple(dim) for dim in row.factors)
+        for dim, extent, origin in zip(made, shape, row.origin, strict=True):
+            inner = 1
+            for n, step, _ in reversed(dim):
+                if n < 1 or step < inner:
+                    raise ValueError(f"factors {list(dim)} do not count through a dimension")
+                inner += (n - 1) * step
+            if origin + inner > extent:
+                raise ValueError(f"a block reaches index {origin + inner - 1} of a dimension of {extent}")
         steps = [stride * (n - 1) for dim in made for n, _, stride in dim]
-        low = int(offset) + sum(min(0, s) for s in steps)
-        high = int(offset) + sum(max(0, s) for s in steps)
-        if low < 0 or high >= max(variable.size, 1) or any(n < 1 for dim in made for n, _, _ in dim):
-            raise ValueError(f"a view reaches outside {variable!r}")
-        return Block(variable, int(offset), tuple(map(int, origin)), made)
+        low = row.offset + sum(min(0, s) for s in steps)
+        high = row.offset + sum(max(0, s) for s in steps)
+        if low < 0 or high >= variable.size:
+            raise ValueError(f"it reaches outside {variable!r}")
+        return Block(variable, row.offset, tuple(row.origin), made)
 
-    def regions(self, data: Any) -> Regions:
+    def regions(self, table: stored.RegionsTable) -> Regions:
         """The regions that a table describes.
 
         Raises:
             ValueError: They reach outside the graph, or are not in order.
         """
-        ptr, begin, length = (self._reader.int64(data[key]) for key in ("ptr", "begin", "length"))
+        ptr, begin, length = (self._archive.vector(name, np.int64) for name in (table.ptr, table.begin, table.length))
         check_runs(self._graph, begin, length)
-        if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != len(begin) or (np.diff(ptr) < 0).any():
-            raise ValueError("regions are not in order")
-        tensor = self.tensor(data["view"])
-        bases = np.array([v.base for v in self._graph.variables], dtype=np.int64)
-        bits = np.array([v.dtype.bits for v in self._graph.variables])
-        owner = np.searchsorted(bases, begin, side="right") - 1
-        if len(begin) and (bits[owner] != tensor.dtype.bits).any():
-            raise ValueError("regions show elements of another width")
+        if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != len(begin) or (ptr[1:] < ptr[:-1]).any():
+            raise ValueError("they are not in order")
+        tensor = self.tensor(table.view)
+        if (self._widths(begin, length) != tensor.dtype.bits).any():
+            raise ValueError("they show elements of another width")
         return Regions(ptr, begin, length, tensor)
+
+    def _widths(self, begin: Int64, length: Int64) -> Int64:
+        """Bits of the elements of each run, 0 where they differ or the run is in several variables' gaps."""
+        first = np.searchsorted(self._bases, begin, side="right") - 1
+        last = np.searchsorted(self._bases, begin + length, side="left") - 1
+        changes = np.cumsum(np.append(0, self._bits[1:] != self._bits[:-1]))
+        return np.where(changes[first] == changes[last], self._bits[first], 0) if len(begin) else begin
+
+
+def num_runs(block: Block, shape: tuple[int, ...]) -> int:
+    """No fewer than the runs of elements that a block lists."""
+    _, fine = flat_factors(block, shape)
+    return block.size // (fine[-1][0] if fine and fine[-1][1:] == (1, 1) else 1)
 
 
 def check_runs(graph: Graph, begin: Int64, length: Int64) -> None:
@@ -128,7 +166,7 @@ def check_runs(graph: Graph, begin: Int64, length: Int64) -> None:
     """
     if begin.shape != length.shape or begin.ndim != 1:
         raise ValueError("runs do not fit together")
-    if len(begin) and (
-        int(begin.min()) < 0 or int(length.min()) < 1 or int((begin + length).max()) > graph.num_elements
-    ):
+    size = graph.num_elements
+    # Compared without a sum, which would wrap for lengths near 2^63.
+    if ((begin < 0) | (length < 1) | (length > size) | (begin > size - length)).any():
         raise ValueError("a run of elements lies outside the graph")
