@@ -32,7 +32,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path, help="a report file, from abele demo digits --report FILE")
     arguments = parser.parse_args()
-    draw(Report.load(arguments.report), PICTURES / "report.svg", "abele demo digits")
+    report = Report.load(arguments.report)
+    draw(report, PICTURES / "report.svg", "abele demo digits")
+    report.plot().savefig(PICTURES / "report-plot.png", dpi=110)
 
 
 if __name__ == "__main__":

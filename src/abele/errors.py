@@ -43,6 +43,10 @@ class InvalidOptionError(AbeleError, ValueError):
     """An option that does not exist, or a value that it does not take."""
 
 
+class MissingPackageError(AbeleError, ImportError):
+    """A part of Abele that needs a package which is not installed; ``remedy`` says how to install it."""
+
+
 class TensorError(AbeleError, ValueError):
     """A shape, rank or index that the tensor does not have."""
 

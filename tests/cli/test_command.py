@@ -140,3 +140,28 @@ def test_main__ctrl_c__exits_130(abele: Run, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Report, "load", staticmethod(interrupt))
     assert abele("report", "x").status == 130
+
+
+def test_report__plot__is_written_in_the_format_of_its_ending(abele: Run, report_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    finished = abele("report", str(report_file), "--plot", str(tmp_path / "m.svg"), "--kind", "memory")
+    assert (finished.status, finished.out) == (0, "")
+    assert f"written: {tmp_path / 'm.svg'}" in finished.err
+    assert "memory by tile" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--plot", "a.xyz"), "InvalidOptionError: a.xyz: the ending '.xyz' is no format of pictures"),
+        (("--plot", "none/a.png"), "FileFormatError: none/a.png: cannot be written"),
+        (("--plot", "a.png", "--kind", "tile"), "did you mean 'tiles'?"),
+    ],
+)
+def test_report__plot_that_cannot_be__says_why(
+    abele: Run, report_file: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    finished = abele("report", str(report_file), *arguments)
+    assert finished.status == 2
+    assert message in finished.err

@@ -34,19 +34,20 @@ def test_machines__page__runs(tmp_path: Path) -> None:
 
 
 def test_reports__page__runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-
-    import abele as ab
-
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
     monkeypatch.chdir(tmp_path)
-    graph = ab.Graph(ab.systems.bow())
-    x = graph.variable(ab.f32, (4,), name="x").map(0)
-    program = ab.Sequence(ab.Copy(x, graph.variable(ab.f32, (4,), name="y").map(1)))
-    engine = ab.Engine(graph, program)
-    engine["x"] = np.ones(4, np.float32)
-    engine.run()
-    run(blocks("docs/report.md", "python"), report=engine.report, Report=ab.Report)
+    run(blocks("docs/report.md", "python"))
     assert (tmp_path / "run.abele-report").is_file()
+    assert (tmp_path / "run.png").is_file()
+
+
+def test_reports__kinds_of_picture__are_those_of_the_page() -> None:
+    from abele.report.plot import KINDS
+
+    text = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    assert [f"| `{kind}` | {what} |" for kind, what in KINDS.items()] == re.findall(
+        r"\| `\w+` \| .* \|", text[text.index("| kind | shows |") : text.index("Where several tiles")]
+    )
 
 
 @pytest.mark.torch

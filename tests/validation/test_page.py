@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from abele.errors import UnsupportedOpError
+from abele.errors import MissingPackageError
 from abele.validation import page, plots
 from abele.validation.figures import Bars, Comparison, Figure, figure_text, spread
 
@@ -67,7 +67,7 @@ def test_write_page__plots_installed__has_a_picture_each(tmp_path: Path) -> None
 
 def test_plot__matplotlib_missing__says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "can_plot", lambda: False)
-    with pytest.raises(UnsupportedOpError, match="plots need matplotlib"):
+    with pytest.raises(MissingPackageError, match="plots need matplotlib"):
         plots.plot(comparison([0.1]), tmp_path / "a.png")
 
 

@@ -1,25 +1,56 @@
-"""``abele report``: print a report file."""
+"""``abele report``: print a report file, or draw it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from abele.cli.output import console, print_json
+from abele.errors import FileFormatError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from abele.report import Report
 
 
 def report(
     file: Annotated[Path, typer.Argument(help="A report file, as abele demo --report writes it.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file: .png, .svg, .pdf.")] = None,
+    kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
-    """Print the report in FILE."""
+    """Print the report in FILE, or draw it."""
     from abele.report import Report
-    from abele.report.render import render
 
     loaded = Report.load(file)
+    if plot is not None:
+        draw(loaded, kind, plot)
+        typer.echo(f"written: {plot}", err=True)
     if json:
         print_json(loaded.to_json())
-    else:
+    elif plot is None:
+        from abele.report.render import render
+
         console().print(render(loaded))
+
+
+def draw(loaded: Report, kind: str, path: Path) -> None:
+    """Draw a report into a file, whose ending says the format.
+
+    Raises:
+        InvalidOptionError: No such kind of plot, or no such format.
+        FileFormatError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
+    figure = loaded.plot(kind)
+    known = figure.canvas.get_supported_filetypes()
+    ending = path.suffix.removeprefix(".").lower()
+    if ending not in known:
+        raise InvalidOptionError(
+            f"{path}: the ending {path.suffix!r} is no format of pictures", remedy="one of " + ", ".join(sorted(known))
+        )
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error

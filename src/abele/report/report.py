@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from abele.report.cycles import Cycles, run_cycles
 from abele.report.memory import Memory
 from abele.report.schema import GROUPS, RUNS, SPANS
 from abele.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,6 +104,32 @@ class Report:
         from abele.report.timeline import timeline_text
 
         return timeline_text(self, width, program=program, first=first, cycles=cycles)
+
+    def plot(
+        self, kind: str = "overview", *, program: int = 0, top: int = 12, first: int = 0, cycles: int | None = None
+    ) -> Figure:
+        """A picture of the report, which a notebook shows and ``savefig`` writes to a file.
+
+        Args:
+            kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``operations``, ``exchange``, ``liveness``,
+                ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
+            program: Index of the program whose cycles are shown.
+            top: Operations or exchange phases that are listed.
+            first: First cycle of the time axis.
+            cycles: Cycles of the time axis; by default the whole run, or its first steps where the report does not
+                hold all.
+
+        Returns:
+            A matplotlib ``Figure`` that belongs to no window, so that no display is needed.
+
+        Raises:
+            InvalidOptionError: No such kind or program, or nothing to show.
+            MissingPackageError: matplotlib is not installed.
+        """
+        from abele.report.plot.kinds import plot_report
+        from abele.report.plot.options import PlotOptions
+
+        return plot_report(self, kind, PlotOptions(program=program, top=top, first=first, cycles=cycles))
 
     def with_run(self, **row: Any) -> Report:
         """The report with one more run; ``row`` gives the columns of ``schema.RUNS``, defaults for those left out."""

@@ -61,30 +61,51 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
             f"a timeline of width {width} leaves {max(room, 0)} characters a lane", remedy=f"{_LEAST - room} more"
         )
     total = int(report.cycles(program).total)
-    spans = report.spans.where("program", program)
-    end = _horizon(report, spans, groups, room) if cycles is None else first + cycles
+    end = horizon(report, program, room) if cycles is None else first + cycles
     if end <= first:
         raise InvalidOptionError(f"no cycles from {first:,} to {end:,} to show")
     edges = np.linspace(first, end, room + 1)
-    lanes = [_lane(report, spans, int(g), edges) for g in groups]
+    lanes = [_lane(report, int(g), edges) for g in groups]
     label = max(map(len, names))
     head = f"cycles {first:,} to {end:,} of {total:,}; one character is {count_text((end - first) / room)}"
     legend = "  ".join(f"{k} {v}" for k, v in LETTERS.items() if any(k in lane for lane in lanes))
     return "\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend])
 
 
-def _horizon(report: Report, spans: Table, groups: Int64, room: int) -> int:
-    """The cycle up to which a picture goes: the end, or that of as many spans as can be told apart."""
+def horizon(report: Report, program: int, room: int) -> int:
+    """The cycle up to which a picture goes: the end of the run, or that of as many spans as can be told apart.
+
+    Args:
+        report: The report.
+        program: Index of the program.
+        room: Characters, or columns, of a lane.
+    """
+    groups = np.flatnonzero(report.groups["program"] == program)
+    spans = report.spans.where("program", program)
     ends = spans["start_cycle"] + spans["cycles"]
     last = [int(ends[spans["group"] == g].max(initial=0)) for g in groups]
     if last == report.groups["end_cycle"][groups].tolist():
-        return max(last)
+        return max(last, default=0)
     shown = max(1, room * len(groups) // _SPAN_CHARACTERS)
     return int(np.sort(ends)[:shown].max(initial=0))
 
 
-def _lane(report: Report, spans: Table, group: int, edges: Float64) -> str:
-    mine = spans.where("group", group).sort("start_cycle")
+def _lane(report: Report, group: int, edges: Float64) -> str:
+    coverage = lane_cycles(report, group, edges)
+    words = list(coverage)
+    most = np.argmax([coverage[w] for w in words], axis=0)
+    return "".join(words[i] for i in most.tolist())
+
+
+def lane_cycles(report: Report, group: int, edges: Float64) -> dict[str, Float64]:
+    """Cycles of each cell that a sync group spends on each of ``LETTERS``; all of a cell are accounted for.
+
+    Args:
+        report: The report.
+        group: Row in its groups table.
+        edges: Cycles between the cells, float64[cells + 1], ascending.
+    """
+    mine = report.spans.where("group", group).sort("start_cycle")
     letters, start, length = _pieces(report, mine)
     cell = np.diff(edges)
     coverage = {letter: _covered(start, np.where(letters == letter, length, 0), edges) for letter in np.unique(letters)}
@@ -92,9 +113,7 @@ def _lane(report: Report, spans: Table, group: int, edges: Float64) -> str:
     last = float(report.groups["end_cycle"][group])
     coverage[_UNKNOWN] = np.diff(np.clip(edges, known, max(last, known)))
     coverage[_IDLE] = cell - np.sum(list(coverage.values()), axis=0)
-    words = list(coverage)
-    most = np.argmax([coverage[w] for w in words], axis=0)
-    return "".join(words[i] for i in most.tolist())
+    return coverage
 
 
 def _pieces(report: Report, spans: Table) -> tuple[npt.NDArray[Any], Float64, Float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from abele.errors import UnsupportedOpError
+from abele.errors import MissingPackageError
 from abele.validation.figures import Comparison, Figure
 
 _LINES = ((0.1, "#888888", "±10 %"), (0.3, "#cccccc", "±30 %"))
@@ -22,10 +22,10 @@ def plot(comparison: Comparison, path: str | Path) -> Path:
     Figures without a reference, or of zero, are left out.
 
     Raises:
-        UnsupportedOpError: matplotlib is not installed.
+        MissingPackageError: matplotlib is not installed.
     """
     if not can_plot():
-        raise UnsupportedOpError("plots need matplotlib", remedy="pip install 'abele[plot]'")
+        raise MissingPackageError("plots need matplotlib, which is not installed", remedy="pip install 'abele[plot]'")
     from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Picture

@@ -1,0 +1,45 @@
+"""What one can choose about a picture of a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from abele.errors import InvalidOptionError
+from abele.words import counted
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotOptions:
+    """Choices of a picture.
+
+    Attributes:
+        program: Index of the program whose cycles are shown.
+        top: Operations or exchange phases that are listed.
+        first: First cycle of the time axis.
+        cycles: Cycles of the time axis; None for as many as the report holds.
+    """
+
+    program: int = 0
+    top: int = 12
+    first: int = 0
+    cycles: int | None = None
+
+    def check(self, report: Report) -> None:
+        """Check the choices against a report.
+
+        Raises:
+            InvalidOptionError: One is out of its range.
+        """
+        steps, groups = report.steps["program"], report.groups["program"]
+        known = max((int(column.max(initial=-1)) for column in (steps, groups)), default=-1) + 1
+        known = max(known, len(report.meta.get("programs", ())), 1)
+        if not 0 <= self.program < known:
+            raise InvalidOptionError(f"there is no program {self.program}: the report has {counted(known, 'program')}")
+        if self.top < 1:
+            raise InvalidOptionError(f"top = {self.top}: must be at least 1")
+        if self.first < 0 or (self.cycles is not None and self.cycles < 1):
+            raise InvalidOptionError(f"no cycles from {self.first:,} to {self.first + (self.cycles or 0):,} to show")
