@@ -9,67 +9,12 @@ from abele.codelet.cpp.defined import PREFIXES
 from abele.codelet.cpp.diagnostics import hardware_only
 from abele.codelet.cpp.extract import Module
 from abele.codelet.cpp.inputs import written_input
+from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.toolchain import HEADERS
 from abele.errors import AbeleError, CodeletError, CodeletLinkError
 
-MATH = frozenset(
-    f"{name}f"
-    for name in [
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "cbrt",
-        "ceil",
-        "cos",
-        "cosh",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "exp10",
-        "expm1",
-        "fabs",
-        "floor",
-        "fmax",
-        "fmin",
-        "fmod",
-        "hypot",
-        "ldexp",
-        "lgamma",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "logb",
-        "nearbyint",
-        "pow",
-        "remainder",
-        "rint",
-        "round",
-        "sin",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "tgamma",
-        "trunc",
-        "frexp",
-        "modf",
-        "scalbn",
-        "lround",
-        "lrint",
-        "ilogb",
-        "copysign",
-        "fdim",
-    ]
-)
-"""Functions of the C library that have a cost here."""
 OTHER = frozenset(
     [
         "abs",
@@ -94,7 +39,7 @@ OTHER = frozenset(
 )
 _CALL = re.compile(r"\b(?:call|invoke) (?P<before>[^@%\n]*?)(?P<callee>@(?:\"[^\"]*\"|[-\w$.]+)|%[-\w$.]+|asm\b[^\n]*)")
 _ASSEMBLY = re.compile(r'asm (?:sideeffect |alignstack |inteldialect |unwind )*"(?P<text>[^"]*)"')
-_DOUBLE = re.compile(r"= (?:fadd|fsub|fmul|fdiv|frem|fneg|fptrunc|fcmp|load|fptosi|fptoui|sitofp|uitofp)\b.*\bdouble\b")
+_DOUBLE = re.compile(r"= (?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fptosi|fptoui|sitofp|uitofp)\b[^!]*\bdouble\b")
 _DOUBLE_CALL = re.compile(r"\bcall (?:\w+ )*(?:<\d+ x )?double\b")
 _PLACE = re.compile(r"!dbg (!\d+)")
 

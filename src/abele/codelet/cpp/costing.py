@@ -231,6 +231,8 @@ def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
         case "trunc":
             return slots.MAIN if bits(instruction.type) in (8, 16) else FREE
         case "fpext" | "fptrunc":
+            if "half" not in instruction.operands[0].type + instruction.type:
+                return FREE  # doubles in memory are floats on the tile
             return _times(slots.FLOAT_TO_FLOAT, math.ceil(lanes(instruction.type) / 2))
         case "sitofp" | "uitofp":
             return _times(slots.INT_TO_FLOAT, lanes(instruction.type))
@@ -329,6 +331,6 @@ def element(type_: str) -> str:
 def bits(type_: str) -> int:
     """Bits of a type."""
     single = element(type_)
-    known = {"float": 32, "half": 16, "double": 64, "ptr": 32}
+    known = {"float": 32, "half": 16, "double": 32, "ptr": 32}
     width = known.get(single) or (int(single[1:]) if single[1:].isdigit() else 32)
     return width * lanes(type_)

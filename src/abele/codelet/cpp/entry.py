@@ -63,12 +63,9 @@ def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bo
     for index, member in enumerate(vertex.members):
         lines.append(f"  %at{index} = getelementptr i8, ptr %object, i64 {member.offset}")
         if member.direction == "state" and member.shape == "scalar":
-            bits = f"i{8 * member.element.bytes}"
-            lines.append(f"  %v{index} = load {bits}, ptr %p{index}, align 1")
-            lines.append(f"  store {bits} %v{index}, ptr %at{index}, align 1")
-            if not member.const:
-                after.append(f"  %w{index} = load {bits}, ptr %at{index}, align 1")
-                after.append(f"  store {bits} %w{index}, ptr %p{index}, align 1")
+            inward, outward = _state(member, index)
+            lines += inward
+            after += [] if member.const else outward
             continue
         lines.append(f"  store ptr %p{index}, ptr %at{index}, align 1")
         if member.shape != "scalar":
@@ -80,6 +77,43 @@ def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bo
     declared = [f"{p.type} {no_alias if p.type == 'ptr' else ''}%{p.name}" for p in parameters(vertex)]
     body = "\n".join([*lines, *after, "  ret void"])
     return f"define void @{entry_name(number)}({', '.join(declared)}) mustprogress {_AS_WRITTEN} {{\n{body}\n}}\n"
+
+
+_HELD = {
+    "": (None, None),
+    "long": ("sext i32 {} to i64", "trunc i64 {} to i32"),
+    "unsigned long": ("zext i32 {} to i64", "trunc i64 {} to i32"),
+    "double": ("fpext float {} to double", "fptrunc double {} to float"),
+}
+"""How state that is held in 64 bits is widened from 32 and back."""
+
+
+def _state(member: Member, index: int) -> tuple[list[str], list[str]]:
+    """Instructions that put a state scalar into the object, and back to where it is kept."""
+    kept = "float" if member.held == "double" else f"i{8 * member.element.bytes}"
+    widen, narrow = _HELD[member.held]
+    if widen is None or narrow is None:
+        inward = [
+            f"  %v{index} = load {kept}, ptr %p{index}, align 1",
+            f"  store {kept} %v{index}, ptr %at{index}, align 1",
+        ]
+        outward = [
+            f"  %w{index} = load {kept}, ptr %at{index}, align 1",
+            f"  store {kept} %w{index}, ptr %p{index}, align 1",
+        ]
+        return inward, outward
+    held = widen.rpartition(" ")[2]
+    inward = [
+        f"  %k{index} = load {kept}, ptr %p{index}, align 1",
+        f"  %v{index} = {widen.format(f'%k{index}')}",
+        f"  store {held} %v{index}, ptr %at{index}, align 1",
+    ]
+    outward = [
+        f"  %h{index} = load {held}, ptr %at{index}, align 1",
+        f"  %w{index} = {narrow.format(f'%h{index}')}",
+        f"  store {kept} %w{index}, ptr %p{index}, align 1",
+    ]
+    return inward, outward
 
 
 def _call(vertex: VertexClass, signature: str) -> str:

@@ -24,8 +24,13 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     "unsigned int": u32,
     "long long": i64,
     "unsigned long long": u64,
+    "long": i32,
+    "unsigned long": u32,
+    "double": f32,
 }
-"""Element types by their C++ name. ``long`` and ``double`` do not exist on the machine."""
+"""Element types by their C++ name. ``long``, ``size_t`` and ``double`` have 32 bits on the machine."""
+HELD = ("long", "unsigned long", "double")
+"""Types whose values have 64 bits in code that runs here."""
 _WRAPPERS = ("typedef", "const_type", "volatile_type", "template_alias")
 
 

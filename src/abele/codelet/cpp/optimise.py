@@ -15,7 +15,9 @@ import llvmlite.binding as binding
 
 from abele.codelet.cpp.defined import with_calls, with_known_divisors
 from abele.codelet.cpp.entry import entry_text
+from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import VertexClass
+from abele.codelet.cpp.single import computes_in_double, in_single_precision
 from abele.errors import CodeletError, CodeletLoadError
 from abele.llvm.host import host_cpu
 
@@ -78,16 +80,35 @@ def optimise(text: str) -> str:
 
 def _optimised(text: str) -> str:
     machine = _machine()
-    module = binding.parse_assembly(text, binding.create_context())
-    module.triple = host_cpu().triple
-    module.data_layout = str(machine.target_data)
-    module.verify()
+    module = _ready(text)
+    if computes_in_double(text):
+        module = _ready(in_single_precision(_locals_as_values(module), MATH.__contains__))
     options = binding.PipelineTuningOptions(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
     options.loop_unrolling = options.loop_interleaving = False
     passes = binding.create_pass_builder(machine, options)
     manager = passes.getModulePassManager()
     manager.add_instruction_namer_pass()
+    manager.run(module, passes)
+    return str(module)
+
+
+def _ready(text: str) -> Any:
+    """The module of a text, for the host."""
+    module = binding.parse_assembly(text, binding.create_context())
+    module.triple = host_cpu().triple
+    module.data_layout = str(_machine().target_data)
+    module.verify()
+    return module
+
+
+def _locals_as_values(module: Any) -> str:
+    """Text of a module with calls put in place and locals made values, and nothing else done."""
+    passes = binding.create_pass_builder(_machine(), binding.PipelineTuningOptions(speed_level=1))
+    manager = binding.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_global_dead_code_eliminate_pass()
+    manager.add_sroa_pass()
     manager.run(module, passes)
     return str(module)
 

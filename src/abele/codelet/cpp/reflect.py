@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from abele.codelet.cpp.metadata import Metadata, Node
 from abele.codelet.cpp.naming import (
     ELEMENT_TYPES,
+    HELD,
     base_name,
     is_const,
     own_name,
@@ -46,6 +47,7 @@ class Member:
         alignment: Bytes that its first element is aligned to, where stated.
         interleaved: Whether it asks for interleaved memory.
         location: Where it is declared.
+        held: C++ type of scalar state that the object holds in 64 bits, 32 on the tile; else empty.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Member:
     alignment: int = 1
     interleaved: bool = False
     location: str = ""
+    held: str = ""
 
     @property
     def element(self) -> ElementType:
@@ -247,7 +250,8 @@ def _member(element: Node, vertex: str, offset: int) -> Member:
         if inner is not None and base_name(inner) in _VECTORS:
             raise refused("a vector of vectors without a direction", "write Vector<Input<Vector<…>>>")
         return _with_vector(plain, type_, refused)
-    return replace(plain, type=_element(type_, refused))
+    held = type_.get("name") if type_.kind == "DIBasicType" else ""
+    return replace(plain, type=_element(type_, refused), held=held if held in HELD else "")
 
 
 def _edge(type_: Node, member: Member, refused: _Refused) -> Member:
@@ -298,10 +302,8 @@ def _element(type_: Node | None, refused: _Refused) -> str:
     name = "" if type_ is None else type_.get("name")
     if type_ is not None and type_.kind == "DIBasicType" and name in ELEMENT_TYPES:
         return ELEMENT_TYPES[name].name
-    if name in ("double", "long double"):
-        raise refused(f"{name}: the machine has no 64-bit floats", "use float")
-    if name in ("long", "unsigned long"):
-        raise refused(f"{name}, which has 32 bits on the tile and 64 here", "use int or long long")
+    if name == "long double":
+        raise refused("long double: the machine has no 64-bit floats", "use float")
     kind = "" if type_ is None else type_.tag
     words = {"pointer_type": "a raw pointer", "array_type": "an array", "reference_type": "a reference"}
     remedy = "use a Vector" if kind in words else _ALLOWED

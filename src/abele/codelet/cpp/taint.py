@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from abele.codelet.cpp.blocks import Blocks, Instruction, Operand
-from abele.codelet.cpp.check import MATH
 from abele.codelet.cpp.costing import BULK
+from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import Member
 
 _FIELD = re.compile(r"^p(\d+)$")

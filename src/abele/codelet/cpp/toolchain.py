@@ -30,6 +30,8 @@ FLAGS = [
     "-fno-math-errno",
     "-fno-strict-aliasing",
     "-ffp-contract=off",
+    "-fcx-limited-range",
+    "-fdebug-compilation-dir=",
     "-fno-builtin-memcpy",
     "-fno-builtin-memset",
     "-fno-builtin-memmove",
@@ -55,6 +57,21 @@ FLAGS = [
     "-emit-llvm",
 ]
 """Front end alone, with all types described; floats and halves rounded after every operation."""
+_FLOAT_LIMITS = {
+    "MAX": "3.40282347e+38",
+    "MIN": "1.17549435e-38",
+    "EPSILON": "1.19209290e-7",
+    "DENORM_MIN": "1.40129846e-45",
+    "DIG": "6",
+    "DECIMAL_DIG": "9",
+    "MANT_DIG": "24",
+    "MAX_EXP": "128",
+    "MIN_EXP": "(-125)",
+    "MAX_10_EXP": "38",
+    "MIN_10_EXP": "(-37)",
+}
+_LIMITS = [f"-D__{type_}_{k}__={v}" for type_ in ("DBL", "LDBL") for k, v in _FLOAT_LIMITS.items()]
+"""What ``<cfloat>`` and ``std::numeric_limits`` say of double, which is float on the machine."""
 IPUDEF = "-includeipudef.h"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
 _SECOND_TRIES = (
@@ -120,7 +137,7 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
-        command = [*compiler.command, *FLAGS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
+        command = [*compiler.command, *FLAGS, *_LIMITS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
         done = _compiled(command, text, folder)
         if done.returncode != 0 or not made.exists():
             raise compile_error(done.stderr or done.stdout, name, str(source))
