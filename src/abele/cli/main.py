@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import abele
+from abele.cli.cache import cache_app
 from abele.cli.debug import debug
 from abele.cli.demo import demo_app
 from abele.cli.plan import plan_app
@@ -30,6 +31,7 @@ app.command()(systems)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
 app.add_typer(plan_app, name="plan")
+app.add_typer(cache_app, name="cache")
 app.command()(validate)
 app.command(context_settings={"ignore_unknown_options": True})(debug)
 

@@ -1,4 +1,8 @@
-"""Object code on disk, found again by the content that it was made from."""
+"""Object code on disk, found again by the content that it was made from.
+
+An object that is used is touched, at most once an hour, so that the oldest files are those that were not used for
+longest; :mod:`abele.llvm.cache_limit` removes these when the objects take more room than they may.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,19 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from functools import lru_cache
 from pathlib import Path
 
 import platformdirs
 
+from abele.llvm.cache_limit import note_stored
+
 VARIABLE = "ABELE_CACHE_DIR"
 """Environment variable that names the directory; ``off`` keeps nothing on disk."""
 _DIGEST_BYTES = 32
+_TOUCH_SECONDS = 3600
+"""Age from which an object that is used is touched."""
 
 
 def cache_directory() -> Path | None:
@@ -30,20 +39,30 @@ def load_object(key: str) -> bytes | None:
     if path is None:
         return None
     try:
-        stored = path.read_bytes()
+        with path.open("rb") as file:
+            used = os.fstat(file.fileno()).st_mtime
+            stored = file.read()
     except OSError:
         return None
     digest, data = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
-    return data if hashlib.sha256(data).digest() == digest else None
+    if hashlib.sha256(data).digest() != digest:
+        return None
+    if abs(time.time() - used) > _TOUCH_SECONDS:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+    return data
 
 
 def store_object(key: str, data: bytes) -> None:
-    """Keep ``data`` under ``key``. Whole or not at all: others may read and write at the same time.
+    """Keep ``data`` under ``key``. Whole or not at all: others may read, write and remove at the same time.
 
     A directory that cannot be written to is no error; the object is made again next time.
+
+    Raises:
+        InvalidOptionError: ``ABELE_CACHE_LIMIT`` is no size.
     """
-    path = _path(key)
-    if path is None:
+    path, directory = _path(key), cache_directory()
+    if path is None or directory is None:
         return
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -55,6 +74,7 @@ def store_object(key: str, data: bytes) -> None:
         except OSError:
             os.unlink(partial)
             raise
+        note_stored(directory, len(data) + _DIGEST_BYTES)
 
 
 @lru_cache(maxsize=1)
