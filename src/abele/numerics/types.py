@@ -142,7 +142,7 @@ def as_element_type(value: Any) -> ElementType:
         )
     try:
         dtype = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         dtype = None
     if dtype is not None and dtype in _BY_DTYPE:
         return _BY_DTYPE[dtype]

@@ -10,6 +10,7 @@ from abele.poplibs.gcl.collectives import (
     broadcast_cross_replica,
     reduce_scatter_cross_replica,
 )
+from abele.poplibs.gcl.cpp_forms import FORMS
 from abele.poplibs.gcl.destinations import (
     all_gather_cross_replica_to_destination,
     reduce_scatter_cross_replica_to_destination,
@@ -51,7 +52,7 @@ __all__ = [
     "reduce_scatter_within_replica",
 ]
 
-globals().update(guarded_functions(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
 perIPUTiles = per_ipu_tiles  # noqa: N816
 allReduceInPlaceCrossReplica = all_reduce_cross_replica_in_place  # noqa: N816

@@ -14,6 +14,7 @@ from abele.poplibs.poplin.arranged import (
 )
 from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
 from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
+from abele.poplibs.poplin.cpp_forms import FORMS
 from abele.poplibs.poplin.create import (
     create_biases,
     create_input,
@@ -70,6 +71,7 @@ from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, Tra
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
 from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
+from abele.poplibs.poputil.kinds import PlanningCache
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "InputTransform",
     "OutputTransform",
     "Plan",
+    "PlanningCache",
     "TransformedConv",
     "add_bias",
     "add_codelets",
@@ -138,7 +141,10 @@ __all__ = [
 ]
 
 add_codelets = codelets_adder("poplin")
-globals().update(guarded_functions(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
+
+# In C++ ``poplin::matmul`` is a namespace too.
+vars(matmul)["PlanningCache"] = PlanningCache
 
 _MATMUL_NAMES = {
     "matMul": matmul,

@@ -5,7 +5,8 @@ Names are those of PopLibs in snake_case; its camelCase names work too.
 
 from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, pooling, rnn
 from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
-from abele.poplibs.popnn.kinds import LossType, NonLinearityType
+from abele.poplibs.popnn.cpp_forms import FORMS
+from abele.poplibs.popnn.kinds import LossType, NonLinearityType, PoolingType
 from abele.poplibs.popnn.loss import (
     cross_entropy_loss,
     cross_entropy_loss_gradient,
@@ -57,6 +58,7 @@ __all__ = [
     "ln",
     "pooling",
     "PoolParams",
+    "PoolingType",
     "RoiAlignParams",
     "adam_bias_correction",
     "adam_update",
@@ -105,6 +107,6 @@ __all__ = [
 ]
 
 add_codelets = codelets_adder("popnn")
-globals().update(guarded_functions(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n.islower()]))
 spatialSoftMax2D = spatial_softmax2d  # noqa: N816

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Sequence
+from abele.poplibs.popnn.cpp_forms import RECURRENT_FORMS
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.gru_cell import GruCell
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
@@ -351,7 +352,7 @@ def _checked(
     return attention.T
 
 
-globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
+globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()], RECURRENT_FORMS))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
 gruWU, gruBwdWithWU = gru_wu, gru_bwd_with_wu  # noqa: N816
 

@@ -27,3 +27,11 @@ class LossType(StrEnum):
 
     SUM_SQUARED_LOSS = "SUM_SQUARED_LOSS"
     CROSS_ENTROPY_LOSS = "CROSS_ENTROPY_LOSS"
+
+
+class PoolingType(StrEnum):
+    """Kinds of :func:`~abele.poplibs.popnn.pooling.pool`."""
+
+    MAX = "max"
+    AVG = "avg"
+    SUM = "sum"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.poplibs.popnn.cpp_forms import RECURRENT_FORMS
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.loop import Loop, run_loop
@@ -384,6 +385,6 @@ def _check(params: LstmParams, state: LstmState, input: Tensor, weights: LstmWei
     params.check("biases", weights.biases, (_GATES, params.hidden))
 
 
-globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))
+globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()], RECURRENT_FORMS))
 globals().update(camel_aliases(globals(), [n for n in __all__ if n[0].islower()]))
 lstmWU, lstmBwdWithWU = lstm_wu, lstm_bwd_with_wu  # noqa: N816

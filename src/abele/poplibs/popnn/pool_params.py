@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from dataclasses import dataclass
 from typing import Literal
 
 from abele.errors import InvalidOptionError, TensorError, nearest
+from abele.numerics import ElementType
 
 PoolKind = Literal["max", "avg", "sum"]
 KINDS = ("max", "avg", "sum")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class PoolParams:
     """A pooling over the field dimensions of [batch, channels, *field].
 
@@ -25,6 +26,7 @@ class PoolParams:
         padding_upper: Padding after each.
         channels: Channels of the activations.
         batch: Samples.
+        dtype: Element type, for what is made from the parameters alone; operands have their own.
 
     Raises:
         InvalidOptionError: No such kind.
@@ -40,6 +42,7 @@ class PoolParams:
     padding_upper: tuple[int, ...]
     channels: int
     batch: int
+    dtype: ElementType | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -13,15 +13,17 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
+from abele.poplibs.popnn.cpp_forms import FORMS
 from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
-from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, gradient_boxes, window_boxes
+from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, create_pool_input, gradient_boxes, window_boxes
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.map import emit_map
 from abele.poplibs.popops.reduce_codelets import Finish
 from abele.poplibs.popops.reduce_ops import find_reduce_op
 from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.order import storage_order
@@ -279,3 +281,10 @@ def _scaled_by_windows(graph: Graph, body: Sequence, params: PoolParams, gradien
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
     emit_map(graph, body, [_1 * _2], [gradient, shares], [scaled], "scaled")
     return scaled
+
+
+# PopLibs' namespace ``popnn::pooling``.
+globals().update(guarded_functions(globals(), ("pool", "pool_input_gradient", "create_pool_input"), FORMS))
+poolInputGradient = pool_input_gradient  # noqa: N816
+create_input = create_pool_input
+createInput = create_input  # noqa: N816

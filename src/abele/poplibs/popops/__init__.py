@@ -6,6 +6,7 @@ Names are those of PopLibs in snake_case; its camelCase names work too.
 from abele.poplibs.popops import expr_names, named, slicing
 from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.popops.circ_buf import CircBuf
+from abele.poplibs.popops.cpp_forms import FORMS
 from abele.poplibs.popops.create_output import create_output_for_element_wise_op
 from abele.poplibs.popops.expr import (
     Cast,
@@ -33,7 +34,7 @@ from abele.poplibs.popops.loops import counted_for_loop, counted_loop
 from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
 from abele.poplibs.popops.named import *  # noqa: F403
 from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE, encode_one_hot
-from abele.poplibs.popops.op_types import BinaryOpType, UnaryOpType
+from abele.poplibs.popops.op_types import BinaryOpType, Operation, UnaryOpType
 from abele.poplibs.popops.pad import PaddingType, pad
 from abele.poplibs.popops.reduce import (
     ReduceParams,
@@ -91,6 +92,7 @@ __all__ = [
     "ConstHalf",
     "Expr",
     "Op",
+    "Operation",
     "PlaceHolder",
     "ReduceParams",
     "SingleReduceOp",
@@ -137,6 +139,6 @@ __all__ = [
 ]
 
 add_codelets = codelets_adder("popops")
-globals().update(guarded_functions(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
 globals().update(camel_aliases(globals(), __all__))
 hasNaN, hasNaNOrInf = has_nan, has_nan_or_inf  # noqa: N816

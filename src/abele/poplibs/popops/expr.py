@@ -274,3 +274,13 @@ def clamp(x: ExprLike, low: ExprLike, high: ExprLike) -> Expr:
 def exp(x: ExprLike) -> Expr:
     """e to the power of ``x``."""
     return Op("exp", x)
+
+
+def __getattr__(name: str) -> object:
+    """PopLibs' names of the operations, as in ``expr.Add(expr._1, expr.Const(2))``: they are built on the operations,
+    which are built on this module."""
+    from abele.poplibs.popops import expr_names
+
+    if name in expr_names.__all__:
+        return getattr(expr_names, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

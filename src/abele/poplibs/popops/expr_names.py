@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from abele.poplibs.popops.expr import Expr, Op
+from abele.errors import InvalidOptionError
+from abele.poplibs.popops.expr import Expr, Op, as_expr
+from abele.poplibs.popops.op_types import BinaryOpType, TernaryOpType, UnaryOpType
 from abele.poplibs.popops.ops import find_op
 
 NAMES = {
@@ -76,9 +78,11 @@ NAMES = {
 
 
 def _builder(op: str) -> Callable[..., Expr]:
-    find_op(op)
+    arity = find_op(op).arity
 
     def build(*args: object) -> Expr:
+        if len(args) != arity:
+            raise InvalidOptionError(f"{op}: {len(args)} arguments, {arity} are needed")
         return Op(op, *args)
 
     build.__doc__ = f"The operation ``{op}`` on expressions."
@@ -86,3 +90,33 @@ def _builder(op: str) -> Callable[..., Expr]:
 
 
 globals().update({name: _builder(op) for name, op in NAMES.items()})
+
+
+def UnaryOp(type: UnaryOpType, a: object) -> Expr:
+    """The operation of an enumerator on an expression."""
+    return Op(type.value, a)
+
+
+def BinaryOp(type: BinaryOpType, a: object, b: object) -> Expr:
+    """The operation of an enumerator on two expressions."""
+    return Op(type.value, a, b)
+
+
+def TernaryOp(type: TernaryOpType, a: object, b: object, c: object) -> Expr:
+    """The operation of an enumerator on three expressions."""
+    return Op(type.value, a, b, c)
+
+
+Any = as_expr
+"""PopLibs' holder of any expression: the expression itself."""
+
+__all__ = [
+    *NAMES,
+    "Any",
+    "BinaryOp",
+    "BinaryOpType",
+    "TernaryOp",
+    "TernaryOpType",
+    "UnaryOp",
+    "UnaryOpType",
+]

@@ -16,7 +16,7 @@ from abele.poplibs.popops.elementwise import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, element_index
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.map import apply_fused, check_writable
-from abele.poplibs.poputil.guard import is_number
+from abele.poplibs.poputil.checks import is_number
 
 Int64 = npt.NDArray[np.int64]
 

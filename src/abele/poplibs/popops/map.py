@@ -63,6 +63,31 @@ def map(
     return out
 
 
+def map_many(
+    graph: Graph,
+    exprs: Sequence[ExprOrCallable],
+    tensors: Sequence[Tensor],
+    prog: Steps,
+    name: str = "map",
+    *,
+    options: Options = None,
+) -> list[Tensor]:
+    """Several expressions of the same operands in one pass, each to a new tensor; see :func:`map`.
+
+    Raises:
+        TensorError: No expression; see also :func:`map`.
+        TypeMismatchError: An operation on element types that it does not take.
+    """
+    if not exprs:
+        raise TensorError(f"{name}: no expression is given")
+    chosen = read_options(name, options, MAP_OPTIONS)
+    fused = _fused(name, [_expression(e, tensors, chosen) for e in exprs], tensors, [None] * len(exprs))
+    shape = broadcast_shape(name, [t.shape for t in tensors])
+    outputs = [create_output_like(graph, tensors, shape, dtype, f"{name}/out") for dtype in fused.out_types]
+    apply_fused(graph, fused, tensors, outputs, prog, name, **_manner(chosen))
+    return outputs
+
+
 def map_in_place(
     graph: Graph,
     expr: ExprOrCallable,

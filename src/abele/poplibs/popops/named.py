@@ -14,7 +14,7 @@ from abele.numerics import bool_
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
 from abele.poplibs.popops.map import map, map_with_output
 from abele.poplibs.popops.ops import find_op
-from abele.poplibs.poputil.guard import check_operand, check_program, is_number
+from abele.poplibs.poputil.checks import check_operand, check_program, is_number
 from abele.poplibs.poputil.options import Options
 
 __all__ = [

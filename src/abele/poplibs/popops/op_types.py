@@ -1,12 +1,30 @@
-"""PopLibs' enumerations of element-wise operations, as arguments of vertex templates."""
+"""PopLibs' enumerations of operations: of reductions, and of expressions by number of arguments.
+
+Values are our names, so that an enumerator does wherever a name does.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class UnaryOpType(Enum):
-    """Operations of one operand; the values are our names of them."""
+class Operation(StrEnum):
+    """Kinds of :func:`~abele.poplibs.popops.reduce.reduce`."""
+
+    __poplar_name__ = "popops::Operation"
+
+    ADD = "ADD"
+    MUL = "MUL"
+    MIN = "MIN"
+    MAX = "MAX"
+    LOGICAL_AND = "LOGICAL_AND"
+    LOGICAL_OR = "LOGICAL_OR"
+    SQUARE_ADD = "SQUARE_ADD"
+    LOG_ADD = "LOG_ADD"
+
+
+class UnaryOpType(StrEnum):
+    """Operations on one element."""
 
     __poplar_name__ = "popops::expr::UnaryOpType"
 
@@ -46,8 +64,8 @@ class UnaryOpType(Enum):
     TRUNC = "trunc"
 
 
-class BinaryOpType(Enum):
-    """Operations of two operands; the values are our names of them."""
+class BinaryOpType(StrEnum):
+    """Operations on two elements."""
 
     __poplar_name__ = "popops::expr::BinaryOpType"
 
@@ -77,3 +95,12 @@ class BinaryOpType(Enum):
     SHIFT_RIGHT_SIGN_EXTEND = "shift_right_sign_extend"
     SUBTRACT = "sub"
     VARIANCE_TO_INV_STD_DEV = "variance_to_inv_std_dev"
+
+
+class TernaryOpType(StrEnum):
+    """Operations on three elements."""
+
+    __poplar_name__ = "popops::expr::TernaryOpType"
+
+    CLAMP = "clamp"
+    SELECT = "select"

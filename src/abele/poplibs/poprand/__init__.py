@@ -1,5 +1,6 @@
 """poprand: random tensors and dropout, reproducible by seed, modifier and element."""
 
+from abele.poplibs.poprand.cpp_forms import FORMS
 from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
 from abele.poplibs.poprand.dropout import dropout, shaped_dropout
 from abele.poplibs.poprand.normals import normal, truncated_normal
@@ -24,5 +25,5 @@ __all__ = [
 ]
 
 add_codelets = codelets_adder("poprand")
-globals().update(guarded_functions(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
 globals().update(camel_aliases(globals(), __all__))

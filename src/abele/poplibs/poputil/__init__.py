@@ -7,6 +7,13 @@ from abele.poplibs.poputil.broadcast import (
     can_broadcast_to_match,
     expand_to_match_ranks,
 )
+from abele.poplibs.poputil.cpp_forms import (
+    FORMS,
+    castToDeviceHalfValue,
+    checkAccuracyWhenCast,
+    mapTensorLinearlyWithOffset,
+    splitRegionsBetweenWorkers,
+)
 from abele.poplibs.poputil.device_half import cast_to_device_half_value, check_accuracy_when_cast
 from abele.poplibs.poputil.groupings import detect_dim_groupings, detect_innermost_grouping, factor_dims, unfactor_dims
 from abele.poplibs.poputil.guard import guarded_functions
@@ -117,7 +124,13 @@ __all__ = [
     "vector_grain",
 ]
 
-globals().update(guarded_functions(globals(), __all__))
-globals().update(camel_aliases(globals(), __all__))
+globals().update(guarded_functions(globals(), __all__, FORMS))
+_OWN_ORDER = {
+    "castToDeviceHalfValue": castToDeviceHalfValue,
+    "checkAccuracyWhenCast": checkAccuracyWhenCast,
+    "mapTensorLinearlyWithOffset": mapTensorLinearlyWithOffset,
+    "splitRegionsBetweenWorkers": splitRegionsBetweenWorkers,
+}
+globals().update(camel_aliases(globals(), __all__) | _OWN_ORDER)
 getTileImbalance = tile_imbalance  # noqa: N816
 dimIsSplitOverIPUs = dim_is_split_over_ipus  # noqa: N816
