@@ -37,7 +37,7 @@ def test_adder_vertex__both_name_sets__give_numpys_numbers(name: str, capsys: py
     np.testing.assert_array_equal(load(name).main(), expected())
     out = capsys.readouterr().out
     assert "t2[0] = 22.5, t2[3] = 15.5" in out
-    assert "1 compute sets · 2 vertices · 6 edges" in out
+    assert "1 compute set · 2 vertices · 6 edges" in out
 
 
 def test_adder_vertex__both_name_sets__cost_the_same() -> None:
