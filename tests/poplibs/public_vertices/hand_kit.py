@@ -8,6 +8,7 @@ import numpy as np
 from poplibs_kit import system_of
 
 from abele.compiler import compile_program
+from abele.compiler.cost import vertex_costs
 from abele.graph import Execute, Graph, Sequence, Tensor
 from abele.graph.compute_set import VertexRef
 from abele.numerics import ElementType, as_element_type
@@ -71,8 +72,6 @@ class Hand:
 
     def cycles(self, vertex: VertexRef) -> int:
         """Tile cycles of a vertex with six workers, slots of one with one."""
-        from abele.compiler.cost import vertex_costs
-
         group, _ = vertex.compute_set.place_of(vertex)
         return int(vertex_costs(group, self.graph.system.ipu).amount[0])
 

@@ -11,6 +11,7 @@ import pytest
 from hand_kit import Hand, listed
 from poplibs_kit import assert_close
 
+from abele.compiler.cost import vertex_costs
 from abele.errors import GraphConnectionError, TypeMismatchError, UnknownFieldError, UnknownVertexTypeError
 from abele.graph import Graph
 from abele.numerics import as_element_type, bool_, f16, f32, i32
@@ -262,8 +263,6 @@ def test_cost__same_data__that_of_the_library_function(size: int, dtype: str) ->
     popops.add(g, x, y, called.prog)
     popops.exp(g, x, called.prog)
     popops.mul(g, x, s, called.prog)
-    from abele.compiler.cost import vertex_costs
-
     groups = [group for cs in g.compute_sets for group in cs.groups]
     costs = [int(vertex_costs(group, g.system.ipu).amount[0]) for group in groups]
     assert [by_hand.cycles(v) for v in (hand_add, hand_exp, hand_scale)] == costs

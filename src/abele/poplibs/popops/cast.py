@@ -70,14 +70,14 @@ def cast_with_output(graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, 
     if out.dtype == tensor.dtype:
         prog.add(Copy(tensor, out))
         return
-    fused = fuse([_conversion(tensor.dtype, out.dtype)], (tensor.dtype,), [out.dtype])
+    fused = fuse([conversion(tensor.dtype, out.dtype)], (tensor.dtype,), [out.dtype])
     cycles = cast_cycles(tensor.dtype, out.dtype)
     apply_fused(graph, fused, [tensor], [out], prog, name, library="popops.cast", cycles=cycles)
 
 
 def cast_cycles(source: ElementType, target: ElementType) -> CycleFormula:
     """Tile cycles of a conversion. Source: machine reference §4.8 (Cast1D)."""
-    elements, slots = _loop(source, target)
+    elements, slots = cast_loop(source, target)
 
     def cycles(size: Int64, ipu: Ipu) -> Int64:
         share = -(-size // ipu.num_workers)
@@ -87,7 +87,8 @@ def cast_cycles(source: ElementType, target: ElementType) -> CycleFormula:
     return cycles
 
 
-def _loop(source: ElementType, target: ElementType) -> tuple[int, int]:
+def cast_loop(source: ElementType, target: ElementType) -> tuple[int, int]:
+    """Elements of a round of the loop, and slots that it takes. Source: machine reference §4.8 (Cast1D)."""
     if source.is_float and target.is_float:
         return NARROWING if source.bits > target.bits else WIDENING
     if source.bits == 16 and source.is_float and target.bits == 8:
@@ -97,7 +98,8 @@ def _loop(source: ElementType, target: ElementType) -> tuple[int, int]:
     return OTHER
 
 
-def _conversion(source: ElementType, target: ElementType) -> Expr:
+def conversion(source: ElementType, target: ElementType) -> Expr:
+    """The expression that converts an element; floats that an integer type does not hold become its nearest."""
     x = PlaceHolder(1)
     if target == bool_ and source != bool_:
         return Op("neq", x, Const(0, f32) if source.is_float else Const(0))

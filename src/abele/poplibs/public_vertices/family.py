@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from typing import Any, Literal
@@ -32,6 +32,7 @@ class Instance:
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
         draws: Whether it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
+        defaults: What state starts from that need not be set, by name.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Instance:
     body: tuple[str, ...]
     cycles: Callable[..., Any] | None = None
     draws: bool = False
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Family:
         make: Gives an instance for the arguments; raises :class:`TypeMismatchError` for those that do not go together.
         certainty: How well its fields are known.
         meaning: What it computes, in a few words.
+        others: Further lists of parameters, as other versions of the library have.
         example: Arguments of the instance that the documentation shows; by default each parameter's own.
     """
 
@@ -59,7 +62,8 @@ class Family:
     make: Callable[..., Instance]
     certainty: Certainty
     meaning: str
-    example: tuple[str, ...] = field(default=())
+    others: tuple[tuple[Parameter, ...], ...] = ()
+    example: tuple[str, ...] = ()
 
     def called(self, *names: str) -> list[Family]:
         """The family under further names."""
@@ -74,11 +78,14 @@ def definition(name: str, instance: Instance) -> CodeletDef:
     readable = "".join(c for c in name.partition("<")[0].replace("::", "_") if c.isalnum() or c == "_")
     made: Any = build(readable, instance.kind, fields, instance.body, instance.cycles, extra=name)
     found: CodeletDef = made.codelet
-    return replace(found, name=name, fields=tuple(map(_public, found.fields)))
+    return replace(found, name=name, fields=tuple(_public(f, instance.defaults) for f in found.fields))
 
 
-def _public(declared: FieldDef) -> FieldDef:
+def _public(declared: FieldDef, defaults: Mapping[str, float]) -> FieldDef:
     """A field under its public name, with what its state starts from."""
+    if declared.name in defaults:
+        start = defaults[declared.name]
+        return replace(declared, initial=lambda num: np.full(num, start, declared.type.np))
     if declared.name == STREAM:
         return replace(declared, initial=_Streams())
     if declared.name == DRAWS:

@@ -83,14 +83,34 @@ class LibraryVertices:
 
 
 def _arguments(name: str, family: Family, parts: VertexName) -> list[Argument]:
-    given = parts.arguments
-    most, least = len(family.parameters), sum(p.default is REQUIRED for p in family.parameters)
+    """The template arguments of a name, by the first list of parameters that they fit.
+
+    Raises:
+        UnknownVertexTypeError: They fit none; the error is that of the first list of their number.
+    """
+    first: AbeleError | None = None
+    for parameters in (family.parameters, *family.others):
+        try:
+            return _read(name, parameters, parts)
+        except UnknownVertexTypeError as error:
+            fits = _least(parameters) <= len(parts.arguments) <= len(parameters)
+            first = error if first is None or (fits and "template arguments" in str(first)) else first
+    assert first is not None
+    raise first
+
+
+def _least(parameters: tuple[Parameter, ...]) -> int:
+    return sum(p.default is REQUIRED for p in parameters)
+
+
+def _read(name: str, parameters: tuple[Parameter, ...], parts: VertexName) -> list[Argument]:
+    given, most, least = parts.arguments, len(parameters), _least(parameters)
     if not least <= len(given) <= most:
         wants = str(most) if least == most else f"{least} to {most}"
-        form = f"{parts.base}<{', '.join(p.name for p in family.parameters)}>"
+        form = f"{parts.base}<{', '.join(p.name for p in parameters)}>"
         raise _problem(name, f"{parts.base} takes {wants} template arguments, not {len(given)}", form)
-    read = [_argument(name, p, text) for p, text in zip(family.parameters, given, strict=False)]
-    return [*read, *(p.default for p in family.parameters[len(given) :])]
+    read = [_argument(name, p, text) for p, text in zip(parameters, given, strict=False)]
+    return [*read, *(p.default for p in parameters[len(given) :])]
 
 
 def _argument(name: str, parameter: Parameter, text: str) -> Argument:

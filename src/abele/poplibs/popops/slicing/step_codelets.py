@@ -46,7 +46,7 @@ def stretch_cycles(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu
     return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * slots, np.int64)
 
 
-def region_slots(width: Array, size: int, dtype: ElementType, ipu: Ipu) -> Int64:
+def region_slots(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu) -> Int64:
     """Slots of one region of ``width`` elements an index in a worker of the 2D vertex."""
     bits = 16 if dtype.bits <= 16 else 32
     each, vector = INDEX_2D_SLOTS[bits]

@@ -1,0 +1,108 @@
+"""Conversions between element types, and whether one is accurate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.machine import Ipu
+from abele.numerics import ElementType, bool_, f16, f32, u32
+from abele.poplibs.popops.cast import PROLOGUE, cast_cycles, cast_loop, conversion
+from abele.poplibs.popops.fused import fuse
+from abele.poplibs.popops.scaled_add import CHECK_CYCLES
+from abele.poplibs.popops.source import element_statements
+from abele.poplibs.public_vertices.elementwise import sum_rows
+from abele.poplibs.public_vertices.family import Family, Instance
+from abele.poplibs.public_vertices.parameters import COPIED, type_of
+from abele.poplibs.public_vertices.text import loop, one, place, row_loop, rows, shared_loop, state, vector
+
+Int64 = npt.NDArray[np.int64]
+Size = Literal["numElems", "partitionParams"]
+
+ENTRY_2D = 18
+"""Worker slots of Cast2D before its first row; a row starts with the other 19 of the 37 of Cast1D, whose two terms are
+18 + 19 in machine reference §4.8. That a row costs the second is a guess."""
+
+
+def families() -> list[Family]:
+    """Every vertex of this module."""
+    both = (type_of(*COPIED, name="source"), type_of(*COPIED, name="target"))
+    return [
+        *Family("Cast1D", both, _on_vector("MultiVertex", "numElems"), "sure", "dst = src, converted").called(),
+        Family("CastSupervisor", both, _on_vector("SupervisorVertex", "partitionParams"), "likely", "as Cast1D"),
+        *Family("Cast", both, _on_vector("Vertex", "numElems"), "sure", "as Cast1D, on one worker").called(
+            "Cast1DSingleWorker"
+        ),
+        Family("Cast2D", both, _on_rows, "sure", "dst = src, converted"),
+        Family(
+            "CheckAccuracyWhenCast",
+            (type_of(f32, name="input"), type_of(f16, name="output")),
+            _check,
+            "sure",
+            "whether the input is as accurate in the output's type: |input − cast| < |input| · tolerance",
+        ),
+    ]
+
+
+def _statement(source: ElementType, target: ElementType, at: str) -> list[str]:
+    if source == target:
+        return [f"self.dst{at} = self.src{at}"]
+    fused = fuse([conversion(source, target)], (source,), [target])
+    return element_statements(fused, [place(f"self.src{at}", source)], [place(f"self.dst{at}", target)])
+
+
+_TOTAL = [
+    "most = i64(self.partitionParams) >> 9",
+    "many = (i64(self.partitionParams) >> 6) & 7",
+    "total = many * most + (6 - many) * (most - 4) - (i64(self.partitionParams) & 7)",
+]
+"""Elements of a CastSupervisor: ``many`` workers convert ``most`` and the others 4 less, the last a few less."""
+
+
+def _on_vector(kind: str, size: Size) -> Callable[..., Instance]:
+    def make(source: ElementType, target: ElementType) -> Instance:
+        lines = _statement(source, target, "[i]")
+        fields = (vector("src", source, layout="ONE_PTR"), vector("dst", target, "Output", "ONE_PTR"), state(size, u32))
+        head, total = ([], "i64(self.numElems)") if size == "numElems" else (_TOTAL, "total")
+        body = shared_loop(total, lines, 4) if kind == "MultiVertex" else loop(total, lines)
+
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            elements = _elements(np.asarray(getattr(v, size), np.int64)) if size != "numElems" else v.numElems
+            elements = np.asarray(elements, np.int64)
+            if kind != "Vertex":
+                return cast_cycles(source, target)(elements, ipu)
+            each, slots = cast_loop(source, target)
+            return np.asarray(PROLOGUE + -(-elements // each) * slots, np.int64)
+
+        return Instance(kind, fields, (*head, *body), cycles)
+
+    return make
+
+
+def _elements(packed: Int64) -> Int64:
+    """Elements that the field of a CastSupervisor speaks of."""
+    most, many = packed >> 9, packed >> 6 & 7
+    return np.asarray(many * most + (6 - many) * (most - 4) - (packed & 7), np.int64)
+
+
+def _on_rows(source: ElementType, target: ElementType) -> Instance:
+    fields = (rows("src", source, inner="ONE_PTR"), rows("dst", target, "Output"))
+    each, slots = cast_loop(source, target)
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        taken = PROLOGUE - ENTRY_2D + -(-v.dst.lengths // each) * slots
+        return np.asarray(ENTRY_2D + sum_rows(taken, v.dst.row_begin), np.int64)
+
+    return Instance("Vertex", fields, tuple(row_loop("dst", _statement(source, target, "[r][i]"))), cycles)
+
+
+def _check(source: ElementType, target: ElementType) -> Instance:
+    body = (
+        "moved = f32(f16(self.input)) - self.input",
+        "self.output = abs(moved) < abs(self.input) * self.tolerance or moved == 0.0",
+    )
+    fields = (state("tolerance", f32), one("input", source), one("output", bool_, "Output"))
+    return Instance("Vertex", fields, body, lambda v, ipu: np.full(len(v.tolerance), CHECK_CYCLES, np.int64))
