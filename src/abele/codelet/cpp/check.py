@@ -12,6 +12,7 @@ from abele.codelet.cpp.inputs import written_input
 from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.reflect import VertexClass
+from abele.codelet.cpp.refusals import symbol_refusal
 from abele.codelet.cpp.toolchain import HEADERS
 from abele.errors import AbeleError, CodeletError, CodeletLinkError
 
@@ -89,6 +90,10 @@ def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module:
             yield hardware_only(f"assembly instruction {words.split()[0]!r}", f"{vertex.name} has asm({words!r})", at)
         return
     name = callee.lstrip("@%").strip('"')
+    refusal = symbol_refusal(name)
+    if refusal is not None:
+        yield refusal
+        return
     if callee.startswith("%"):
         yield CodeletError(
             f"{vertex.name} calls a function through a pointer", at=at, remedy="call it by name, or use a template"

@@ -17,6 +17,7 @@ from abele.codelet.cpp.naming import (
     type_name,
     unwrapped,
 )
+from abele.codelet.cpp.refusals import refusal_text, text_refusal
 from abele.errors import CodeletError, SymbolError
 from abele.numerics import ElementType, as_element_type
 
@@ -84,6 +85,7 @@ class VertexClass:
         compute: Symbol of its ``compute``; empty where the file has no code for it.
         this_offset: Byte of the object at which that of ``compute``'s class begins.
         cpp: How C++ code names it.
+        refusal: Why it cannot be had (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it may.
     """
 
     name: str
@@ -97,24 +99,31 @@ class VertexClass:
     compute: str
     this_offset: int
     cpp: str
+    refusal: str = ""
 
     @property
     def location(self) -> str:
         """``file:line``."""
         return f"{self.file}:{self.line}"
 
+    def check(self) -> None:
+        """Refuse a class that is known not to be had.
+
+        Raises:
+            CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
+            SymbolError: It has no ``compute``.
+        """
+        if self.refusal:
+            raise text_refusal(self.refusal)
+
 
 def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]) -> list[VertexClass]:
-    """The vertex classes of a module, in order of their lines.
+    """The vertex classes of a module, in order of their lines; those that cannot be had with the reason.
 
     Args:
         metadata: Its debug information.
         defined: Symbols that it has code for.
         instantiated: Those of templates that the source instantiates explicitly.
-
-    Raises:
-        CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
-        SymbolError: A vertex class has no ``compute``.
     """
     kinds = {node: kind for node in _classes(metadata) for kind in [_kind(node)] if kind}
     inherited = {base for node in kinds for base, _ in _bases(node)}
@@ -126,12 +135,6 @@ def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]
         known = instantiated if node.get("templateParams") and node in inherited else defined
         if (node in inherited or node.get("templateParams")) and (method is None or method.symbol not in known):
             continue  # a base of others, or named by another class or function without being instantiated
-        if method is None:
-            raise SymbolError(
-                f"vertex {type_name(node)} has no compute()",
-                at=node.location,
-                remedy="give it bool compute(), or bool compute(unsigned workerId) for a MultiVertex",
-            )
         found[type_name(node)] = _vertex(node, kind, method, defined)
     return sorted(found.values(), key=lambda v: (v.file, v.line, v.name))
 
@@ -180,10 +183,10 @@ def _compute(node: Node, defined: set[str]) -> _Method | None:
     return None
 
 
-def _vertex(node: Node, kind: str, method: _Method, defined: set[str]) -> VertexClass:
-    _check_runs_here(node, kind)
+def _vertex(node: Node, kind: str, method: _Method | None, defined: set[str]) -> VertexClass:
     name = type_name(node)
-    return VertexClass(
+    symbol = method.symbol if method is not None and method.symbol in defined else ""
+    vertex = VertexClass(
         name=name,
         short=scope_name(node) + own_name(node, defaults=False),
         base=base_name(node),
@@ -191,11 +194,26 @@ def _vertex(node: Node, kind: str, method: _Method, defined: set[str]) -> Vertex
         file=node.file,
         line=node.number_of("line"),
         size=max(1, node.number_of("size") // 8),
-        members=tuple(_members(node, name, 0)),
-        compute=method.symbol if method.symbol in defined else "",
-        this_offset=method.offset,
+        members=(),
+        compute=symbol,
+        this_offset=0 if method is None else method.offset,
         cpp=_cpp_name(node),
     )
+    try:
+        _check_runs_here(node, kind)
+        _check_computes(node, method)
+        return replace(vertex, members=tuple(_members(node, name, 0)))
+    except CodeletError as error:
+        return replace(vertex, refusal=refusal_text(error))
+
+
+def _check_computes(node: Node, method: _Method | None) -> None:
+    if method is None:
+        raise SymbolError(
+            f"vertex {type_name(node)} has no compute()",
+            at=node.location,
+            remedy="give it bool compute(), or bool compute(unsigned workerId) for a MultiVertex",
+        )
 
 
 def _cpp_name(node: Node) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from abele.codelet.cpp.diagnostics import compile_error
+from abele.codelet.cpp.diagnostics import compile_error, compile_messages
+from abele.codelet.cpp.partial import without_errors
 from abele.codelet.cpp.standins import write_missing, write_stand_ins
 from abele.errors import CodeletLoadError
 
@@ -25,6 +26,8 @@ FLAGS = [
     "-std=c++17",
     "-O2",
     "-w",
+    "-Wno-invalid-constexpr",
+    "-ferror-limit=0",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-math-errno",
@@ -80,6 +83,8 @@ _SECOND_TRIES = (
 )
 """What is said, and the flag that mends it: ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
 one; vector types are used without their header, but brought only then, since programs have some of their own."""
+_ROUNDS = 20
+"""Times that a file is compiled, each without what had errors the time before."""
 _TIMEOUT_SECONDS = 300
 
 
@@ -120,6 +125,9 @@ def find_compiler() -> Compiler:
 def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequence[str]) -> bytes:
     """LLVM bitcode of C++ source, not optimised.
 
+    Functions and vertex classes that the compiler does not take are replaced by what spells their error
+    (:mod:`~abele.codelet.cpp.partial`).
+
     Args:
         text: The source.
         name: Path of its file, for messages and for headers beside it.
@@ -127,21 +135,31 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         include: Directories with headers.
 
     Raises:
-        CodeletParseError: The source is not valid.
-        CodeletError: It uses what only the hardware has.
+        CodeletParseError: The source is not valid, outside functions and vertex classes.
+        CodeletError: It uses there what only the hardware has.
         CodeletLoadError: A header is missing, or the compiler refuses a flag.
     """
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="abele-cpp-") as folder:
         source, made = Path(folder) / "codelet.cpp", Path(folder) / "codelet.bc"
-        source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
         command = [*compiler.command, *FLAGS, *_LIMITS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
-        done = _compiled(command, text, folder)
-        if done.returncode != 0 or not made.exists():
-            raise compile_error(done.stderr or done.stdout, name, str(source))
-        return made.read_bytes()
+        first = None
+        for _ in range(_ROUNDS):
+            source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
+            done = _compiled(command, text, folder)
+            if done.returncode == 0 and made.exists():
+                return made.read_bytes()
+            said = done.stderr or done.stdout
+            first = first or compile_error(said, name, str(source))
+            messages = compile_messages(said, name, str(source))
+            left = without_errors(text, messages) if messages else None
+            if left is None:
+                break
+            text = left
+        assert first is not None
+        raise first
 
 
 def _compiled(command: list[str], text: str, folder: str) -> subprocess.CompletedProcess[str]:

@@ -81,6 +81,10 @@ class Unit:
     def _compiled(self, *, aliasing: bool) -> list[tuple[VertexClass, Code]]:
         source = _COMPUTE.sub(r"\1\2__attribute__((used)) ", self.text)
         text, vertices, signatures = self._front_end(source)
+        refused = [v for v in vertices if v.refusal]
+        vertices = [v for v in vertices if not v.refusal]
+        if refused and not vertices:
+            refused[0].check()
         missing = [v for v in vertices if not v.compute]
         if missing:
             names = {v.name for v in vertices}
