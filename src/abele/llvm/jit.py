@@ -122,6 +122,7 @@ def _environment() -> str:
 def _machine(speed: int) -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
     cpu = host_cpu()
     return binding.Target.from_triple(cpu.triple).create_target_machine(
         cpu=cpu.name, features=cpu.feature_string, opt=speed, reloc="pic", codemodel="small"

@@ -13,9 +13,10 @@ from abele.graph import Tensor, Variable
 from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, expand
 from abele.numerics import to_device
+from abele.runtime.memory import ALIGNMENT, address_of, guarded_block
 
-ALIGNMENT = 64
-"""Bytes that every variable starts at a multiple of: one cache line, one widest vector."""
+_LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
+"""Bytes between variables: an eighth of what lies before them, within limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class Pieces:
 class Arena:
     """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once a replica.
 
-    Untouched memory costs nothing: pages are given by the operating system at first use.
+    Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
+    so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
+    at first use.
 
     Attributes:
         replicas: Number of images, one a replica.
@@ -54,11 +57,12 @@ class Arena:
     def __init__(self, variables: Sequence[Variable], replicas: int = 1) -> None:
         self._variables = tuple(variables)
         self.replicas = replicas
-        room = np.array([-(-v.bytes // ALIGNMENT) * ALIGNMENT for v in variables], dtype=np.int64)
-        self._offset = np.cumsum(room) - room
-        # One line more, so that eight bytes may be read from any element on.
-        self.stride = int(room.sum()) + ALIGNMENT
-        self._block = aligned_block(self.stride * replicas)
+        size = np.array([v.bytes for v in variables], dtype=np.int64)
+        room = -(-(size + np.clip(size // _ZONE_PART, _LEAST_ZONE, _MOST_ZONE)) // ALIGNMENT) * ALIGNMENT
+        self._offset = np.cumsum(room) - room + _MOST_ZONE
+        self._after = self._offset + size
+        self.stride = int(room.sum()) + _MOST_ZONE
+        self._block = guarded_block(self.stride * replicas)[: self.stride * replicas]
         start = address_of(self._block)
         held = [v.id for v in variables if v.size]
         self._held = held
@@ -105,6 +109,30 @@ class Arena:
         """Address of the variable's first byte in one replica."""
         return address_of(self._block) + int(self._offset[variable.id]) + replica * self.stride
 
+    def zones(self, begin: Int64, length: Int64) -> tuple[Int64, Int64]:
+        """What lies before and after the variables in intervals of the global element space, in all replicas.
+
+        Returns:
+            First byte, and one past the last, of each stretch, int64[k].
+        """
+        owners = np.flatnonzero(self._owners(begin, length))
+        ids = np.asarray(self._held, dtype=np.int64)[owners]
+        edges = np.append(self._offset, self.stride)
+        after = np.unique(np.concatenate([ids - 1, ids]))
+        low = np.where(after < 0, 0, self._after[after])
+        shift = np.repeat(address_of(self._block) + np.arange(self.replicas, dtype=np.int64) * self.stride, len(after))
+        return np.tile(low, self.replicas) + shift, np.tile(edges[after + 1], self.replicas) + shift
+
+    def around(self, address: int) -> list[Variable]:
+        """The variables that end and begin next to an address between variables."""
+        offset = (address - address_of(self._block)) % self.stride
+        after = int(np.searchsorted(self._offset, offset, side="right"))
+        return list(self._variables[max(0, after - 1) : after + 1])
+
+    def holds(self, address: int) -> bool:
+        """Whether an address is in the arena."""
+        return 0 <= address - address_of(self._block) < len(self._block)
+
     def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> Pieces:
         """Host memory of intervals of the global element space in one replica; cut where a variable ends.
 
@@ -126,12 +154,16 @@ class Arena:
 
     def variables_in(self, elements: IntervalSet) -> list[Variable]:
         """The variables that have an element in the set."""
-        first = np.searchsorted(self._end, elements.begin, side="right")
-        last = np.searchsorted(self._base, elements.end, side="left")
-        change = np.zeros(len(self._held) + 1, dtype=np.int64)
-        np.add.at(change, first, 1)
-        np.add.at(change, last, -1)
-        return [self._variables[self._held[i]] for i in np.flatnonzero(np.cumsum(change[:-1]))]
+        owners = self._owners(elements.begin, elements.end - elements.begin)
+        return [self._variables[self._held[i]] for i in np.flatnonzero(owners)]
+
+    def _owners(self, begin: Int64, length: Int64) -> npt.NDArray[np.bool_]:
+        """Which of the variables that have elements are in some of the intervals."""
+        held = len(self._held) + 1
+        first = np.searchsorted(self._end, begin, side="right")
+        last = np.searchsorted(self._base, begin + length, side="left")
+        change = np.bincount(first, minlength=held) - np.bincount(last, minlength=held)
+        return np.asarray(np.cumsum(change[:-1]) > 0)
 
     def pieces_of(self, tensor: Tensor, replica: int = 0) -> Pieces:
         """Host memory of a view in one replica, in the view's flattened order."""
@@ -190,15 +222,3 @@ class Arena:
             mine = np.flatnonzero((address >= variable.base) & (address < variable.base + variable.size))
             found.append((variable, address[mine] - variable.base, mine))
         return found
-
-
-def aligned_block(size: int) -> npt.NDArray[np.uint8]:
-    """``size`` zero bytes that start at a multiple of 64."""
-    raw = np.zeros(size + ALIGNMENT, dtype=np.uint8)
-    skip = -address_of(raw) % ALIGNMENT
-    return raw[skip : skip + size]
-
-
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Address of an array's first byte."""
-    return int(array.__array_interface__["data"][0])

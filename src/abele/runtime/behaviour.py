@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from abele.graph import LibraryCall, Program, SetFloatingPointBehaviour, Tensor
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.emitter import Emitter
+from abele.runtime.memory import address_of, aligned_block
 
 INVALID, DIVIDE_BY_ZERO, OVERFLOW, STOCHASTIC, SATURATING = 1, 2, 4, 8, 16
 CHECKS = INVALID | DIVIDE_BY_ZERO | OVERFLOW

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.checked import WORDS, Violation
-from abele.errors import CodeletError
+from abele.errors import AbeleError, CodeletError
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.direct import NativeVertices
 from abele.runtime.interpreted import can_interpret, run_vertex
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.placed import PlacedGroup
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -30,11 +30,11 @@ class BoundedVertices:
 
     Attributes:
         compile: Gives the native code of a codelet.
-        native: Runs C++ vertices.
+        native: Runs C++ vertices; those run here only by :meth:`trial` may do without.
     """
 
     compile: Callable[[CodeletDef], CompiledCodelet]
-    native: NativeVertices
+    native: NativeVertices | None = None
     _saved: dict[PlacedGroup, _Saved] = field(default_factory=dict)
 
     def __call__(self, groups: Sequence[PlacedGroup]) -> None:
@@ -46,8 +46,26 @@ class BoundedVertices:
         for placed in groups:
             if can_interpret(placed.group):
                 self._run(placed)
-            else:
+            elif self.native is not None:
                 self.native.run(placed, 0, placed.num)
+
+    def trial(self, placed: PlacedGroup) -> AbeleError | None:
+        """How a vertex of a group would leave a field on what memory holds now, if one does; nothing is changed."""
+        if placed.tables.sink is not None or not can_interpret(placed.group):
+            return None
+        for runs in placed.tables.gather:
+            _copy(runs)
+        saved = _Saved.of(placed)
+        saved.save()
+        try:
+            self._run(placed)
+        except AbeleError as error:
+            return error
+        except Exception:
+            return None
+        finally:
+            saved.restore_all()
+        return None
 
     def _run(self, placed: PlacedGroup) -> None:
         if placed not in self._saved:
@@ -95,6 +113,12 @@ class _Saved:
         _copy(self.runs)
         for values, room in self.state:
             room[...] = values
+
+    def restore_all(self) -> None:
+        """Bring all vertices back."""
+        _copy(Runs(self.runs.destination, self.runs.source, self.runs.bytes))
+        for values, room in self.state:
+            values[...] = room
 
     def restore(self, vertex: int) -> None:
         runs = self.runs.where(self.vertex == vertex)

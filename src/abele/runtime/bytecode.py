@@ -73,10 +73,39 @@ class Shared(IntEnum):
     SLEEP = 4
     STREAMS = 5
     ENTRY = 6
+    GUARDS = 7
+    """Where each thread's guard is: see ``faults``."""
     STOP = 8
+    FAULT = 9
+    """Not 0 once a leaf has faulted; the run ends at the next barrier."""
     RELEASE = 16
     ARRIVED = 24
     """One cache line a thread from here on."""
+
+
+class GuardWord(IntEnum):
+    """Words by which a thread finds its way out of a leaf that faults; see ``native/guarded_x86.ll``."""
+
+    REGISTERS = 0
+    """Nine of them: what a called function keeps, the stack, where to return, and the floating-point mode."""
+    ACTIVE = 9
+    """Not 0 while a leaf runs."""
+    THREAD = 10
+    LEAF = 11
+    BEGIN = 12
+    END = 13
+    ARGS = 14
+    SIGNAL = 15
+    """The signal of the last fault; 0 for none."""
+    ADDRESS = 16
+    """What the fault was about: for memory, the address."""
+    WORDS = 32
+
+
+ACTION_BYTES = 152
+"""Size of ``struct sigaction`` of the C library."""
+ZONE = 0xFFE5
+"""What fills memory between variables, 16 bits at a time: a quiet NaN as f16, bf16 and f32, a rare integer."""
 
 
 class StreamWord(IntEnum):

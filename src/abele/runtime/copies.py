@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64, cut_alike
-from abele.runtime.arena import Pieces, address_of, aligned_block
+from abele.runtime.arena import Pieces
 from abele.runtime.leaf import Argument, Leaf, Phase
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.primitives import primitives
 
 _LONGEST_RUN_BYTES = 1 << 15

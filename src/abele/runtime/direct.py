@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 import numpy as np
 
 from abele.codelet import CodeletDef, CompiledCodelet
+from abele.errors import ApplicationRuntimeError
 from abele.llvm.flush import denormals_flushed
-from abele.runtime.arena import address_of
+from abele.runtime.faults import Fault, GuardedCalls
 from abele.runtime.groups import fields_overlap
+from abele.runtime.memory import address_of
 from abele.runtime.placed import PlacedGroup
 
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-
-RunRange = Callable[[int, int], None]
+RunRange = Callable[[int, int], Fault | None]
 
 
 class NativeVertices:
@@ -27,17 +26,29 @@ class NativeVertices:
 
     def __init__(self, compile: Callable[[CodeletDef], CompiledCodelet]) -> None:
         self._compile = compile
+        self._calls = GuardedCalls()
         self._ready: dict[PlacedGroup, RunRange] = {}
 
     def run(self, placed: PlacedGroup, begin: int, end: int) -> None:
-        """Run vertices ``begin`` to ``end``."""
+        """Run vertices ``begin`` to ``end``.
+
+        Raises:
+            ApplicationRuntimeError: One of them touched memory that belongs to nothing.
+        """
         if placed not in self._ready:
             self._ready[placed] = self._prepared(placed)
         with denormals_flushed():
-            self._ready[placed](begin, end)
+            fault = self._ready[placed](begin, end)
+        if fault is not None:
+            raise ApplicationRuntimeError(
+                f"vertices of {placed.group.codelet.name} cannot go on: {fault.reason}",
+                at=f"vertices {begin} to {end - 1} of {placed.num} × {placed.group.codelet.name}\n"
+                f"compute set {placed.compute_set.name!r}, made at {placed.group.origin_of(0).location}",
+                remedy='Engine(…, checks="bounds") finds the access',
+            )
 
     def _prepared(self, placed: PlacedGroup) -> RunRange:
         code = self._compile(placed.group.codelet)
-        run = _RUN(code.run_aliasing if fields_overlap(placed.tables) else code.run)
+        leaf = code.run_aliasing if fields_overlap(placed.tables) else code.run
         tables = np.array(placed.tables.addresses, dtype=np.int64)
-        return lambda begin, end: run(begin, end, address_of(tables))
+        return lambda begin, end: self._calls.run(leaf, begin, end, address_of(tables))

@@ -9,9 +9,9 @@ from enum import Enum
 
 from abele.graph import Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Assembler, Op
 from abele.runtime.leaf import Fixed, Leaf, Phase, StreamUse
+from abele.runtime.memory import address_of, aligned_block
 
 _SOLO_WORK_BYTES = 4096
 

@@ -256,7 +256,8 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
                 interrupt = error
                 self.stop()
         image.end_run(index, verdict)
-        failure = image.callbacks.take_error() or first_violation(image.supersteps.placed)
+        wrong = image.overruns.error(machine.take_fault())
+        failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
         if failure is None or isinstance(failure, RunAbandonedError):
             failure = interrupt or failure
         return verdict, failure

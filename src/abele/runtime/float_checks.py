@@ -20,11 +20,11 @@ import numpy.typing as npt
 from abele.errors import ApplicationRuntimeError
 from abele.graph import Execute
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of
 from abele.runtime.behaviour import CHECKS, DIVIDE_BY_ZERO, INVALID, OVERFLOW, Behaviour
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.emitter import Emitter
 from abele.runtime.leaf import Leaf, Phase
+from abele.runtime.memory import address_of
 from abele.runtime.placed import PlacedGroup
 from abele.runtime.primitives import primitives
 

@@ -13,10 +13,13 @@ from abele.codelet.printing import PrintSink
 from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
 from abele.graph.intervals import Int64, distinct
-from abele.runtime.arena import ALIGNMENT, Arena, address_of
+from abele.runtime.arena import Arena
 from abele.runtime.copies import Runs
+from abele.runtime.memory import ALIGNMENT, address_of
 from abele.runtime.scratch import ScratchPool
 
+_NO_ROW = 4096
+"""An address at which no process has memory."""
 _NOTHING = Runs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -47,6 +50,7 @@ class GroupTables:
         scatter: Copies out of it after they ran.
         state: Values of the state fields, which persist from one execution to the next, and their contents at load.
         memory: What each edge field points to.
+        zones: Begin and end of memory around the state, which nobody writes.
         sink: Takes what the vertices print, if they do.
     """
 
@@ -55,6 +59,7 @@ class GroupTables:
     scatter: list[Runs] = field(default_factory=list)
     state: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = field(default_factory=list)
     memory: list[FieldMemory] = field(default_factory=list)
+    zones: list[tuple[int, int]] = field(default_factory=list)
     sink: PrintSink | None = None
 
     @property
@@ -68,17 +73,20 @@ class GroupTables:
         return sum(int(m.bytes.sum()) for m in self.memory)
 
 
-def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool, prints: tuple[Print, ...] = ()) -> GroupTables:
+def group_tables(
+    group: VertexGroup, arena: Arena, scratch: ScratchPool, states: ScratchPool, prints: tuple[Print, ...] = ()
+) -> GroupTables:
     """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch.
 
-    The vertices of all replicas stand one after the other, those of replica 0 first.
+    Vectors of state, and lists of rows, lie in memory of ``states``, which must not be used again. The vertices of all
+    replicas stand one after the other, those of replica 0 first.
     """
     tables = GroupTables()
     for field_def in group.codelet.fields:
         if field_def.direction == "state":
-            _add_state(tables, field_def, group.state[field_def.name], arena.replicas)
+            _add_state(tables, field_def, group.state[field_def.name], arena.replicas, states)
         else:
-            _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch)
+            _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch, states)
     if prints:
         tables.sink = PrintSink(prints)
         tables.columns.append(tables.sink.column)
@@ -86,7 +94,13 @@ def group_tables(group: VertexGroup, arena: Arena, scratch: ScratchPool, prints:
 
 
 def _add_edge(
-    tables: GroupTables, field_def: FieldDef, edge: Edge, num: int, arena: Arena, scratch: ScratchPool
+    tables: GroupTables,
+    field_def: FieldDef,
+    edge: Edge,
+    num: int,
+    arena: Arena,
+    scratch: ScratchPool,
+    states: ScratchPool,
 ) -> None:
     width, replicas = field_def.type.bytes, arena.replicas
     found = [region_pointers(edge, width, arena, scratch, replica) for replica in range(replicas)]
@@ -95,7 +109,7 @@ def _add_edge(
     lengths = np.tile(edge.regions.sizes[edge.index], replicas)
     if edge.row_begin is not None:
         tables.columns.append(repeated_rows(edge.row_begin, replicas))
-    tables.columns.append(pointers)
+    tables.columns.append(pointers if edge.row_begin is None else _between_bad_rows(pointers, states))
     if field_def.rank:
         tables.columns.append(lengths)
     written = field_def.direction != "in"
@@ -180,13 +194,35 @@ def _used(edge: Edge) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData, replicas: int) -> None:
+def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData, replicas: int, room: ScratchPool) -> None:
     initial = np.tile(state.values, replicas)
-    values = np.array(initial, dtype=field_def.type.np)
-    tables.state.append((values, initial))
     if state.row_begin is None:
+        values = np.array(initial, dtype=field_def.type.np)
+        tables.state.append((values, initial))
         tables.columns.append(values)
         return
+    values = _between_zones(tables, np.asarray(initial, dtype=field_def.type.np), room)
+    tables.state.append((values, initial))
     begin = repeated_rows(state.row_begin, replicas)
     tables.columns.append(address_of(values) + begin[:-1] * field_def.type.bytes)
     tables.columns.append(np.diff(begin))
+
+
+def _between_bad_rows(pointers: Int64, room: ScratchPool) -> Int64:
+    """A copy of a list of rows, with rows around it that cannot be touched."""
+    pad = ALIGNMENT // 8
+    table = room.block(pointers.nbytes + 2 * ALIGNMENT).view(np.int64)
+    table[:] = _NO_ROW
+    table[pad : pad + len(pointers)] = pointers
+    return table[pad : pad + len(pointers)]
+
+
+def _between_zones(tables: GroupTables, initial: npt.NDArray[Any], room: ScratchPool) -> npt.NDArray[Any]:
+    """A copy of an array with zones on both sides."""
+    size = initial.nbytes
+    block = room.block(2 * ALIGNMENT + -(-size // ALIGNMENT) * ALIGNMENT)
+    values = block[ALIGNMENT : ALIGNMENT + size].view(initial.dtype)
+    values[...] = initial
+    begin = address_of(block)
+    tables.zones += [(begin, begin + ALIGNMENT), (begin + ALIGNMENT + size, begin + len(block))]
+    return values

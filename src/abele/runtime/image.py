@@ -21,6 +21,7 @@ from abele.runtime.leaf import Leaf
 from abele.runtime.lower import Surroundings
 from abele.runtime.machine import Machine, WorkingMemory
 from abele.runtime.native import Native
+from abele.runtime.overruns import Overruns
 from abele.runtime.remote import RemoteMemory
 from abele.runtime.seeds import Seeds
 from abele.runtime.supersteps import Supersteps
@@ -46,6 +47,7 @@ class Image:
         clock: Modelled cycles.
         tallies: Which ways the last run took.
         checking: Checks that no IPU gives.
+        overruns: What vertices did outside their fields.
         seed: What the seeds are made from at load.
     """
 
@@ -61,6 +63,7 @@ class Image:
     clock: Clock
     tallies: Tallies
     checking: Checking
+    overruns: Overruns
     seed: int = 0
 
     def load(self) -> None:
@@ -190,6 +193,7 @@ def build_image(
         clock,
         lowering.tallies,
         checking,
+        Overruns(arena, placed.placed, compile_codelet),
         options.seed,
     )
     image.load()

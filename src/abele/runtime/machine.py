@@ -10,11 +10,12 @@ import numpy as np
 
 from abele.graph import Stream
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Shared, StreamWord, Verdict
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.emitter import Emitter
-from abele.runtime.leaf import Scratch, Workspace
+from abele.runtime.faults import Fault, Guards, prepare_thread
+from abele.runtime.leaf import Leaf, Scratch, Workspace
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.primitives import host_waits, primitives
 from abele.runtime.streams import Connection
 from abele.runtime.threads import Workers
@@ -88,6 +89,7 @@ class Machine:
         self._workspace = aligned_block(memory.shared_bytes)
         self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
         self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
+        self._guards = Guards(num_threads)
         self.streams = {
             stream: Connected(
                 number,
@@ -105,6 +107,7 @@ class Machine:
             Shared.YIELD: first,
             Shared.SLEEP: second,
             Shared.STREAMS: address_of(self._streams),
+            Shared.GUARDS: address_of(self._guards.pointers),
         }
         for word, value in words.items():
             self._shared[word] = value
@@ -164,12 +167,31 @@ class Machine:
         self._outcome = _Outcome()
         shared, outcome, run = address_of(self._shared), self._outcome, self._run
         registers = [address_of(r) for r in self._registers]
-        self._workers.begin(lambda t: outcome.verdicts.append(run(shared, t, registers[t])))
+
+        def job(thread: int) -> None:
+            prepare_thread()
+            outcome.verdicts.append(run(shared, thread, registers[thread]))
+
+        self._workers.begin(job)
 
     def wait(self) -> Verdict:
         """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
         self._workers.wait()
         return Verdict(max(self._outcome.verdicts))
+
+    def take_fault(self) -> tuple[Fault, Leaf | None] | None:
+        """The first fault of the last run, and the leaf in which it was."""
+        if not self._shared[Shared.FAULT]:
+            return None
+        faults = list(self._guards.take_faults())
+        return (faults[0], self._leaf(faults[0])) if faults else None
+
+    def _leaf(self, fault: Fault) -> Leaf | None:
+        starts = [address_of(r) for r in self._registers]
+        for leaf, first in self._emitter.leaves.items():
+            if leaf.address == fault.leaf and any(fault.args == start + 8 * first for start in starts):
+                return leaf
+        return None
 
     def stop(self) -> None:
         """Ask a run to end at its next stopping point."""

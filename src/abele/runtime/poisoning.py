@@ -12,11 +12,12 @@ from abele.codelet import FieldDef
 from abele.graph import Edge
 from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, distinct
-from abele.runtime.arena import Arena, address_of, aligned_block
+from abele.runtime.arena import Arena
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.elements import row_elements
 from abele.runtime.groups import FieldMemory
 from abele.runtime.leaf import Leaf
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.placed import PlacedGroup
 from abele.runtime.shadow import poison_bits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,12 +15,27 @@ from abele.llvm.emit import I32, I64, POINTER, VOID, declared
 from abele.llvm.flush import emit_clear_flags, emit_enter, emit_flags, emit_leave
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native, compile_ir
-from abele.runtime.bytecode import WORDS, Op, Shared, StreamMode, StreamWord, Verdict
+from abele.runtime.bytecode import (
+    ACTION_BYTES,
+    WORDS,
+    ZONE,
+    GuardWord,
+    Op,
+    Shared,
+    StreamMode,
+    StreamWord,
+    Verdict,
+)
 
 _ELEMENT_BYTES = (1, 2, 4, 8)
 _INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
 """Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
 _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
+
+
+def can_recover() -> bool:
+    """Whether a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
+    return host_cpu().is_x86 and sys.platform == "linux"
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,9 @@ class Primitives:
         nonfinite: By element type, the leaf that finds rows with a NaN or an infinity.
         clear_flags: Leaf that clears a thread's floating-point flags; one unit a thread.
         read_flags: Leaf that notes a thread's flags; one unit a thread.
+        changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
+        fill_zones: ``void fill_zones(i64 first, i64 count, i64* begins, i64* ends)``.
+        call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args)``; 1 if it faulted.
         native: What keeps the code in memory.
     """
 
@@ -44,6 +63,9 @@ class Primitives:
     nonfinite: dict[str, int]
     clear_flags: int
     read_flags: int
+    changed_zone: int
+    fill_zones: int
+    call_guarded: int
     native: Native
 
 
@@ -60,6 +82,9 @@ def primitives() -> Primitives:
         {name: native.address(f"nonfinite_{name}") for name in _INFINITY},
         native.address("clear_flags"),
         native.address("read_flags"),
+        native.address("changed_zone"),
+        native.address("fill_zones"),
+        native.address("call_guarded"),
         native,
     )
 
@@ -72,7 +97,22 @@ def module_text() -> str:
         for name, (size, bits) in _INFINITY.items()
     )
     machine = _text("vm", **_constants())
-    return "\n".join([_host_functions(), machine, _text("copies"), _text("move_rows"), *elements, *findings])
+    fixed = [machine, _text(_guarded(), **_guards()), _text("zones", **_zones()), _text("copies"), _text("move_rows")]
+    return "\n".join([_host_functions(), *fixed, *elements, *findings])
+
+
+def _guarded() -> str:
+    return "guarded_x86" if can_recover() else "guarded_plain"
+
+
+def _guards() -> dict[str, int]:
+    return {f"GUARD_{w.name}": int(w) for w in GuardWord} | {"ACTION_BYTES": ACTION_BYTES}
+
+
+def _zones() -> dict[str, int]:
+    low, high = ZONE.to_bytes(2, "little")
+    word = int.from_bytes(ZONE.to_bytes(2, "little") * 4, "little")
+    return {"ZONE_LOW": low, "ZONE_HIGH": high, "ZONE_WORD": word}
 
 
 def _text(name: str, **constants: int | str) -> str:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from abele.errors import RemoteBufferError, TensorError, nearest
 from abele.graph import Graph, RemoteBuffer
 from abele.numerics import to_device, to_host
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.host_access import check_kind
+from abele.runtime.memory import address_of, aligned_block
 
 
 class RemoteMemory:

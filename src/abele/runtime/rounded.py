@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.rounding import Rounding
 from abele.errors import ControlProgramError
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Op
 from abele.runtime.emitter import Emitter
 from abele.runtime.leaf import Leaf, Phase
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.placed import PlacedGroup
 from abele.runtime.seeds import Seeds, group_offset
 

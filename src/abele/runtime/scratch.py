@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from abele.runtime.arena import ALIGNMENT, address_of, aligned_block
+from abele.runtime.memory import ALIGNMENT, address_of, guarded_block
 
 _CHUNK_BYTES = 1 << 20
 
@@ -29,11 +29,15 @@ class ScratchPool:
 
     def take(self, size: int) -> int:
         """Address of ``size`` free bytes, aligned to 64."""
+        return address_of(self.block(size))
+
+    def block(self, size: int) -> npt.NDArray[np.uint8]:
+        """``size`` free bytes, aligned to 64."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         while self._chunk < len(self._chunks) and self._used + size > len(self._chunks[self._chunk]):
             self._chunk, self._used = self._chunk + 1, 0
         if self._chunk == len(self._chunks):
-            self._chunks.append(aligned_block(max(size, _CHUNK_BYTES)))
-        address = address_of(self._chunks[self._chunk]) + self._used
+            self._chunks.append(guarded_block(max(size, _CHUNK_BYTES)))
+        found = self._chunks[self._chunk][self._used : self._used + size]
         self._used += size
-        return address
+        return found

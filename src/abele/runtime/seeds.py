@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of, aligned_block
+from abele.runtime.memory import address_of, aligned_block
 
 _STEP = 0x9E3779B97F4A7C15
 """What the state grows by in each superstep that rounds. Source: the increment of SplitMix64, the golden ratio."""

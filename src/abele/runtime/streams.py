@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from abele.errors import StreamConnectionError
 from abele.graph import Stream
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import StreamMode
 from abele.runtime.feeds import ArrayFeed, CallbackFeed, Feed, FunctionFeed, IterableFeed
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.prefetch import Prefetcher, PrefetchThreads
 from abele.runtime.stream_callback import Buffer, is_callback
 

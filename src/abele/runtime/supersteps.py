@@ -14,12 +14,13 @@ from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64
 from abele.machine import Ipu
-from abele.runtime.arena import Arena, address_of
+from abele.runtime.arena import Arena
 from abele.runtime.copies import Runs, copy_leaf
 from abele.runtime.effects import edge_elements
 from abele.runtime.emitter import Emitter
 from abele.runtime.groups import GroupTables, fields_overlap, group_tables
 from abele.runtime.leaf import Leaf, Phase
+from abele.runtime.memory import address_of
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.rounded import RoundedRuns
 from abele.runtime.scratch import ScratchPool
@@ -77,6 +78,7 @@ class Supersteps:
 
     def __post_init__(self) -> None:
         self._rounded = RoundedRuns(self.compile)
+        self._states = ScratchPool()
 
     def emit(
         self,
@@ -124,7 +126,7 @@ class Supersteps:
         return placed
 
     def _tables(self, group: VertexGroup) -> GroupTables:
-        return group_tables(group, self.arena, self.scratch, self.compile(group.codelet).prints)
+        return group_tables(group, self.arena, self.scratch, self._states, self.compile(group.codelet).prints)
 
     def _leaf(self, placed: PlacedGroup) -> Leaf:
         group, tables = placed.group, placed.tables

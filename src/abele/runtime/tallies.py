@@ -10,8 +10,8 @@ from abele.compiler import Executable
 from abele.compiler.lower import Block, Step
 from abele.graph import If, Program, RepeatWhile, Switch
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.emitter import Emitter
+from abele.runtime.memory import address_of, aligned_block
 
 TRIP, ENTRY = 0, 1
 """What is counted of a while loop."""

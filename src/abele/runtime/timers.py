@@ -11,11 +11,11 @@ from abele.compiler import Executable
 from abele.compiler.timeline import parts_of
 from abele.graph import CycleCount, CycleStamp, If, Program, Repeat, Switch, Tensor, walk
 from abele.graph.intervals import Int64
-from abele.runtime.arena import address_of, aligned_block
 from abele.runtime.bytecode import Op
 from abele.runtime.copies import contiguous, copy_leaf, joined, paired
 from abele.runtime.effects import elements_of
 from abele.runtime.emitter import Emitter
+from abele.runtime.memory import address_of, aligned_block
 
 if TYPE_CHECKING:
     from abele.runtime.lower import Lowering

@@ -10,11 +10,12 @@ import numpy as np
 from abele.errors import RemoteBufferError
 from abele.graph import Copy, CrossReplicaCopy, Program, RemoteBuffer, Stream, Tensor
 from abele.graph.intervals import Int64
-from abele.runtime.arena import Pieces, address_of, aligned_block
+from abele.runtime.arena import Pieces
 from abele.runtime.bytecode import Op
 from abele.runtime.copies import contiguous, copy_leaf, copy_phases, joined, paired
 from abele.runtime.effects import elements_of
 from abele.runtime.leaf import Leaf, Phase, StreamUse
+from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.primitives import primitives
 from abele.runtime.steering import fail
 

@@ -65,7 +65,10 @@ decide:
   %asked = icmp ne i64 %stop, 0
   %may = icmp ne i64 %may_stop, 0
   %stops = and i1 %asked, %may
-  %fails = icmp ne i64 %failed, 0
+  %fault.at = getelementptr i64, ptr %shared, i64 $SHARED_FAULT
+  %fault = load atomic i64, ptr %fault.at acquire, align 8
+  %failures = or i64 %failed, %fault
+  %fails = icmp ne i64 %failures, 0
   %goes = select i1 %stops, i64 $VERDICT_STOPPED, i64 $VERDICT_DONE
   %verdict = select i1 %fails, i64 $VERDICT_FAILED, i64 %goes
   %out = or i64 %word, %verdict
@@ -100,6 +103,11 @@ entry:
   %streams.at = getelementptr i64, ptr %shared, i64 $SHARED_STREAMS
   %streams = load ptr, ptr %streams.at
   %leads = icmp eq i64 %thread, 0
+  %guards.at = getelementptr i64, ptr %shared, i64 $SHARED_GUARDS
+  %guards = load ptr, ptr %guards.at
+  %guard.at = getelementptr ptr, ptr %guards, i64 %thread
+  %guard = load ptr, ptr %guard.at
+  call void @guard_begin(ptr %guard)
   %mode = call i64 @flush_denormals()
   br label %fetch
 
@@ -172,28 +180,30 @@ taking:
   %some = icmp slt i64 %begin, %end
   br i1 %some, label %share, label %fetch
 share:
-  switch i64 %op, label %plain [
-    i64 $OP_COUNT, label %counted
-    i64 $OP_SEEDED, label %seeded
-  ]
+  %draws = icmp eq i64 %op, $OP_SEEDED
+  br i1 %draws, label %seeded, label %started
 seeded:
   %seed.at = inttoptr i64 %d to ptr
   %seed = load i64, ptr %seed.at
-  call void %leaf(i64 %begin, i64 %end, ptr %rc, i64 %seed)
-  br label %fetch
-counted:
-  %counter = inttoptr i64 %d to ptr
-  call void %leaf(i64 %begin, i64 %end, ptr %rc, ptr %counter)
-  br label %fetch
-plain:
-  call void %leaf(i64 %begin, i64 %end, ptr %rc)
-  br label %fetch
+  br label %started
+started:
+  ; the seed, or where slots are counted; a leaf that takes neither does not look
+  %extra = phi i64 [%d, %share], [%seed, %seeded]
+  %share.fault = call i64 @abele_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %rc, i64 %extra)
+  %share.failed = icmp ne i64 %share.fault, 0
+  br i1 %share.failed, label %fault, label %fetch
 
 solo:
   %whole = inttoptr i64 %a to ptr
   br i1 %leads, label %alone, label %fetch
 alone:
-  call void %whole(i64 0, i64 %b, ptr %rc)
+  %whole.fault = call i64 @abele_guarded(ptr %guard, ptr %whole, i64 0, i64 %b, ptr %rc, i64 0)
+  %whole.failed = icmp ne i64 %whole.fault, 0
+  br i1 %whole.failed, label %fault, label %fetch
+
+fault:
+  %fault.at = getelementptr i64, ptr %shared, i64 $SHARED_FAULT
+  store atomic i64 1, ptr %fault.at release, align 8
   br label %fetch
 
 meet:
@@ -350,8 +360,8 @@ calling:
   store i64 %status, ptr %failed
   br label %served.all
 served.all:
-  %fault = load i64, ptr %failed
-  %outcome = call i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %fault, i64 0)
+  %raised.error = load i64, ptr %failed
+  %outcome = call i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %raised.error, i64 0)
   %broken = icmp ne i64 %outcome, 0
   br i1 %broken, label %leave, label %fetch
 
