@@ -24,9 +24,6 @@ INTERRUPT_SECONDS = 3.0
 
 def main() -> None:
     # What a fork would import again and again.
-    import abele.compiler.store
-    import abele.report.render
-    import abele.runtime.engine
     from abele.llvm import jit  # noqa: F401
 
     gc.freeze()
@@ -125,7 +122,7 @@ def _judged(error: BaseException, phase: str) -> str:
     return f"raw {type(error).__name__}"
 
 
-def _report(path: str, tell) -> str:  # noqa: ANN001
+def _report(path: str, tell) -> str:
     import contextlib
     import io
 
@@ -145,7 +142,7 @@ def _report(path: str, tell) -> str:  # noqa: ANN001
     return "ok"
 
 
-def _executable(path: str, mode: str, tell) -> str:  # noqa: ANN001
+def _executable(path: str, mode: str, tell) -> str:
     import io
 
     import numpy as np
@@ -183,7 +180,7 @@ def _executable(path: str, mode: str, tell) -> str:  # noqa: ANN001
     return "ok"
 
 
-def touched(executable, engine) -> bool:  # noqa: ANN001
+def touched(executable, engine) -> bool:
     """Whether a sentinel that the program does not name has changed."""
     import numpy as np
 
@@ -212,7 +209,7 @@ def touched(executable, engine) -> bool:  # noqa: ANN001
     return False
 
 
-def _regions(group):  # noqa: ANN001, ANN202
+def _regions(group):
     return [edge.regions for edge in group.edges.values()]
 
 

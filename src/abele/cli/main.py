@@ -16,6 +16,7 @@ from abele.cli.report import report
 from abele.cli.systems import systems
 from abele.cli.validate import validate
 from abele.errors import AbeleError, EngineError, OutOfMemoryError
+from abele.terminal import prepare_output, visible_text
 
 _RUN_FAILURES = (EngineError, OutOfMemoryError)
 
@@ -56,10 +57,11 @@ def main() -> None:
 
     Exit status: 0 done, 1 a run failed, 2 something given was wrong, 130 interrupted.
     """
+    prepare_output()
     try:
         app()
     except AbeleError as error:
-        print(f"abele: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"abele: {type(error).__name__}: {visible_text(str(error))}", file=sys.stderr)
         sys.exit(1 if isinstance(error, _RUN_FAILURES) else 2)
     except KeyboardInterrupt:
         print("abele: interrupted", file=sys.stderr)

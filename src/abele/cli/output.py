@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from abele import terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_json(data: Any) -> None:
-    """Write ``data`` as one JSON document."""
-    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    """Write ``data`` as one JSON document in ASCII, which no terminal obeys and every one shows."""
+    json.dump(data, sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 
 def console(*, progress_only: bool = False) -> Console:
     """A console for people; with ``progress_only`` it writes to standard error, leaving standard output to data."""
-    return Console(stderr=progress_only, highlight=False)
+    return terminal.console(stderr=progress_only)

@@ -37,7 +37,7 @@ def validate(
     for file in (operators, silicon):
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
-    progress = Console(stderr=True)
+    progress = console(progress_only=True)
     found = list(_comparisons(silicon, progress))
     failures: tuple[str, ...] = ()
     if operators is not None:

@@ -11,6 +11,7 @@ from rich.text import Text
 from abele.report.report import Report
 from abele.report.summary import facts, group_lines, op_lines
 from abele.report.text import bytes_text, category_text, count_text, percent_text
+from abele.words import visible
 
 _COLOURS = {"compute": "green", "exchange": "dark_orange", "sync": "magenta", "host": "cyan"}
 _BAR_WIDTH = 40
@@ -28,13 +29,15 @@ def _facts(report: Report) -> RenderableType:
     grid.add_column(overflow="fold")
     for label, text in facts(report):
         if label not in ("spent on", "which holds"):
-            grid.add_row(label, Text(text))
-    return Panel(grid, title=str(report.meta.get("name", "report")), title_align="left", border_style="blue")
+            grid.add_row(Text(label), Text(text))
+    return Panel(
+        grid, title=Text(visible(str(report.meta.get("name", "report")))), title_align="left", border_style="blue"
+    )
 
 
 def _cycles(report: Report) -> RenderableType:
     step = report.step_cycles
-    grid = _bars(f"cycles of one {report.meta.get('step_name', 'step')}")
+    grid = _bars(visible(f"cycles of one {report.meta.get('step_name', 'step')}"))
     for part, share in step.shares().items():
         cycles = count_text(getattr(step, part))
         bar = Bar(1.0, 0.0, share, width=_BAR_WIDTH, color=_COLOURS[part])
@@ -61,13 +64,13 @@ def _memory(report: Report) -> RenderableType:
     for name, held in sorted(memory.of_tile(tile).items(), key=lambda item: -item[1]):
         if held:
             bar = Bar(1.0, 0.0, held / total, width=_BAR_WIDTH, color="blue")
-            grid.add_row(category_text(name), bytes_text(held), percent_text(held / total), bar)
+            grid.add_row(Text(visible(category_text(name))), bytes_text(held), percent_text(held / total), bar)
     return grid
 
 
 def _bars(title: str) -> Grid:
     grid = Grid(
-        title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
+        title=Text(title), title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
     )
     grid.add_column()
     grid.add_column(justify="right")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from abele import card
 from abele.report.text import CYCLE_COLOURS, category_text, count_text, percent_text, seconds_text
-from abele.words import counted, shortened
+from abele.words import counted, shortened, visible
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -27,7 +27,7 @@ def report_line(report: Report) -> str:
     named = f"{shortened(str(name), _LONGEST_NAME)!r}, " if name else ""
     cycles = report.total_cycles
     runs = f", {counted(len(report.runs), 'run')}" if len(report.runs) else ", not run"
-    return (
+    return visible(
         f"Report({named}{report.target['name']}: {count_text(cycles)} cycles = {seconds_text(report.seconds(cycles))}, "
         f"{memory_line(report.memory.by_tile, report.memory.available_bytes)}{runs})"
     )

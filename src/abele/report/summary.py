@@ -15,7 +15,8 @@ from abele.report.text import (
     seconds_text,
     source_text,
 )
-from abele.words import counted, plural
+from abele.terminal import shown_text
+from abele.words import counted, plural, visible
 
 NUM_OPS = 5
 """Operations that the summary shows."""
@@ -45,7 +46,12 @@ class OpLine:
 
 
 def facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Label and text of each line of the summary."""
+    """Label and text of each line of the summary, in characters that a terminal shows."""
+    for label, text in _facts(report):
+        yield visible(label), visible(text)
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
     target = report.target
     yield "target", _target(report)
     yield "graph", " · ".join(_count(key, value) for key, value in report.graph.items() if value)
@@ -146,7 +152,7 @@ def _group_line(row: dict[str, object], total: int, steps_per_run: int) -> Group
         idle=count_text(idle / steps_per_run),
         tiles=f"{row['tiles']:,}",
         mostly=_mostly(row),
-        name=str(row["name"]),
+        name=visible(str(row["name"])),
     )
 
 
@@ -167,18 +173,19 @@ def _op_line(row: dict[str, object], steps_per_run: int) -> OpLine:
         share=percent_text(float(str(row["share"]))),
         cycles=count_text(int(str(row["cycles"])) / steps_per_run),
         mostly=_mostly(row),
-        name=f"{path}/{name}" if path else name,
-        source=source_text(str(row["file"]), int(str(row["line"]))),
+        name=visible(f"{path}/{name}" if path else name),
+        source=visible(source_text(str(row["file"]), int(str(row["line"])))),
     )
 
 
 def summary_text(report: Report) -> str:
-    """The summary as plain text."""
+    """The summary as plain text, in characters that standard output has."""
     labelled = list(facts(report))
     width = max(len(label) for label, _ in labelled)
     lines = [f"{label:<{width}}  {text}" for label, text in labelled]
     groups = group_lines(report)
-    return "\n".join([*lines, *(["", *_groups_text(groups)] if groups else []), "", *_ops_text(op_lines(report))])
+    parts = [*lines, *(["", *_groups_text(groups)] if groups else []), "", *_ops_text(op_lines(report))]
+    return shown_text("\n".join(parts))
 
 
 def _ops_text(ops: list[OpLine]) -> list[str]:

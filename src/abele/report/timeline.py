@@ -10,6 +10,8 @@ import numpy.typing as npt
 from abele.errors import InvalidOptionError
 from abele.report.table import Table
 from abele.report.text import count_text
+from abele.terminal import shown_text
+from abele.words import visible
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -54,7 +56,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
             f"the report holds no timeline of program {program}",
             remedy="compile again: files of format version 1 have none, and a program without steps has none",
         )
-    names = report.groups["name"][groups].tolist()
+    names = list(map(visible, report.groups["name"][groups].tolist()))
     room = width - max(map(len, names)) - 2
     if room < _LEAST:
         raise InvalidOptionError(
@@ -69,7 +71,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
     label = max(map(len, names))
     head = f"cycles {first:,} to {end:,} of {total:,}; one character is {count_text((end - first) / room)}"
     legend = "  ".join(f"{k} {v}" for k, v in LETTERS.items() if any(k in lane for lane in lanes))
-    return "\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend])
+    return shown_text("\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend]))
 
 
 def horizon(report: Report, program: int, room: int) -> int:

@@ -34,6 +34,7 @@ from abele.runtime.prefetch import RunAbandonedError
 from abele.runtime.profile_access import ProfileAccess
 from abele.runtime.profiling import AutoReport, RunLog
 from abele.runtime.threads import available_cores
+from abele.terminal import shown_text
 
 __all__ = ["MODES", "Engine", "Programs"]
 
@@ -356,7 +357,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         return Host(self._print, self._remote, self._functions)
 
     def _print(self, text: str) -> None:
-        print(text, file=self.print_stream)
+        print(shown_text(text, self.print_stream), file=self.print_stream)
 
     def _index(self, program: int | str) -> int:
         names = self.executable.program_names

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from abele.report import Report, Table
 from abele.runtime.profiling import RunLog, profile_summary
+from abele.terminal import shown_text
 
 
 class ProfileAccess:
@@ -40,7 +41,8 @@ class ProfileAccess:
             ProfilingDisabledError: Execution steps are asked for, and runs are not recorded.
             InvalidOptionError: An unknown option or value.
         """
-        print(profile_summary(self.report, self._log.table, options or {}), file=stream or sys.stdout)
+        text = profile_summary(self.report, self._log.table, options or {})
+        print(shown_text(text, stream), file=stream or sys.stdout)
 
     def enable_execution_profiling(self) -> None:
         """Record runs from here on."""

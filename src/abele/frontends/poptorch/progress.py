@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from abele import terminal
 
 Report = Callable[[str, float], None]
 
@@ -20,7 +21,7 @@ def compilation_progress(shown: bool, title: str = "Graph compilation") -> Itera
 
     The bar goes to the standard error, and only where that is a terminal.
     """
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     if not (shown and console.is_terminal):
         yield lambda stage, fraction: None
         return

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
-from rich.console import Console
 from rich.markup import escape
 
+from abele import terminal
 from abele.errors import AbeleError, EngineError, nearest
 from abele.runtime.debugger import text
 from abele.runtime.debugger.breakpoints import AtStep, AtTile, AtVertex, Breakpoint, OnAnyNan, OnChange, OnNan
@@ -55,7 +55,7 @@ class Terminal(cmd.Cmd):
         self._scripted = commands is not None
         self.use_rawinput = not self._scripted
         self._shown_prompt, self.prompt = self.prompt, "" if self._scripted else self.prompt
-        self._console = Console(file=output or sys.stdout, highlight=False, soft_wrap=True)
+        self._console = terminal.console(file=output or sys.stdout, soft_wrap=True, markup=True)
 
     def interact(self) -> None:
         """Serve commands until ``quit``; afterwards the engine has its memory back."""
@@ -276,7 +276,7 @@ class Terminal(cmd.Cmd):
             return
         place = text.place_text(step)
         self._console.print(
-            f"{head}: [bold]{escape(text.step_text(step))}[/]" + (f"   [dim]{place}[/]" if place else "")
+            f"{head}: [bold]{escape(text.step_text(step))}[/]" + (f"   [dim]{escape(place)}[/]" if place else "")
         )
         inside = [frame.text for frame in debugger.stack if frame.text != "sequence"]
         if inside:
