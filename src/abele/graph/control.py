@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abele.errors import ControlProgramError
 from abele.graph.debug import here
+from abele.graph.expect import expect_step
 from abele.graph.program import Program, Sequence, check_predicate
 from abele.graph.tensor import Tensor
 
@@ -35,10 +36,13 @@ class Switch(Program):
         unreachable_default: bool = False,
     ) -> None:
         self.debug = here("switch")
+        expect_step(control, Tensor, "the control of a Switch is a tensor")
         self.control = control
         pairs = list(cases.items() if isinstance(cases, Mapping) else cases)
         self.cases: dict[int, Program] = {int(value): program for value, program in pairs}
         self.default = default if default is not None else Sequence()
+        for program in self.children():
+            expect_step(program, Program, "the cases of a Switch are programs")
         self.unreachable_default = unreachable_default
         if control.size != 1 or control.dtype.kind not in ("int", "uint") or control.dtype.bits != 32:
             raise ControlProgramError(
@@ -68,7 +72,8 @@ class Switch(Program):
 class Block(Program):
     """A named part of the program, for profiles and listings."""
 
-    def __init__(self, body: Program, name: str) -> None:
+    def __init__(self, body: Program, name: str = "block") -> None:
+        expect_step(body, Program, "the body of a Block is a program")
         self.body = body
         self.debug = here(name)
 
@@ -81,6 +86,7 @@ class Sync(Program):
     """A barrier of the tiles of an IPU (``internal``), of all IPUs (``external``) or with the host (``global``)."""
 
     def __init__(self, kind: str = "internal") -> None:
+        expect_step(kind, str, "a Sync is of a kind", "one of " + ", ".join(SYNC_KINDS))
         self.kind = kind.lower()
         self.debug = here(f"sync {self.kind}")
         if self.kind not in SYNC_KINDS:
@@ -113,6 +119,7 @@ class ErrorProgram(Program):
     """Print a tensor and stop the program with an error."""
 
     def __init__(self, message: str, tensor: Tensor) -> None:
+        expect_step(tensor, Tensor, "an ErrorProgram prints a tensor")
         self.message = message
         self.tensor = tensor
         self.debug = here("error")
@@ -133,6 +140,7 @@ class CycleCount(Program):
     """
 
     def __init__(self, body: Program, result: Tensor, tile: int = 0, sync: str = "internal") -> None:
+        expect_step(body, Program, "the body of a CycleCount is a program")
         self.body = body
         self.result = result
         self.tile = tile
@@ -247,6 +255,8 @@ class CrossReplicaCopy(Program):
     """
 
     def __init__(self, source: Tensor, destination: Tensor, map: Mapping[int, int]) -> None:
+        for end in (source, destination):
+            expect_step(end, Tensor, "a CrossReplicaCopy is between tensors")
         self.source = source
         self.destination = destination
         self.map = {int(a): int(b) for a, b in map.items()}

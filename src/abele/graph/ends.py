@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from abele.errors import InvalidOptionError, RemoteBufferError, StreamMemoryError, TensorAccessError, TensorError
 from abele.graph.debug import DebugInfo
+from abele.graph.expect import dimensions, whole_number
 from abele.graph.host import Argument, HostFunction, HostHandle
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
@@ -103,6 +102,8 @@ class HostEnds:
             RemoteBufferError: The name is taken, or a size is not positive.
         """
         debug = self.origin(name)
+        num_elements = whole_number(num_elements, f"remote buffer {name!r} has a number of elements")
+        repeats = whole_number(repeats, f"remote buffer {name!r} has a number of rows")
         if num_elements < 1 or repeats < 1:
             raise RemoteBufferError(
                 f"remote buffer {name!r} would have {repeats} rows of {num_elements} elements",
@@ -154,4 +155,4 @@ class HostEnds:
 
 
 def _dims(shape: Any) -> tuple[int, ...]:
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+    return dimensions(shape, "a stream or argument")

@@ -15,6 +15,7 @@ from abele.graph.clone import Cloning
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugInfo, caller
 from abele.graph.ends import HostEnds
+from abele.graph.expect import whole_number
 from abele.graph.intervals import Int64
 from abele.graph.names import CppNames
 from abele.graph.placing import Placing
@@ -53,7 +54,7 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
         self.auto_map = auto_map
         self.whole_system: System = systems.resolve(system)
         self.replicas = replicas
-        self.system: System = _share(self.whole_system, replicas)
+        self.system: System = _share(self.whole_system, whole_number(replicas, "replicas are a whole number"))
         self.variables: list[Variable] = []
         self.compute_sets: list[ComputeSet] = []
         self.sync_groups: list[SyncGroup] = []

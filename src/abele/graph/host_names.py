@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from abele.errors import TensorAccessError
+from abele.graph.expect import expect
 from abele.graph.host import HostFunction, HostHandle
 from abele.graph.options import check_options, number_option
 from abele.graph.remote import RemoteBuffer
-from abele.graph.stream import Stream
+from abele.graph.stream import ReplicatedStreamMode, Stream
 from abele.graph.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
 STREAM_OPTIONS = ("bufferingDepth", "splitLimit", "optimiseMemory")
 """Options of a stream. Only the buffering depth changes anything here; the others are about the host's hardware."""
-
-
-class ReplicatedStreamMode(Enum):
-    """Who gets the data of a stream to several replicas: each its own part, or all the same."""
-
-    REPLICATE = "replicate"
-    BROADCAST = "broadcast"
 
 
 class HostNames:
@@ -92,6 +85,7 @@ def _depth(handle: str, options: Mapping[str, Any] | None) -> int:
 
 def _expose(graph: Graph, handle: str, tensor: Tensor, *, writable: bool) -> None:
     """A handle for one way; the same name may serve the other way too, for the same tensor."""
+    expect(tensor, Tensor, f"host handle {handle!r} is for a tensor")
     name = graph.origin(handle).full_name
     first: HostHandle | None = graph.host_handles.get(name)
     free = first is not None and not (first.writable if writable else first.readable)

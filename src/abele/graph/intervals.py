@@ -10,16 +10,34 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 
 
-class Interval(NamedTuple):
-    """A half-open range of elements, ``[begin, end)``."""
+class Asked(int):
+    """A number that may also be called, as ``interval.begin()`` is in C++."""
 
-    begin: int
-    end: int
+    __slots__ = ()
+
+    def __call__(self) -> int:
+        """The number."""
+        return int(self)
+
+
+class _Ends(NamedTuple):
+    begin: Asked
+    end: Asked
+
+
+class Interval(_Ends):
+    """A half-open range of elements, ``[begin, end)``; ``begin``, ``end`` and ``size`` are attributes and calls."""
+
+    __slots__ = ()
+
+    def __new__(cls, begin: int = 0, end: int = 0) -> Interval:
+        """The range from ``begin`` up to, not including, ``end``."""
+        return super().__new__(cls, Asked(begin), Asked(end))
 
     @property
-    def size(self) -> int:
+    def size(self) -> Asked:
         """Number of elements in the interval."""
-        return self.end - self.begin
+        return Asked(self[1] - self[0])
 
 
 def distinct(values: Int64) -> Int64:

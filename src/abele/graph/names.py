@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -15,9 +16,11 @@ from abele.graph import dot
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef
 from abele.graph.debug_context import name_of
+from abele.graph.expect import dimensions, expect, whole_number
 from abele.graph.gather import reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.host_names import HostNames
 from abele.graph.intervals import Interval
+from abele.graph.program import Program
 from abele.graph.program import Sequence as Steps
 from abele.graph.tensor import Tensor
 from abele.graph.vertex_names import VertexNames
@@ -26,7 +29,7 @@ from abele.numerics import as_element_type, f16
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
-    from abele.graph.program import Function, Program
+    from abele.graph.program import Function
     from abele.graph.virtual import VirtualGraph
 
 
@@ -60,8 +63,7 @@ class CppNames(VertexNames, HostNames):
         self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
     ) -> Tensor:
         """Poplar's name for :meth:`Graph.constant`; a flat list of values fills the shape in row-major order."""
-        values = np.asarray(value)
-        return self.constant(type, shape, values.reshape(shape) if values.ndim else value, name_of(name, "constant"))
+        return self.constant(type, shape, _shaped(value, dimensions(shape, "a constant")), name_of(name, "constant"))
 
     def addConstantHalf(  # type: ignore[misc]
         self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
@@ -75,11 +77,11 @@ class CppNames(VertexNames, HostNames):
 
     def setInitialValue(self: Graph, item: Tensor | FieldRef, value: Any) -> None:  # type: ignore[misc]
         """Set a tensor's contents at load, or the initial value of a vertex's state field."""
+        expect(item, (FieldRef, Tensor), "setInitialValue takes a tensor or a field")
         if isinstance(item, FieldRef):
             item.connect(value)
         else:
-            values = np.asarray(value)
-            self.initialise(item, values.reshape(item.shape) if values.ndim else value)
+            self.initialise(item, _shaped(value, item.shape))
 
     def setInitialValueHalf(self: Graph, item: Tensor | FieldRef, value: Any) -> None:  # type: ignore[misc]
         """As :meth:`setInitialValue`, from the bit patterns of half-precision numbers."""
@@ -93,13 +95,15 @@ class CppNames(VertexNames, HostNames):
 
     def setTileMapping(self: Graph, item: Tensor | VertexRef, tile: Any) -> None:  # type: ignore[misc]
         """Place a view (on a tile, or by intervals a tile) or a vertex; the last placing counts."""
+        expect(item, (VertexRef, Tensor), "setTileMapping places a tensor or a vertex")
         if isinstance(item, VertexRef):
-            item.tile = int(tile)
+            item.tile = whole_number(tile, "a vertex is placed on a tile")
         else:
             self.map(item, tile)
 
     def getTileMapping(self: Graph, tensor: Tensor) -> list[list[Interval]]:  # type: ignore[misc]
         """Intervals of the flattened view on each tile."""
+        expect(tensor, Tensor, "getTileMapping is of a tensor")
         mapping = self.mapping_of(tensor)
         result: list[list[Interval]] = [[] for _ in range(self.num_tiles)]
         for begin, end, tile in zip(mapping.begin.tolist(), mapping.end.tolist(), mapping.tile.tolist(), strict=True):
@@ -140,6 +144,7 @@ class CppNames(VertexNames, HostNames):
                 found["dtype"] = item
             else:
                 found["name"] = name_of(item, "") or None
+        expect(found.get("tensor"), Tensor, "clone takes a tensor")
         return super().clone(**found)
 
     # --- the graph itself --------------------------------------------------------------------------------------------
@@ -165,7 +170,7 @@ class CppNames(VertexNames, HostNames):
         ``createVirtualGraph(tilesPerIPU)``.
         """
         if not isinstance(tiles, (int, np.integer)):
-            return self.virtual(tiles=np.asarray(tiles))
+            return self.virtual(tiles=np.array(dimensions(tiles, "the tiles of a virtual graph"), dtype=np.int64))
         return self.virtual_tiles_per_ipu(int(tiles)) if end is None else self.virtual(int(tiles), end)
 
     def createReplicatedGraph(self: Graph, replicationFactor: int) -> Graph:  # type: ignore[misc]
@@ -186,6 +191,7 @@ class CppNames(VertexNames, HostNames):
 
     def addFunction(self: Graph, body: Program, name: Any = "function") -> Function:  # type: ignore[misc]
         """Poplar's name for :meth:`Graph.function`."""
+        expect(body, Program, "addFunction takes a program")
         return self.function(body, name_of(name, "function"))
 
     def outputComputeGraph(self: Graph, os: IO[str], progs: Iterable[Program] = ()) -> None:  # type: ignore[misc]
@@ -208,6 +214,12 @@ class CppNames(VertexNames, HostNames):
             because="its codelets are Python or C++ sources, which a file of tensors and vertices would not hold",
             remedy="compile it and serialise the executable",
         )
+
+
+def _shaped(value: Any, shape: Sequence[int]) -> Any:
+    """A flat list of values in a shape of as many elements; anything else as it is."""
+    values = np.asarray(value)
+    return values.reshape(shape) if values.ndim and values.size == math.prod(shape) else value
 
 
 def _half(bits: npt.ArrayLike) -> npt.NDArray[np.float16]:

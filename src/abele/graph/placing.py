@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, TileMappingError
 from abele.graph.debug import DebugInfo
+from abele.graph.expect import expect
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64, cut_at, distinct
 from abele.graph.mapping import Int32, TileMapping
@@ -36,6 +37,7 @@ class Placing:
         Raises:
             TileMappingError: A tile that the graph lacks, or an interval outside the view.
         """
+        expect(tensor, Tensor, "a mapping places a tensor")
         if isinstance(mapping, str):
             if mapping != "linear":
                 raise InvalidOptionError(f"no mapping is called {mapping!r}", remedy='"linear", a tile, or intervals')
@@ -47,6 +49,7 @@ class Placing:
             zero, size = np.zeros(1, np.int64), np.array([tensor.size], np.int64)
             self._place(tensor, zero, size, np.array([mapping], np.int32), debug)
         else:
+            expect(mapping, Iterable, "a mapping is a tile, or lists of intervals")
             items = mapping.items() if isinstance(mapping, Mapping) else enumerate(mapping)
             flat = [(tile, *interval) for tile, intervals in items for interval in intervals]
             table = np.array(flat, dtype=np.int64).reshape(-1, 3)

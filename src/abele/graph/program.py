@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from abele.errors import ConstantWriteError, ControlProgramError, TypeMismatchError
 from abele.graph.debug import DebugInfo, here
+from abele.graph.expect import expect_step, whole_number
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
@@ -76,6 +77,8 @@ class Execute(Program):
     """One superstep: exchange the inputs of a compute set's vertices, run them, send the outputs back."""
 
     def __init__(self, compute_set: ComputeSet) -> None:
+        if not hasattr(compute_set, "debug"):
+            expect_step(compute_set, (), "an Execute runs a compute set")
         self.compute_set = compute_set
         self.debug = here(compute_set.debug.name)
 
@@ -126,6 +129,8 @@ class Copy(Program):
 
     def _check(self) -> None:
         source, destination, at = self.source, self.destination, self.debug.location
+        for end in (source, destination):
+            expect_step(end, (Tensor, Stream, RemoteBuffer), "a Copy is between views, streams and remote buffers")
         if not isinstance(source, Tensor) and not isinstance(destination, Tensor):
             raise ControlProgramError(
                 f"a Copy between two streams moves nothing on the device: {source!r} to {destination!r}",
@@ -168,6 +173,7 @@ class WriteUndef(Program):
     """Declare that a view's contents are no longer needed: its memory may be reused from here."""
 
     def __init__(self, tensor: Tensor) -> None:
+        expect_step(tensor, Tensor, "a WriteUndef is of a tensor")
         self.tensor = tensor
         self.debug = here("write_undef")
 
@@ -204,6 +210,7 @@ class PrintTensor(Program):
     def __init__(self, tensor: Tensor | str, title: str | Tensor = "", fmt: PrintTensorFmt | None = None) -> None:
         if isinstance(tensor, str):
             tensor, title = title, tensor
+        expect_step(tensor, Tensor, "a PrintTensor prints a tensor")
         assert isinstance(tensor, Tensor)
         self.tensor = tensor
         self.title = str(title) or tensor.name
@@ -219,7 +226,8 @@ class Repeat(Program):
     """Run the body a fixed number of times."""
 
     def __init__(self, count: int, body: Program) -> None:
-        self.count = count
+        self.count = count = whole_number(count, "a Repeat runs a number of times", error=ControlProgramError)
+        expect_step(body, Program, "the body of a Repeat is a program")
         self.body = body
         self.debug = here("repeat")
         if count < 0:
@@ -241,6 +249,8 @@ class RepeatWhile(Program):
         self.predicate = predicate
         self.body = body
         self.value = value
+        for part in (condition, body):
+            expect_step(part, Program, "condition and body of a RepeatWhile are programs")
         self.debug = here("repeat_while")
         check_predicate(predicate, self.debug)
 
@@ -270,6 +280,8 @@ class If(Program):
         self.predicate = predicate
         self.then = then
         self.otherwise = otherwise if otherwise is not None else Sequence()
+        for part in self.children():
+            expect_step(part, Program, "the branches of an If are programs")
         self.debug = here("if")
         check_predicate(predicate, self.debug)
 
@@ -313,6 +325,7 @@ class Call(Program):
     """
 
     def __init__(self, function: Function, arguments: Iterable[Tensor] = (), results: Iterable[Tensor] = ()) -> None:
+        expect_step(function, Function, "a Call is of a function", "graph.addFunction(program) makes one")
         self.function = function
         self.debug = here(function.debug.name)
         self.copies_in = self._copies("arguments", tuple(arguments), function.parameters)
@@ -380,6 +393,7 @@ def check_predicate(predicate: Tensor, debug: DebugInfo) -> None:
     Raises:
         ControlProgramError: It is something else.
     """
+    expect_step(predicate, Tensor, "a predicate is a tensor")
     if predicate.size != 1 or predicate.dtype.is_float:
         raise ControlProgramError(
             f"the predicate {predicate!r} is not one bool or integer",

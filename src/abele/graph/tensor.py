@@ -12,6 +12,7 @@ from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.graph.block import NotStridedError
 from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
+from abele.graph.expect import expect
 from abele.graph.intervals import Int64
 from abele.graph.join import joined
 from abele.graph.reshaped import Reshaped
@@ -290,6 +291,8 @@ def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     if not tensors:
         raise TensorError("nothing to concatenate")
+    for t in tensors:
+        expect(t, Tensor, "concat takes tensors")
     first = tensors[0]
     dim = first._dim(dim)
     shape, extent = first.shape, 0

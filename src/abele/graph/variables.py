@@ -12,6 +12,7 @@ import numpy.typing as npt
 from abele.errors import TensorCreationError, TensorError
 from abele.graph.block import whole as whole_block
 from abele.graph.block_list import BlockList
+from abele.graph.expect import dimensions
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import TileMapping
 from abele.graph.tensor import Tensor
@@ -69,10 +70,8 @@ class Variables:
 
     def _new(self: Graph, dtype: Any, shape: Any, name: str, kind: str, initial: npt.ArrayLike | None) -> Tensor:  # type: ignore[misc]
         element = as_element_type(dtype)
-        dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+        dims = dimensions(shape, f"variable {name!r}")
         debug = self.origin(name)
-        if any(n < 0 for n in dims):
-            raise TensorCreationError(f"variable {name!r} has a negative dimension: {list(dims)}", at=debug.location)
         size = math.prod(dims)
         if self.num_elements + size > MOST_ELEMENTS:
             raise TensorCreationError(

@@ -10,6 +10,7 @@ import numpy as np
 from abele.errors import CodeletLoadError, FieldOverflowError, UnknownFieldError, nearest
 from abele.graph.codelets import SOURCES, CodeletFileType, Codelets, Estimator, normalised
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
+from abele.graph.expect import expect, whole_number
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
 from abele.graph.tensor import Tensor
@@ -128,6 +129,7 @@ class VertexNames:
         Raises:
             UnknownVertexTypeError: The graph knows no such codelet.
         """
+        expect(cs, ComputeSet, "addVertex adds to a compute set")
         vertex = cs.vertex(self.codelet(codelet))
         for name, value in (values or {}).items():
             self.connect(vertex[name], value)
@@ -141,6 +143,7 @@ class VertexNames:
         """
         if isinstance(tensor, FieldRef):
             field, tensor = tensor, field
+        expect(field, FieldRef, "connect takes a field of a vertex", remedy='graph.connect(vertex["field"], tensor)')
         field.connect(self._as_edge(field, tensor))
 
     def _as_edge(self: Graph, field: FieldRef, value: Any) -> Any:  # type: ignore[misc]
@@ -159,11 +162,12 @@ class VertexNames:
 
     def setPerfEstimate(self, vertex: VertexRef, cycles: int, flops: int = 0) -> None:
         """Say what a vertex costs instead of counting it; operations are not reported by vertex."""
-        vertex.cycles = int(cycles)
+        expect(vertex, VertexRef, "setPerfEstimate is of a vertex")
+        vertex.cycles = whole_number(cycles, "the cycles of a vertex are a whole number")
 
     def setCycleEstimate(self, vertex: VertexRef, cycles: int) -> None:
         """The older name of :meth:`setPerfEstimate`."""
-        vertex.cycles = int(cycles)
+        self.setPerfEstimate(vertex, cycles)
 
     def getPerfEstimate(self, vertex: VertexRef) -> int | None:
         """The cost that a vertex was given, or None when it is counted."""

@@ -162,6 +162,10 @@ def resolve(system: str | Path | System) -> System:
     """The system meant by a value, a preset's name, or the path of a description file."""
     if isinstance(system, System):
         return system
+    if not isinstance(system, (str, Path)):
+        raise MachineError(
+            f"{system!r} is no system", remedy='a System, the name of a preset as in "bow", or a description file'
+        )
     if isinstance(system, Path) or Path(system).suffix in (".toml", ".json"):
         return load(system)
     return get(system)

@@ -11,10 +11,10 @@ from abele.graph import Stream as DataStream
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.codelets import CodeletFileType
 from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId
-from abele.graph.host_names import ReplicatedStreamMode
 from abele.graph.introspect import FieldInfo, VertexIntrospector
 from abele.graph.names import VariableMappingMethod
 from abele.graph.options import OptionFlags, readJSON
+from abele.graph.stream import ReplicatedStreamMode
 from abele.graph.tensor_names import UpsampleMethod, VariableInterval
 from abele.machine import Target, TargetType
 from abele.poplar import exceptions, program

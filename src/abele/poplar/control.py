@@ -2,35 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from abele import graph as g
 from abele.errors import ControlProgramError
+from abele.graph.control import SYNC_KINDS
 from abele.graph.debug_context import name_of
+from abele.graph.expect import dimensions, expect
 from abele.poplar.program import SyncType, sync_kind
 
 
-def cycleCount(
-    graph: g.Graph, prog: g.Sequence, tile: int = 0, syncType: SyncType | str = SyncType.INTERNAL, name: Any = ""
-) -> g.Tensor:
-    """Time a sequence on one tile: its steps so far become the body of a timer.
+def cycleCount(graph: g.Graph, prog: g.Sequence, tile: int | Sequence[int] = 0, *sync_and_name: Any) -> g.Tensor:
+    """Time a sequence: its steps so far become the body of a timer.
+
+    Args:
+        graph: Where the counter is made.
+        prog: What is timed.
+        tile: The tile whose counter is read, or several.
+        *sync_and_name: ``[SyncType][, name]``.
 
     Returns:
-        u32[2], low word first.
+        u32[2], low word first; u32[tiles, 2] for several tiles.
+
+    Raises:
+        ControlProgramError: What is timed is no sequence.
     """
-    result = _counter(graph, tile, name_of(name, "cycle_count"))
-    body = g.Sequence(*prog.steps)
-    prog.steps[:] = [g.CycleCount(body, result, tile, sync_kind(syncType))]
-    return result
+    expect(prog, g.Sequence, "cycleCount times a sequence", error=ControlProgramError)
+    counters = _Counters(graph, tile, sync_and_name, "cycle_count")
+    for t, result in counters:
+        prog.steps[:] = [g.CycleCount(g.Sequence(*prog.steps), result, t, counters.sync)]
+    return counters.result
 
 
-def cycleStamp(
-    graph: g.Graph, prog: g.Sequence, tile: int = 0, syncType: SyncType | str = SyncType.INTERNAL, name: Any = ""
-) -> g.Tensor:
-    """Append a reading of a tile's cycle counter; u32[2], low word first."""
-    result = _counter(graph, tile, name_of(name, "cycle_stamp"))
-    prog.add(g.CycleStamp(result, tile, sync_kind(syncType)))
-    return result
+def cycleStamp(graph: g.Graph, prog: g.Sequence, tile: int | Sequence[int] = 0, *sync_and_name: Any) -> g.Tensor:
+    """Append a reading of the cycle counters of tiles; arguments and result as of :func:`cycleCount`.
+
+    Raises:
+        ControlProgramError: What is appended to is no sequence.
+    """
+    expect(prog, g.Sequence, "cycleStamp is appended to a sequence", error=ControlProgramError)
+    counters = _Counters(graph, tile, sync_and_name, "cycle_stamp")
+    for t, result in counters:
+        prog.add(g.CycleStamp(result, t, counters.sync))
+    return counters.result
+
+
+class _Counters:
+    """A counter on each of some tiles; and the kind of barrier and name among what follows the tiles."""
+
+    def __init__(self, graph: g.Graph, tile: Any, sync_and_name: Sequence[Any], default: str) -> None:
+        kinds = [item for item in sync_and_name if isinstance(item, SyncType) or item in SYNC_KINDS]
+        name = name_of([item for item in sync_and_name if item not in kinds], default)
+        self.sync = sync_kind(kinds[0] if kinds else SyncType.INTERNAL)
+        self.tiles = dimensions(tile, "tiles")
+        self.counters = [_counter(graph, t, name) for t in self.tiles]
+        self.is_one = not isinstance(tile, Sequence)
+
+    def __iter__(self) -> Iterator[tuple[int, g.Tensor]]:
+        return zip(self.tiles, self.counters, strict=True)
+
+    @property
+    def result(self) -> g.Tensor:
+        """The counter, or all of them below each other."""
+        return self.counters[0] if self.is_one else g.concat([c.expand_dims(0) for c in self.counters], 0)
 
 
 class FloatingPointBehaviour:

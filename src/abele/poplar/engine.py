@@ -33,8 +33,7 @@ class Engine(runtime.Engine):
     def __init__(self, *given: Any, progressCb: Progress | None = None, **keywords: Any) -> None:
         device = next((item for item in given if isinstance(item, Device)), None)
         rest = [item for item in given if item is not device]
-        what = rest.pop(0)
-        programs = None if isinstance(what, Executable) else rest.pop(0)
+        what, programs = _graph_and_programs(rest)
         options = next((item for item in rest if isinstance(item, Mapping)), keywords.pop("options", None))
         progressCb = next((item for item in rest if callable(item)), progressCb)  # noqa: N806
         if progressCb is not None:
@@ -97,7 +96,21 @@ def _in_steps(callback: Progress) -> Callable[[str, float], None]:
     return lambda stage, part: callback(round(part * _STAGES), _STAGES)
 
 
+def _graph_and_programs(rest: list[Any]) -> tuple[Any, Any]:
+    """What an engine is made of, taken off its arguments: a graph and programs, or an executable."""
+    if rest and isinstance(rest[0], Executable):
+        return rest.pop(0), None
+    if len(rest) < 2 or not isinstance(rest[0], g.Graph):
+        given = ", ".join(type(item).__name__ for item in rest)
+        raise EngineError(f"an Engine takes a graph and programs, or an executable, got ({given})")
+    return rest.pop(0), rest.pop(0)
+
+
 def _check_device(graph: g.Graph, device: Device) -> None:
+    if not isinstance(device, Device):
+        raise EngineError(
+            f"{device!r} is no device", remedy="IPUModel().createDevice(), or a device of a DeviceManager"
+        )
     wanted, given = graph.whole_system, device.system
     if _size(wanted) != _size(given):
         raise EngineError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele import graph as g
+from abele.errors import MachineError
 from abele.machine import System, Target
 from abele.poplar.device import Device
 
@@ -25,8 +26,13 @@ class replication_factor:  # noqa: N801
 class Graph(g.Graph):
     """A graph for a target, a device, or a system; ``Graph(target, replication_factor(4))`` makes replicas of it."""
 
-    def __init__(self, target: Target | Device | System | str, replication: replication_factor | int = 1) -> None:
-        replicas = replication.value if isinstance(replication, replication_factor) else int(replication)
+    TileToTensorMapping = list
+    """Poplar's type of a mapping: a list of intervals for each tile."""
+
+    def __init__(self, target: Target | Device | System | str = "", replication: replication_factor | int = 1) -> None:
+        if isinstance(target, str) and not target:
+            raise MachineError("a Graph is for a target, a device or a system", remedy="Graph(device.getTarget())")
+        replicas = replication.value if isinstance(replication, replication_factor) else replication
         system = target.system if isinstance(target, (Target, Device)) else target
         super().__init__(system, replicas=replicas)
 

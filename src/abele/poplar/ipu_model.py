@@ -145,6 +145,8 @@ class IPUModel:
         MachineError: An unknown architecture or field, or a value that makes no machine.
     """
 
+    RelativeSyncDelayType = RelativeSyncDelayType
+
     def __init__(self, version: str = "ipu2") -> None:
         architecture(version, 1)
         own = {"IPUVersion": version, "numIPUs": 1, "tilesPerIPU": None, "compileIPUCode": True}

@@ -89,7 +89,9 @@ def WriteUndef(t: g.Tensor, *name: Any) -> g.WriteUndef:
 
 def PrintTensor(*given: Any) -> g.PrintTensor:
     """``PrintTensor(t)``, ``PrintTensor("title", t[, fmt])`` or ``PrintTensor(t, fmt)``."""
-    tensor = next(item for item in given if isinstance(item, g.Tensor))
+    tensor = next((item for item in given if isinstance(item, g.Tensor)), None)
+    if tensor is None:
+        raise ControlProgramError("a PrintTensor prints a tensor, none is given")
     title = next((item for item in given if isinstance(item, str)), "")
     fmt = next((item for item in given if isinstance(item, PrintTensorFmt)), None)
     return g.PrintTensor(tensor, title, fmt)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable
@@ -368,6 +369,12 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
             raise EngineError(
                 f"no program is called {program!r}",
                 remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(names),
+            )
+        if not isinstance(program, (int, np.integer)):
+            raise EngineError(
+                f"an engine runs programs by number or name, not {type(program).__name__}",
+                because=f"it was made with {len(names)}: {', '.join(names)}",
+                remedy="give all programs to the engine, run one by its place or name",
             )
         if not 0 <= program < len(names):
             raise EngineError(f"there is no program {program}: the engine has {len(names)}")

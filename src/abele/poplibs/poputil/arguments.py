@@ -11,7 +11,8 @@ from typing import Any
 from abele.errors import AbeleError, TypeMismatchError, nearest
 from abele.graph import Graph, Tensor
 from abele.graph.debug_context import DebugContext, DebugNameAndId
-from abele.poplibs.poputil.checks import check_of, described
+from abele.graph.expect import described
+from abele.poplibs.poputil.checks import check_of
 from abele.poplibs.poputil.forms import Form, Reading, make_form, read_call, scope_of
 from abele.poplibs.poputil.kinds import debug_name
 

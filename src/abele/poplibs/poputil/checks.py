@@ -12,6 +12,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor
+from abele.graph.expect import described
 from abele.numerics import as_element_type
 
 Check = Callable[[str, str, Any, Graph], None]
@@ -39,16 +40,6 @@ def check_operand(what: str, role: str, value: Any, graph: Graph) -> None:
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a number of Python's or NumPy's."""
     return isinstance(value, (int, float, np.number, np.bool_))
-
-
-def described(value: Any) -> str:
-    """A few words on what was given in place of something else."""
-    shape = getattr(value, "shape", None)
-    kind = type(value).__name__
-    if shape is not None and not isinstance(value, Tensor):
-        return f"{kind} of shape {list(shape)}"
-    shown = repr(value)
-    return shown if kind in ("Tensor", "NoneType") else f"{kind} {shown if len(shown) <= 40 else shown[:37] + '...'}"
 
 
 def check_of(name: str, annotation: str, scope: Mapping[str, Any]) -> Check | None:
