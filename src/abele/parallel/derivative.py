@@ -161,6 +161,10 @@ def _simplify_product(product: Apply, a: Expr, b: Expr) -> Expr:
             return other
         if _is(one, -1):
             return _folded(Apply("neg", (other,)))
+        # A branch without slope stays zero even where the other factor is infinite or NaN, as in PyTorch.
+        match one:
+            case Apply(op="select", args=(condition, then, otherwise)) if _is(then, 0) or _is(otherwise, 0):
+                return Apply("select", (condition, mul(then, other), mul(otherwise, other)))
     return _folded(product)
 
 

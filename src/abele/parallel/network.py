@@ -77,6 +77,25 @@ class Op:
         return f"{outputs} = {self.kind}({inputs}){attrs}  # {self.debug}"
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Integer elements that must lie in ``range(limit)``, or equal ``exception``.
+
+    Attributes:
+        value: The elements.
+        limit: One more than the largest that is allowed.
+        exception: One more number that is allowed, if any.
+        what: The field's word for an element, such as ``label``.
+        debug: The op that asks for it.
+    """
+
+    value: Value
+    limit: int
+    exception: int | None
+    what: str
+    debug: DebugInfo
+
+
 @dataclass
 class Network:
     """A model: what enters it, its ops in order, and what leaves it.
@@ -88,7 +107,10 @@ class Network:
         constants: Values known at capture.
         ops: In an order in which every value is made before it is read.
         outputs: What the model returns.
-        updates: For a buffer that the model changes, the value that it holds afterwards.
+        updates: For a parameter or buffer that the model changes, the value that it holds afterwards.
+        changed_inputs: For an input that the model changes, what it holds afterwards.
+        wide: Integers that have 64 bits in the model and 32 on the device.
+        bounds: Ranges in which integer values must lie.
         loss: The scalar to differentiate, if there is one.
         seed: The u32[2] state of random ops, once there is one.
     """
@@ -100,6 +122,9 @@ class Network:
     ops: list[Op] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     updates: dict[Value, Value] = field(default_factory=dict)
+    changed_inputs: dict[Value, Value] = field(default_factory=dict)
+    wide: set[Value] = field(default_factory=set)
+    bounds: list[Bound] = field(default_factory=list)
     loss: Value | None = None
     seed: Value | None = None
     num_random: int = 0
@@ -136,6 +161,11 @@ class Network:
         made = self.value(contents.shape, element, name)
         self.constants[made] = contents
         return made
+
+    def bound(self, value: Value, limit: int, what: str, exception: int | None = None) -> Bound:
+        """Ask for the integers of ``value`` to lie in ``range(limit)``; see :class:`Bound`."""
+        self.bounds.append(Bound(value, limit, exception, what, self._origin))
+        return self.bounds[-1]
 
     def random_state(self) -> Value:
         """The seed that random ops read: u32[2], advanced after every micro-batch."""

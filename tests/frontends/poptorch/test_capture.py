@@ -15,6 +15,7 @@ from torch import nn
 from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.frontends.poptorch import Error, identity_loss
 from abele.frontends.poptorch.capture import capture
+from abele.frontends.poptorch.capture.registry import HANDLERS, handler_of
 from abele.parallel import differentiate, evaluate
 
 
@@ -297,9 +298,9 @@ def test_unsupported__operator__names_operator_module_and_line() -> None:
 def test_unsupported__misspelt_neighbour__is_offered() -> None:
     class Sorts(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.logsumexp(x, 1)
+            return torch.logcumsumexp(x, 1)
 
-    with pytest.raises(UnsupportedOpError, match=r"aten\.logsumexp"):
+    with pytest.raises(UnsupportedOpError, match=r"aten\.logcumsumexp"):
         capture(Sorts(), (torch.zeros(2, 4),), training=False)
 
 
@@ -317,3 +318,59 @@ def test_capture__python_condition_on_a_value__is_explained() -> None:
     assert "depends on the value of a tensor" in text
     assert "torch.cond or torch.where" in text
     assert f":{line_of('# depends on a value')}" in text
+
+
+# --- overloads --------------------------------------------------------------------------------------------------------
+
+
+def test_handlers__overload_with_other_arguments__is_not_taken_for_the_known_one() -> None:
+    class Extremum(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.round(x, decimals=1)
+
+    with pytest.raises(UnsupportedOpError, match=r"aten\.round\.decimals in model \(Extremum\) has no lowering"):
+        capture(Extremum(), (torch.zeros(2, 4),), training=False)
+
+
+def test_handlers__every_overload_of_a_registered_operator__binds_or_is_refused() -> None:
+    """No handler is given arguments that it would take for something else: ``out=``, a type, a name."""
+    wrong = []
+    for name in {".".join(key.split(".")[:2]) for key in HANDLERS if key.startswith("aten.")}:
+        packet = getattr(torch.ops.aten, name.removeprefix("aten."))
+        for overload in packet.overloads():
+            schema = getattr(packet, overload)._schema
+            taken = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name)
+            changes = schema.is_mutable or any(argument.is_out for argument in schema.arguments)
+            reinterprets = any(a.name in ("out_dtype", "decimals") for a in schema.arguments)
+            if taken and changes and handler_of(_call(getattr(packet, overload))):
+                wrong.append(str(schema))
+            if f"{name}.{overload}" not in HANDLERS and name in HANDLERS and reinterprets:
+                wrong += [str(schema)] if handler_of(_call(getattr(packet, overload))) else []
+    assert not wrong
+
+
+def _call(overload: torch._ops.OpOverload) -> torch.fx.Node:
+    """A call of an overload with something for every argument."""
+    graph = torch.fx.Graph()
+    arguments = overload._schema.arguments
+    args = tuple(0 for a in arguments if not a.kwarg_only)
+    return graph.call_function(overload, args, {a.name: 0 for a in arguments if a.kwarg_only})
+
+
+def test_handlers__maximum_with_a_dimension__is_refused_with_the_alternative() -> None:
+    class Extremum(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.max(dim=1).values
+
+    with pytest.raises(UnsupportedOpError, match=r"aten\.max in .* with a dimension has no lowering") as caught:
+        capture(Extremum(), (torch.zeros(2, 4),), training=False)
+    assert caught.value.remedy == "use torch.amax, which gives no indices"
+
+
+def test_handlers__decomposed_operator__is_named_as_the_user_wrote_it() -> None:
+    class Rolls(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.roll(1, 0)
+
+    with pytest.raises(UnsupportedOpError, match=r"aten\.roll in model \(Rolls\) has no lowering"):
+        capture(Rolls(), (torch.zeros(2, 4),), training=False)

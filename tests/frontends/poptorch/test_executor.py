@@ -426,3 +426,75 @@ def test_half_model__runs_in_half() -> None:
     got = poptorch.inferenceModel(model, options())(X.half())
     assert got.dtype == torch.float16
     torch.testing.assert_close(got.float(), copy.deepcopy(model).float()(X), rtol=2e-2, atol=5e-3)
+
+
+# --- element types ----------------------------------------------------------------------------------------------------
+
+
+class Normed(nn.Module):
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.norm(x)
+        return y, poptorch.identity_loss((y.float() ** 2).sum(), "sum")
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(4), nn.BatchNorm1d(4), nn.GroupNorm(2, 4)], ids=repr)
+@pytest.mark.parametrize("training", [True, False])
+def test_norms__of_half_with_float_statistics__equal_pytorch(norm: nn.Module, training: bool) -> None:
+    torch.manual_seed(0)
+    model = Normed(copy.deepcopy(norm)).train(training)
+    eager, x = copy.deepcopy(model), torch.randn(6, 4).half()
+    expected, _ = eager(x)
+    wrapped = poptorch.trainingModel(model, options()) if training else poptorch.inferenceModel(model, options())
+    got, _ = wrapped(x)
+    assert got.dtype == expected.dtype == torch.float16
+    torch.testing.assert_close(got, expected.detach(), rtol=2e-3, atol=2e-3)
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(buffer.detach(), eager.get_buffer(name), rtol=1e-3, atol=1e-3, msg=name)
+
+
+INTEGERS = {
+    "sign": torch.sign,
+    "clamp": lambda x: x.clamp(-2, 1),
+    "power": lambda x: x**2 - x.abs(),
+    "times_bool": lambda x: x * (x > 1),
+    "count": lambda x: (x > 0).sum(),
+    "bitwise": lambda x: (x & 3) | ~x,
+    "relu": torch.relu,
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers__element_wise__equal_pytorch(name: str) -> None:
+    x = torch.arange(-4, 4)
+    got = poptorch.inferenceModel(INTEGERS[name], options())(x)
+    assert torch.equal(got.long(), INTEGERS[name](x))
+
+
+@pytest.mark.parametrize("bounds", [(0.8, 0.2), (-0.5, 0.5), (None, 0.1), (0.3, 0.3)])
+def test_clamp__on_the_device__equals_pytorch(bounds: tuple[float | None, float | None]) -> None:
+    x = torch.linspace(-1, 1, 12)
+    got = poptorch.inferenceModel(lambda x: x.clamp(*bounds), options())(x)
+    assert torch.equal(got, x.clamp(*bounds))
+
+
+def test_training__of_scalars_taken_from_matrices__equals_pytorch() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.x = nn.Parameter(torch.arange(30.0).reshape(6, 5))
+            self.w = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+
+        def forward(self, u: torch.Tensor) -> torch.Tensor:
+            return poptorch.identity_loss((self.x[5] * self.w[1, 1]).sum() + 0 * u.sum(), "none")
+
+    model = Scaled()
+    eager = copy.deepcopy(model)
+    eager(X).backward()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=1.0))
+    training(X)
+    for got, expected in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(got.detach(), (expected - expected.grad).detach())

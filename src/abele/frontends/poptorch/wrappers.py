@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,19 @@ class _Callable(torch.nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.forward = function
+        self.forward = function if _tells_parameters(function) else self._forward
+        self.function = function
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _tells_parameters(function: Callable[..., Any]) -> bool:
+    """Whether Python knows the parameters of a function; of those written in C it often does not."""
+    try:
+        return inspect.signature(function) is not None
+    except ValueError:
+        return False
 
 
 def trainingModel(

@@ -13,8 +13,10 @@ from abele.kernels.ops import OPS
 from abele.numerics import ElementType, bool_
 from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Value
+from abele.parallel.ops.views import expand
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popops
+from abele.poplibs.popops.fused import fuse
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -45,9 +47,11 @@ def map_(net: Network, expression: ir.Expr, inputs: Sequence[Value], dtype: Elem
     expression = derivative.substitute(expression, operand)
     if not kept:
         return net.constant(np.broadcast_to(np.asarray(evaluate(expression, ()), dtype.np), shape), dtype)
-    if expression == derivative.arg(0) and kept[0].shape == shape and kept[0].dtype == dtype:
-        return kept[0]
-    return net.emit("map", kept, shape, dtype, expr=expression)
+    # Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
+    own = np.broadcast_shapes(*(v.shape for v in kept))
+    if expression == derivative.arg(0) and kept[0].dtype == dtype:
+        return expand(net, kept[0], shape)
+    return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
 
 
 def total(net: Network, parts: Sequence[Value]) -> Value:
@@ -124,7 +128,9 @@ class Map(OpRule):
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popops map."""
         expression, inputs = to_popops(op.attrs["expr"]), [to[v] for v in op.inputs]
-        if op.output.dtype not in (bool_, *(v.dtype for v in op.inputs)):
+        types = tuple(v.dtype for v in op.inputs)
+        one_type = op.output.dtype in (bool_, *types) and len({t for t in types if t.is_float}) < 2
+        if not one_type and fuse([expression], types, [None]).out_types[0] != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
         return popops.map(to.graph, expression, inputs, to.prog)
 

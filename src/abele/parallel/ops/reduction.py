@@ -10,9 +10,10 @@ import numpy as np
 
 from abele.graph import Tensor
 from abele.kernels.ir import Const, select
+from abele.numerics import ElementType
 from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Shape, Value
-from abele.parallel.ops.elementwise import map_
+from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popops
@@ -24,7 +25,14 @@ _NUMPY: dict[str, Callable[..., Any]] = {"add": np.sum, "max": np.max, "min": np
 
 
 def reduce(
-    net: Network, value: Value, dims: Sequence[int], operation: str = "add", *, keep: bool = False, scale: float = 1.0
+    net: Network,
+    value: Value,
+    dims: Sequence[int],
+    operation: str = "add",
+    *,
+    keep: bool = False,
+    scale: float = 1.0,
+    dtype: ElementType | None = None,
 ) -> Value:
     """``value`` reduced over ``dims``.
 
@@ -35,23 +43,28 @@ def reduce(
         operation: ``add``, ``max``, ``min`` or ``mul``.
         keep: Leave the reduced dimensions with one index.
         scale: Factor of the result (only with ``add``).
+        dtype: Type of the result; by default that of ``value``.
     """
+    dtype = dtype or value.dtype
     gone = sorted({d % value.ndim for d in dims}) if value.ndim else []
     shape = tuple(n for d, n in enumerate(value.shape) if d not in gone)
     kept = tuple(1 if d in gone else n for d, n in enumerate(value.shape))
     if math.prod(value.shape[d] for d in gone) == 1:
-        result = map_(net, derivative.arg(0) * Const(scale), [reshape(net, value, shape)]) if scale != 1 else value
+        factor = derivative.mul(derivative.arg(0), Const(scale))
+        result = map_(net, factor, [reshape(net, value, shape)], dtype) if scale != 1 else cast(net, value, dtype)
     elif value in net.constants:
         contents = _NUMPY[operation](net.constants[value], axis=tuple(gone)) * scale
-        result = net.constant(contents, value.dtype)
+        result = net.constant(contents, dtype)
     else:
-        result = net.emit("reduce", [value], shape, value.dtype, dims=tuple(gone), operation=operation, scale=scale)
+        result = net.emit("reduce", [value], shape, dtype, dims=tuple(gone), operation=operation, scale=scale)
     return reshape(net, result, kept if keep else shape)
 
 
-def mean(net: Network, value: Value, dims: Sequence[int], *, keep: bool = False) -> Value:
-    """The mean of ``value`` over ``dims``."""
-    return reduce(net, value, dims, keep=keep, scale=1 / math.prod(value.shape[d] for d in dims))
+def mean(
+    net: Network, value: Value, dims: Sequence[int], *, keep: bool = False, dtype: ElementType | None = None
+) -> Value:
+    """The mean of ``value`` over ``dims``, in its own type or in ``dtype``."""
+    return reduce(net, value, dims, keep=keep, scale=1 / math.prod(value.shape[d] for d in dims), dtype=dtype)
 
 
 def sum_to(net: Network, value: Value, shape: Shape) -> Value:
@@ -77,7 +90,13 @@ class Reduce(OpRule):
         attrs = op.attrs
         scale = attrs["scale"] if attrs["scale"] != 1 else None
         return popops.reduce(
-            to.graph, to[op.inputs[0]], attrs["dims"], attrs["operation"].upper(), to.prog, scale=scale
+            to.graph,
+            to[op.inputs[0]],
+            attrs["dims"],
+            attrs["operation"].upper(),
+            to.prog,
+            out_type=op.output.dtype,
+            scale=scale,
         )
 
     def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
@@ -85,7 +104,7 @@ class Reduce(OpRule):
         (value,) = op.inputs
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
         if op.attrs["operation"] == "add":
-            scaled = map_(net, derivative.mul(derivative.arg(0), Const(op.attrs["scale"])), [grad])
+            scaled = map_(net, derivative.mul(derivative.arg(0), Const(op.attrs["scale"])), [grad], value.dtype)
             return [expand(net, reshape(net, scaled, kept), value.shape)]
         if op.attrs["operation"] == "mul":
             return super().backward(net, op, grad, wanted)

@@ -12,7 +12,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
-from abele.frontends.poptorch.capture.registry import HANDLERS, convert
+from abele.frontends.poptorch.capture.registry import convert, handler_of
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.parallel import Network, Value
@@ -77,7 +77,7 @@ def capture(
     """
     losses = _ANY_LOSS if training else ()
     exported = torch_export.export(
-        model, tuple(args), dict(kwargs or {}), training=training, losses=losses, handled=HANDLERS
+        model, tuple(args), dict(kwargs or {}), training=training, losses=losses, handled=handler_of
     )
     reader = _Reader(exported, own_tensors(model))
     reader.read()
@@ -104,6 +104,7 @@ class _Reader:
     losses: list[torch.fx.Node] = field(default_factory=list)
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     shared: dict[int, Value] = field(default_factory=dict)
+    inputs: dict[str, Value] = field(default_factory=dict)
 
     def read(self) -> None:
         """Convert every entry and call."""
@@ -113,7 +114,9 @@ class _Reader:
             self._call(node)
         for result in self.exported.results:
             if result.role == "update":
-                self.net.updates[self._weight_named(result.buffer)] = self._value(result.value)
+                self.net.updates[self._weight_named(result.target)] = self._value(result.value)
+            elif result.role == "input":
+                self.net.changed_inputs[self.inputs[result.target]] = self._value(result.value)
 
     def _enter(self, entry: torch_export.Entry) -> None:
         node, tensor = entry.node, torch_export.fake(entry.node)
@@ -122,9 +125,16 @@ class _Reader:
         elif not isinstance(tensor, torch.Tensor):
             self.values[node] = tensor
         elif entry.role == "input":
-            self.values[node] = self.net.input(tensor.shape, element_type(tensor.dtype), entry.name)
+            self.values[node] = self._input(node, tensor, entry.name)
         else:
             self.values[node] = self._weight(entry, tensor)
+
+    def _input(self, node: torch.fx.Node, tensor: torch.Tensor, name: str) -> Value:
+        value = self.net.input(tensor.shape, element_type(tensor.dtype), name)
+        if tensor.dtype == torch.int64:
+            self.net.wide.add(value)
+        self.inputs[node.name] = value
+        return value
 
     def _weight(self, entry: torch_export.Entry, tensor: torch.Tensor) -> Value:
         """The value of a parameter or buffer; tied ones are one value."""

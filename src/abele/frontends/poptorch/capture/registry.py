@@ -1,8 +1,13 @@
-"""The table of ATen operators: for each, a function that appends its meaning to the network."""
+"""The table of ATen operators: for each, a function that appends its meaning to the network.
+
+A handler is registered for one overload (``aten.max.dim``), or for an operator (``aten.relu``), which stands for the
+overloads whose arguments it takes. PyTorch decomposes calls that have no handler; what is left is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +18,7 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugInfo
-from abele.kernels.ir import Const, Expr
+from abele.kernels.ir import Apply, Const, Expr
 from abele.numerics import ElementType, bool_, i32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg, substitute
@@ -74,24 +79,28 @@ class Call:
         *operands: Value | float,
         common: ElementType | None = None,
         dtype: ElementType | None = None,
+        masks: Collection[int] = (),
     ) -> Value:
         """An expression of every element.
 
         Args:
             expression: Over ``derivative.arg(i)`` for operand i.
             *operands: Values and numbers; numbers become part of the expression.
-            common: Type that the operands are converted to; by default that of the result. Bools stay.
+            common: Type that the operands are converted to; by default that of the result.
             dtype: Type of the result; by default that of the call.
+            masks: Numbers of the operands that are conditions: they stay bools.
         """
         common = common or self.dtype
         values: list[Value] = []
         places: list[Expr] = []
-        for operand in operands:
+        for number, operand in enumerate(operands):
             if isinstance(operand, Value):
                 places.append(arg(len(values)))
-                values.append(operand if operand.dtype == bool_ else self.operand(operand, common))
+                values.append(operand if number in masks else self.operand(operand, common))
             else:
-                places.append(_number(operand, common))
+                places.append(self._number(operand, common))
+        if not common.is_float:
+            expression = _whole(expression)
         return build.map_(self.net, substitute(expression, places.__getitem__), values, dtype or self.dtype)
 
     def common_type(self, first: int = 0, second: int = 1) -> ElementType:
@@ -101,14 +110,42 @@ class Call:
 
     def refuse(self, what: str, remedy: str | None = None) -> UnsupportedOpError:
         """The error that an argument of the operator has no lowering."""
-        return unsupported(torch_export.op_name(self.node), torch_export.origin(self.node), what, remedy)
+        return unsupported(torch_export.written_name(self.node), torch_export.origin(self.node), what, remedy)
+
+    def _number(self, value: float, dtype: ElementType) -> Const:
+        """A number beside operands of ``dtype``."""
+        if dtype.is_float:
+            return Const(float(value))
+        if dtype == bool_:
+            return Const(bool(value), bool_)
+        if not -(2**31) <= value < 2**31:
+            raise self.refuse(f"with the number {value}, which does not fit in 32 bits, has no lowering")
+        return Const(int(value), i32)
 
 
-def _number(value: float, dtype: ElementType) -> Const:
-    """A number beside operands of ``dtype``."""
-    if dtype.is_float:
-        return Const(float(value))
-    return Const(bool(value), bool_) if dtype == bool_ else Const(int(value), i32)
+def _whole(expression: Expr) -> Expr:
+    """An expression of integers: its whole numbers as integers."""
+    match expression:
+        case Const(value=float(value)) if value.is_integer():
+            return Const(int(value), i32)
+        case Apply():
+            return Apply(expression.op, [_whole(a) for a in expression.args])
+    return expression
+
+
+def handler_of(node: torch.fx.Node) -> Handler | None:
+    """The handler of a call: its overload's, or else its operator's if that takes these arguments."""
+    if torch_export.is_mutable(node):
+        return None
+    exact = HANDLERS.get(torch_export.overload_name(node))
+    handler = exact or HANDLERS.get(torch_export.op_name(node))
+    if handler is None:
+        return None
+    try:
+        inspect.signature(handler).bind(None, *node.args, **node.kwargs)
+    except TypeError:
+        return None
+    return handler
 
 
 def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -117,11 +154,25 @@ def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict
     Raises:
         UnsupportedOpError: The operator has no lowering; the message names the module and the user's line.
     """
-    name, origin = torch_export.op_name(node), torch_export.origin(node)
-    if name not in HANDLERS:
-        raise unsupported(name, origin, "has no lowering", "express it with operators that have one")
+    handler, origin = handler_of(node), torch_export.origin(node)
+    if handler is None:
+        name, overload = torch_export.written_name(node), torch_export.overload_name(node)
+        has_others = any(key == name or key.startswith(f"{name}.") for key in HANDLERS)
+        shown = overload if has_others else name
+        raise unsupported(shown, origin, "has no lowering", "express it with operators that have one")
     with net.at(origin):
-        return HANDLERS[name](Call(net, node), *args, **kwargs)
+        result = handler(Call(net, node), *args, **kwargs)
+    _mark_wide(net, torch_export.fake(node), result)
+    return result
+
+
+def _mark_wide(net: Network, fake: Any, result: Any) -> None:
+    """Remember which integers have 64 bits in the model and 32 on the device."""
+    if isinstance(fake, (tuple, list)) and isinstance(result, (tuple, list)):
+        for part, value in zip(fake, result, strict=False):
+            _mark_wide(net, part, value)
+    elif isinstance(result, Value) and isinstance(fake, torch.Tensor) and fake.dtype == torch.int64:
+        net.wide.add(result)
 
 
 def unsupported(name: str, origin: DebugInfo, what: str, remedy: str | None) -> UnsupportedOpError:

@@ -33,6 +33,8 @@ _INPUT_ROLES = {
     InputKind.USER_INPUT: "input",
 }
 
+_OUTPUT_ROLES = {OutputKind.USER_OUTPUT: "output", OutputKind.USER_INPUT_MUTATION: "input"}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -46,10 +48,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Result:
-    """A value that leaves the graph: an output (node or plain constant), or the new contents of a buffer."""
+    """A value that leaves the graph: an output (node or plain constant), or new contents.
+
+    Attributes:
+        role: ``output``, ``update`` of a parameter or buffer, or ``input``: an argument that the model changes.
+        target: Name of what is updated.
+        value: The node, or the constant.
+    """
 
     role: str
-    buffer: str
+    target: str
     value: Any
 
 
@@ -77,7 +85,7 @@ def export(
     *,
     training: bool,
     losses: Collection[str] = (),
-    handled: Collection[str] = (),
+    handled: Callable[[torch.fx.Node], object] = bool,
 ) -> Exported:
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
 
@@ -87,7 +95,7 @@ def export(
         kwargs: Keyword arguments.
         training: Whether gradients will be taken.
         losses: Operators that are kept even if nothing uses their result.
-        handled: Operators that the caller knows; decomposing is left out where there are no others.
+        handled: Whether the caller knows a call; decomposing is left out where it knows all.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
@@ -100,18 +108,45 @@ def export(
                 with _returning_losses(model, losses):
                     program = torch.export.export(model, args, kwargs, strict=False)
             if not _is_ready(program, handled):
-                program = program.run_decompositions({})
+                program = _decomposed(program.run_decompositions({}), handled)
         except Exception as error:
             raise _explained(error) from error
     return _read(program, with_losses=bool(dead))
 
 
-def _is_ready(program: torch.export.ExportedProgram, handled: Collection[str]) -> bool:
-    """Whether every call is known and changes none of its arguments, nor a buffer behind its back."""
-    roles = {spec.kind for spec in program.graph_signature.input_specs}
+def _is_ready(program: torch.export.ExportedProgram, handled: Callable[[torch.fx.Node], object]) -> bool:
+    """Whether every call is known and changes none of its arguments."""
     calls = [n for n in program.graph.nodes if n.op == "call_function" and op_name(n) != "getitem"]
     mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", True) for n in calls)
-    return InputKind.BUFFER not in roles and not mutable and all(op_name(n) in handled for n in calls)
+    return not mutable and all(map(handled, calls))
+
+
+def _decomposed(
+    program: torch.export.ExportedProgram, handled: Callable[[torch.fx.Node], object]
+) -> torch.export.ExportedProgram:
+    """The program with the calls that the caller does not know made of others, as far as PyTorch can say how."""
+    tried: set[Any] = set()
+    while True:
+        unknown = {n.target for n in program.graph.nodes if n.op == "call_function" and not handled(n)} - tried
+        known = {op: rule for op in unknown if (rule := _decomposition(op))}
+        if not known:
+            return program
+        tried |= unknown
+        program = program.run_decompositions(known)
+
+
+def _decomposition(op: Any) -> Callable[..., Any] | None:
+    """How PyTorch makes an operator of others, if it can."""
+    rule = _decompositions().get(op)
+    can = getattr(op, "_can_decompose", lambda: False)
+    return op.decompose if rule is None and can() else rule
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's own table, which takes a while to make."""
+    table: Any = torch.export.default_decompositions()
+    return dict(table.items())
 
 
 def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:
@@ -126,7 +161,7 @@ def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Export
     (last,) = (n for n in nodes if n.op == "output")
     results = [
         Result(
-            "output" if spec.kind == OutputKind.USER_OUTPUT else "update",
+            _OUTPUT_ROLES.get(spec.kind, "update"),
             spec.target or "",
             spec.arg.value if isinstance(spec.arg, ConstantArgument) else value,
         )
@@ -215,6 +250,25 @@ def op_name(node: torch.fx.Node) -> str:
     """The operator of a call without its overload, as in ``aten.conv2d``."""
     packet = getattr(node.target, "overloadpacket", None)
     return str(packet) if packet is not None else getattr(node.target, "__name__", str(node.target))
+
+
+def overload_name(node: torch.fx.Node) -> str:
+    """The operator of a call with its overload, as in ``aten.max.dim``."""
+    return f"{op_name(node)}.{getattr(node.target, '_overloadname', '')}"
+
+
+def written_name(node: torch.fx.Node) -> str:
+    """The operator that the user called, where decomposing made others of it."""
+    source, name = node.meta.get("from_node"), op_name(node)
+    while source:
+        target = str(source[0].target)
+        name, source = target.rsplit(".", 1)[0] if target.startswith("aten.") else name, source[0].from_node
+    return name
+
+
+def is_mutable(node: torch.fx.Node) -> bool:
+    """Whether a call changes one of its arguments, ``out=`` among them."""
+    return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))
 
 
 def fake(node: torch.fx.Node) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.ir import Const, Expr, apply, select
@@ -19,13 +17,15 @@ Operand = Value | float
 x, y, z = arg(0), arg(1), arg(2)
 
 
-@aten("aten.add", "aten.add_")
+@aten("aten.add")
 def add(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
-    """a + alpha · b."""
+    """a + alpha · b; of bools, either."""
+    if call.dtype == bool_:
+        return call.map(apply("or", x, y), a, b)
     return call.map(x + (y if alpha == 1 else y * alpha), a, b)
 
 
-@aten("aten.sub", "aten.sub_")
+@aten("aten.sub")
 def sub(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
     """a − alpha · b."""
     return call.map(x - (y if alpha == 1 else y * alpha), a, b)
@@ -37,13 +37,15 @@ def rsub(call: Call, a: Operand, b: Operand, alpha: float = 1) -> Value:
     return call.map(y - (x if alpha == 1 else x * alpha), a, b)
 
 
-@aten("aten.mul", "aten.mul_")
+@aten("aten.mul")
 def mul(call: Call, a: Operand, b: Operand) -> Value:
-    """a · b."""
+    """a · b; of bools, both."""
+    if call.dtype == bool_:
+        return call.map(apply("and", x, y), a, b)
     return call.map(x * y, a, b)
 
 
-@aten("aten.div", "aten.div_")
+@aten("aten.div")
 def div(call: Call, a: Operand, b: Operand, rounding_mode: str | None = None) -> Value:
     """a / b, rounded if asked."""
     if rounding_mode is not None and not call.dtype.is_float:
@@ -109,28 +111,51 @@ def logical_not(call: Call, a: Value) -> Value:
 @aten("aten.where")
 def where(call: Call, condition: Value, a: Operand, b: Operand) -> Value:
     """a where the condition holds, else b."""
-    return call.map(select(x, y, z), condition, a, b)
+    return call.map(select(x, y, z), condition, a, b, masks=[0])
 
 
-@aten("aten.masked_fill", "aten.masked_fill_")
+@aten("aten.masked_fill")
 def masked_fill(call: Call, value: Value, mask: Value, fill: Operand) -> Value:
     """The value, replaced where the mask holds."""
-    return call.map(select(x, y, z), mask, fill, value)
+    return call.map(select(x, y, z), mask, fill, value, masks=[0])
 
 
-@aten("aten.clamp", "aten.clamp_", "aten.hardtanh", "aten.hardtanh_")
-def clamp(call: Call, value: Value, low: float | None = None, high: float | None = None) -> Value:
+@aten("aten.clamp", "aten.clip")
+def clamp(call: Call, value: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
     """The value limited to [low, high]."""
-    if call.node.target in (torch.ops.aten.hardtanh.default,):
-        low, high = -1 if low is None else low, 1 if high is None else high
-    expression: Expr = x
+    return _limited(call, value, low, high)
+
+
+def _limited(call: Call, value: Value, low: Operand | None, high: Operand | None) -> Value:
+    """The value, at least ``low``, and that at most ``high``: where the bounds cross, ``high``."""
+    bounds: list[Operand] = [bound for bound in (low, high) if bound is not None]
     # Comparisons, unlike max and min, pass the whole gradient at a bound, as PyTorch does.
-    number = float if call.dtype.is_float else int
+    expression: Expr = x
     if low is not None:
-        expression = select(x < number(low), number(low), expression)
+        expression = select(x < y, y, x)
     if high is not None:
-        expression = select(x > number(high), number(high), expression)
-    return call.map(expression, value)
+        limit = arg(len(bounds))
+        inside = expression if low is None else select(limit < y, limit, expression)
+        expression = select(x > limit, limit, inside)
+    return call.map(expression, value, *bounds)
+
+
+@aten("aten.clamp_min")
+def clamp_min(call: Call, value: Value, low: Operand) -> Value:
+    """The value, at least ``low``."""
+    return _limited(call, value, low, None)
+
+
+@aten("aten.clamp_max")
+def clamp_max(call: Call, value: Value, high: Operand) -> Value:
+    """The value, at most ``high``."""
+    return _limited(call, value, None, high)
+
+
+@aten("aten.hardtanh")
+def hardtanh(call: Call, value: Value, low: float = -1.0, high: float = 1.0) -> Value:
+    """The value limited to [low, high]."""
+    return _limited(call, value, low, high)
 
 
 @aten("aten._to_copy", "aten.to")

@@ -14,13 +14,13 @@ def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Va
     return build.linear(call.net, x, weight, bias)
 
 
-@aten("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
+@aten("aten.matmul", "aten.mm.default", "aten.bmm.default", "aten.mv", "aten.dot")
 def matmul(call: Call, a: Value, b: Value) -> Value:
     """The matrix product."""
     return build.matmul(call.net, a, b)
 
 
-@aten("aten.addmm", "aten.baddbmm")
+@aten("aten.addmm.default", "aten.baddbmm.default")
 def addmm(call: Call, c: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
     """beta · c + alpha · (a · b); a plain bias is added in place."""
     if alpha == beta == 1 and c.ndim == 1 and b.ndim == 2:

@@ -37,7 +37,7 @@ def new_full(call: Call, value: Value, size: Sequence[int], fill: float, **kwarg
     return _filled(call, fill)
 
 
-@aten("aten.fill", "aten.fill_")
+@aten("aten.fill")
 def fill(call: Call, value: Value, number: float | Value) -> Value:
     """One number in the shape of the result."""
     if isinstance(number, Value):

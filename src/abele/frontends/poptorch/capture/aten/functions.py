@@ -13,7 +13,7 @@ from abele.parallel.ops import build
 x = arg(0)
 
 _PLAIN = ("neg", "abs", "exp", "log", "erf", "sin", "cos", "sqrt", "rsqrt", "square", "floor", "ceil", "round")
-_EXPRESSIONS: dict[str, Expr] = {f"aten.{name}": apply(name, x) for name in _PLAIN}
+_EXPRESSIONS: dict[str, Expr] = {f"aten.{name}.default": apply(name, x) for name in _PLAIN}
 _EXPRESSIONS |= {
     "aten.reciprocal": apply("inv", x),
     "aten.silu": x * apply("sigmoid", x),
@@ -37,7 +37,7 @@ for _name, _expression in _EXPRESSIONS.items():
 
 
 def _register_library(name: str, function: str) -> None:
-    @aten(name, f"{name}_")
+    @aten(name)
     def library_function(call: Call, value: Value) -> Value:
         return build.nonlinearity(call.net, function, call.operand(value, call.dtype))
 
@@ -52,7 +52,7 @@ def gelu(call: Call, value: Value, approximate: str = "none") -> Value:
     return build.nonlinearity(call.net, "gelu" if approximate == "tanh" else "gelu_erf", value)
 
 
-@aten("aten.leaky_relu", "aten.leaky_relu_")
+@aten("aten.leaky_relu")
 def leaky_relu(call: Call, value: Value, negative_slope: float = 0.01) -> Value:
     """x, or slope · x where it is negative."""
     return call.map(select(x > 0.0, x, x * float(negative_slope)), value)
@@ -104,7 +104,7 @@ def dropout(call: Call, value: Value, p: float, train: bool) -> Value:
     return build.dropout(call.net, value, p) if train and p > 0 else value
 
 
-@aten("aten.detach", "aten.detach_")
+@aten("aten.detach")
 def detach(call: Call, value: Value) -> Value:
     """The value, through which no gradient flows."""
     return build.detach(call.net, value)

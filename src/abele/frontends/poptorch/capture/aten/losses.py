@@ -109,12 +109,15 @@ def binary_cross_entropy_with_logits(
     reduction: int = _MEAN,
 ) -> Value:
     """Binary cross entropy of a sigmoid, in a form that stays in range."""
-    if pos_weight is not None:
-        raise call.refuse("with pos_weight has no lowering")
-    expression: Expr = apply("relu", x) - x * y + apply("log", 1.0 + apply("exp", -apply("abs", x)))
     operands = [value, call.operand(target, value.dtype)]
+    tail = apply("log", 1.0 + apply("exp", -apply("abs", x)))
+    expression: Expr = apply("relu", x) - x * y + tail
+    if pos_weight is not None:
+        operands.append(pos_weight)
+        expression = (1.0 - y) * x + (1.0 + (z - 1.0) * y) * (tail + apply("relu", -x))
     if weight is not None:
-        expression, operands = expression * z, [*operands, weight]
+        expression = expression * arg(len(operands))
+        operands.append(weight)
     return reduced(call.net, build.map_(call.net, expression, operands), reduction)
 
 
@@ -135,28 +138,7 @@ def nll_loss(
     ignore_index: int = -100,
 ) -> Value:
     """Minus the log-probability of the target's class; rows whose target is ``ignore_index`` count nowhere."""
-    if weight is not None:
-        raise call.refuse("with class weights has no lowering")
-    return _nll(call.net, value, target, reduction, ignore_index)
-
-
-def _nll(net: Network, value: Value, target: Value, reduction: int, ignore_index: int) -> Value:
-    class_dim = 1 if value.ndim > 1 else 0
-    classes = value.shape[class_dim]
-    rest = (1,) * (value.ndim - class_dim - 1)
-    numbers = net.constant(np.arange(classes).reshape(classes, *rest), i32, "classes")
-    index = build.reshape(
-        net, build.cast(net, target, i32), (*value.shape[:class_dim], 1, *value.shape[class_dim + 1 :])
-    )
-    picked = build.map_(net, select(x.eq(y), -z, 0.0), [numbers, index, value], value.dtype)
-    if ignore_index in range(classes):
-        picked = build.map_(net, select(x.eq(ignore_index), 0.0, y), [index, picked], value.dtype)
-    if reduction != _MEAN:
-        dims = [class_dim] if reduction == _NONE else range(value.ndim)
-        return build.reduce(net, picked, list(dims))
-    counted = build.map_(net, select(x.eq(ignore_index), 0.0, 1.0), [target], value.dtype)
-    total = build.reduce(net, picked, range(value.ndim))
-    return build.map_(net, x / y, [total, build.reduce(net, counted, range(target.ndim))])
+    return _nll(call, value, target, weight, reduction, ignore_index)
 
 
 @aten("aten.cross_entropy_loss")
@@ -170,11 +152,81 @@ def cross_entropy_loss(
     label_smoothing: float = 0.0,
 ) -> Value:
     """The negative log-likelihood of a log-softmax over classes; the target holds classes or probabilities."""
-    if weight is not None or label_smoothing:
-        raise call.refuse("with class weights or label smoothing has no lowering")
-    class_dim = 1 if value.ndim > 1 else 0
-    logs = build.softmax(call.net, value, class_dim, log=True)
+    logs = build.softmax(call.net, value, _class_dim(value), log=True)
     if not target.dtype.is_float:
-        return _nll(call.net, logs, target, reduction, ignore_index)
-    entropies = build.reduce(call.net, build.map_(call.net, -(x * y), [logs, target]), [class_dim])
+        return _nll(call, logs, target, weight, reduction, ignore_index, label_smoothing)
+    classes = value.shape[_class_dim(value)]
+    wanted = y if not label_smoothing else y * (1.0 - label_smoothing) + label_smoothing / classes
+    operands = [logs, target]
+    expression: Expr = -(x * wanted)
+    if weight is not None:
+        operands.append(_per_class(call.net, weight, value))
+        expression = expression * z
+    entropies = build.reduce(call.net, build.map_(call.net, expression, operands), [_class_dim(value)])
     return reduced(call.net, entropies, reduction)
+
+
+def _class_dim(value: Value) -> int:
+    return 1 if value.ndim > 1 else 0
+
+
+def _per_class(net: Network, weight: Value, value: Value) -> Value:
+    """A weight of every class, beside [batch, classes, *field]."""
+    return build.reshape(net, weight, (weight.size, *(1,) * (value.ndim - _class_dim(value) - 1)))
+
+
+def _nll(
+    call: Call,
+    logs: Value,
+    target: Value,
+    weight: Value | None,
+    reduction: int,
+    ignore_index: int,
+    smoothing: float = 0.0,
+) -> Value:
+    """The loss of labels: −Σ share · weight · log over classes, where the label's class has the share 1 − smoothing
+    more than the others, and a mean divides by the sum of the labels' weights. Ignored labels count nowhere."""
+    net, dim = call.net, _class_dim(logs)
+    classes = logs.shape[dim]
+    net.bound(target, classes, "label", ignore_index)
+    rest = logs.shape[dim + 1 :]
+    numbers = net.constant(np.arange(classes).reshape(classes, *(1,) * len(rest)), i32, "classes")
+    index = build.reshape(net, build.cast(net, target, i32), (*logs.shape[:dim], 1, *rest))
+    number, label = arg(0), arg(1)
+    operands = [numbers, index, logs]
+    share: Expr = -arg(2)
+    if smoothing:
+        rest_share = smoothing / classes
+        share = -arg(2) * select(number.eq(label), 1.0 - smoothing + rest_share, rest_share)
+    if weight is not None:
+        operands.append(_per_class(net, weight, logs))
+        share = share * arg(3)
+    may_be_ignored = smoothing or ignore_index in range(classes)
+    counted = select(label.eq(ignore_index), 0.0, share) if may_be_ignored else share
+    losses = build.map_(net, counted if smoothing else select(number.eq(label), counted, 0.0), operands, logs.dtype)
+    if reduction == _NONE:
+        return build.reduce(net, losses, [dim])
+    total = build.reduce(net, losses, range(logs.ndim))
+    if reduction != _MEAN:
+        return total
+    return build.map_(net, x / y, [total, _label_weights(net, numbers, index, target, weight, logs, ignore_index)])
+
+
+def _label_weights(
+    net: Network,
+    numbers: Value,
+    index: Value,
+    target: Value,
+    weight: Value | None,
+    logs: Value,
+    ignore_index: int,
+) -> Value:
+    """The sum of the weights of all labels that count; without weights, how many there are."""
+    if weight is None:
+        counted = build.map_(net, select(x.eq(ignore_index), 0.0, 1.0), [target], logs.dtype)
+        return build.reduce(net, counted, range(target.ndim))
+    taken: Expr = select(x.eq(y), z, 0.0)
+    if ignore_index in range(logs.shape[_class_dim(logs)]):
+        taken = select(y.eq(ignore_index), 0.0, taken)
+    weights = build.map_(net, taken, [numbers, index, _per_class(net, weight, logs)], logs.dtype)
+    return build.reduce(net, weights, range(weights.ndim))

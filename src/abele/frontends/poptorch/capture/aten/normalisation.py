@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.ir import Expr, apply
+from abele.numerics import bf16, f16, f32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 
 def _statistics(net: Network, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
-    """The value minus its mean, the mean, and the biased variance, over ``dims``, which are kept."""
-    centre = build.mean(net, value, dims, keep=True)
+    """The value minus its mean, the mean, and the biased variance, over ``dims``, which are kept.
+
+    Statistics of 16-bit floats are f32, as in PyTorch and PopLibs: sums of squares leave the range of f16.
+    """
+    wide = f32 if value.dtype in (f16, bf16) else value.dtype
+    centre = build.mean(net, value, dims, keep=True, dtype=wide)
     centred = build.map_(net, arg(0) - arg(1), [value, centre])
-    return centred, centre, build.mean(net, build.map_(net, apply("square", arg(0)), [centred]), dims, keep=True)
+    squares = build.map_(net, apply("square", arg(0)), [centred], wide)
+    return centred, centre, build.mean(net, squares, dims, keep=True)
 
 
 def _scaled(
@@ -31,7 +37,7 @@ def _scaled(
     if shift is not None:
         expression = expression + arg(len(operands))
         operands.append(shift)
-    return build.map_(net, expression, operands)
+    return build.map_(net, expression, operands, centred.dtype)
 
 
 @aten("aten.layer_norm")
@@ -81,6 +87,11 @@ def _channels(net: Network, value: Value | None, ndim: int) -> Value | None:
     return None if value is None else build.reshape(net, value, (value.size, *(1,) * (ndim - 2)))
 
 
+def _sides(net: Network, value: Value, *sides: Value | None) -> list[Value | None]:
+    """Gain and shift beside the channels of ``value``."""
+    return [_channels(net, side, value.ndim) for side in sides]
+
+
 @aten("aten._native_batch_norm_legit_functional")
 def batch_norm_training(
     call: Call,
@@ -97,8 +108,7 @@ def batch_norm_training(
     net = call.net
     dims = [0, *range(2, value.ndim)]
     centred, centre, variance = _statistics(net, value, dims)
-    sides = [_channels(net, v, value.ndim) for v in (gain, shift)]
-    result = _scaled(net, centred, variance, eps, *sides)
+    result = _scaled(net, centred, variance, eps, *_sides(net, value, gain, shift))
     count = math.prod(value.shape[d] for d in dims)
     unbiased = momentum * count / max(1, count - 1)
     flat = [build.reshape(net, v, running_mean.shape) for v in (centre, variance)]
@@ -106,6 +116,15 @@ def batch_norm_training(
     new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, flat[0]])
     new_var = build.map_(net, keep + arg(1) * float(unbiased), [running_var, flat[1]])
     return result, None, None, new_mean, new_var
+
+
+@aten("aten._native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    call: Call, value: Value, gain: Value | None, shift: Value | None, training: bool, momentum: float, eps: float
+) -> tuple[Value, None, None]:
+    """Normalisation by the batch's own statistics, where none are kept."""
+    centred, _, variance = _statistics(call.net, value, [0, *range(2, value.ndim)])
+    return _scaled(call.net, centred, variance, eps, *_sides(call.net, value, gain, shift)), None, None
 
 
 @aten("aten._native_batch_norm_legit_no_training")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.ir import apply
 from abele.parallel import Value
@@ -47,42 +49,67 @@ def amin(call: Call, value: Value, dim: Sequence[int] = (), keepdim: bool = Fals
     return build.reduce(call.net, value, dims_of(value, dim), "min", keep=keepdim)
 
 
-@aten("aten.max")
-def max_all(call: Call, value: Value, *rest: object) -> Value:
+@aten("aten.max.default")
+def max_all(call: Call, value: Value) -> Value:
     """The maximum of all elements."""
-    return _extremum(call, value, rest, "max")
+    return build.reduce(call.net, value, range(value.ndim), "max")
 
 
-@aten("aten.min")
-def min_all(call: Call, value: Value, *rest: object) -> Value:
+@aten("aten.min.default")
+def min_all(call: Call, value: Value) -> Value:
     """The minimum of all elements."""
-    return _extremum(call, value, rest, "min")
+    return build.reduce(call.net, value, range(value.ndim), "min")
 
 
-def _extremum(call: Call, value: Value, rest: Sequence[object], operation: str) -> Value:
-    if rest:
-        raise call.refuse("with a dimension has no lowering", f"use torch.a{operation}, which gives no indices")
-    return build.reduce(call.net, value, range(value.ndim), operation)
+@aten("aten.max.dim", "aten.min.dim")
+def extremum_with_index(call: Call, value: Value, dim: int, keepdim: bool = False) -> Value:
+    """Refused: the index has no lowering."""
+    operation = "max" if "max" in str(call.node.target) else "min"
+    raise call.refuse("with a dimension has no lowering", f"use torch.a{operation}, which gives no indices")
 
 
-@aten("aten.var", "aten.std")
+Correction = float | None
+
+
+@aten("aten.var.correction", "aten.std.correction")
 def variance(
     call: Call,
     value: Value,
     dim: Sequence[int] | None = None,
     *,
-    correction: float | None = None,
+    correction: Correction = None,
     keepdim: bool = False,
 ) -> Value:
     """The variance over dimensions, or its square root."""
+    return _variance(call, value, dim, correction, keepdim)[0]
+
+
+@aten("aten.var_mean.correction", "aten.std_mean.correction")
+def variance_and_mean(
+    call: Call,
+    value: Value,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Correction = None,
+    keepdim: bool = False,
+) -> tuple[Value, Value]:
+    """The variance over dimensions, or its square root, and the mean."""
+    return _variance(call, value, dim, correction, keepdim)
+
+
+def _variance(
+    call: Call, value: Value, dim: Sequence[int] | None, correction: Correction, keepdim: bool
+) -> tuple[Value, Value]:
     dims = dims_of(value, dim)
     count = math.prod(value.shape[d] for d in dims)
-    scale = 1 / (count - (1 if correction is None else correction))
+    degrees = max(0, count - (1 if correction is None else correction))
+    scale = 1 / degrees if degrees else math.inf
     centre = build.mean(call.net, value, dims, keep=True)
     squares = build.map_(call.net, apply("square", arg(0) - arg(1)), [value, centre])
     result = build.reduce(call.net, squares, dims, keep=keepdim, scale=scale)
-    is_std = "std" in str(call.node.target)
-    return build.map_(call.net, apply("sqrt", arg(0)), [result]) if is_std else result
+    if "std" in str(call.node.target):
+        result = build.map_(call.net, apply("sqrt", arg(0)), [result])
+    return result, build.reshape(call.net, centre, result.shape)
 
 
 @aten("aten.linalg_vector_norm")
@@ -100,8 +127,8 @@ def vector_norm(
 @aten("aten.cumsum")
 def cumsum(call: Call, value: Value, dim: int, *, dtype: object = None) -> Value:
     """Running sums along ``dim``: a product with a triangular matrix of ones."""
-    import numpy as np
-
+    if not call.dtype.is_float:
+        raise call.refuse("of integers has no lowering", "convert them to float32 first")
     extent = value.shape[dim % value.ndim]
     triangle = call.net.constant(np.triu(np.ones((extent, extent))), call.dtype)
     turned = build.transpose(call.net, call.operand(value, call.dtype), dim, -1)

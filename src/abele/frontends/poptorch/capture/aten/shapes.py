@@ -10,7 +10,7 @@ from abele.parallel.ops import build
 
 
 @aten(
-    "aten.view",
+    "aten.view.default",
     "aten.reshape",
     "aten._unsafe_view",
     "aten.flatten",
@@ -36,10 +36,16 @@ def transpose(call: Call, value: Value, dim0: int, dim1: int) -> Value:
     return build.transpose(call.net, value, dim0, dim1)
 
 
-@aten("aten.t", "aten.numpy_T", "aten.mT")
+@aten("aten.t", "aten.mT")
 def matrix_transpose(call: Call, value: Value) -> Value:
     """Rows and columns swapped."""
     return build.transpose(call.net, value) if value.ndim > 1 else value
+
+
+@aten("aten.numpy_T")
+def reverse_dims(call: Call, value: Value) -> Value:
+    """All dimensions in reverse order."""
+    return build.permute(call.net, value, range(value.ndim)[::-1])
 
 
 @aten("aten.expand", "aten.broadcast_to", "aten.expand_as")
@@ -48,7 +54,7 @@ def expand(call: Call, value: Value, *args: object, **kwargs: object) -> Value:
     return build.expand(call.net, value, call.shape)
 
 
-@aten("aten.copy", "aten.copy_")
+@aten("aten.copy.default")
 def copy(call: Call, value: Value, source: Value, non_blocking: bool = False) -> Value:
     """The source in the shape and type of the value."""
     return build.expand(call.net, call.operand(source, call.dtype), call.shape)
@@ -78,7 +84,7 @@ def slice_(
     return build.slice_(call.net, value, dim, begin, max(begin, stop), step)
 
 
-@aten("aten.narrow")
+@aten("aten.narrow.default")
 def narrow(call: Call, value: Value, dim: int, start: int, length: int) -> Value:
     """``length`` indices of a dimension."""
     return build.slice_(call.net, value, dim, start, start + length)
