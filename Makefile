@@ -1,10 +1,11 @@
 # make demo: train a model on the modelled machine.  make test: everything that CI checks.
+# make docs: the documentation as a site in build/docs, which needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types imports unit format clean
+.PHONY: demo test lint types imports unit docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
@@ -24,12 +25,16 @@ imports: $(VENV)/installed-dev
 unit: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n auto
 
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "written: build/docs/index.html"
+
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Abele needs Python 3.11 or newer")'
@@ -42,3 +47,7 @@ $(VENV)/installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/installed-demo
+
+$(VENV)/installed-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[docs]'
+	@touch $@
