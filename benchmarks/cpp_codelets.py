@@ -112,7 +112,7 @@ def integral(number: int, type_: str = "float") -> str:
 
 
 def roots(number: int, type_: str = "float") -> str:
-    """A ladder of intervals with a polynomial of degree 24 for each of ten roots and weights, ``number`` lines of it."""
+    """A ladder of intervals, in each of them polynomials of degree 24 for ten roots: ``number`` lines."""
     draw = random.Random(number)
     head = f"    const {type_} x = in[0];"
 
@@ -156,7 +156,9 @@ def measure(case: str) -> dict[str, float]:
     begin = time.perf_counter()
     definition = found[next(iter(found))]
     code = compile_codelet(definition)
-    assert code.run and code.run_counted and code.code_bytes
+    assert code.run
+    assert code.run_counted
+    assert code.code_bytes
     assert code.data_dependent or code.slots
     seconds["use"] = time.perf_counter() - begin
     begin = time.perf_counter()

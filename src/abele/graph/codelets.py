@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from abele.errors import CodeletLoadError, SymbolError, UnknownVertexTypeError, nearest
+from abele.codelet.names import normalised
+from abele.errors import CodeletError, CodeletLoadError, SymbolError, UnknownVertexTypeError, nearest
 from abele.graph.debug import caller
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from abele.graph.introspect import VertexIntrospector
 
 Estimator = Callable[["VertexIntrospector", Any], Any]
-_TIGHT = re.compile(r"\s*([<>,()*&]|::)\s*")
 
 
 class CodeletFileType(Enum):
@@ -33,12 +33,7 @@ class CodeletFileType(Enum):
     Object = "object"
 
 
-SOURCES = (CodeletFileType.Auto, CodeletFileType.Cpp)
-
-
-def normalised(name: str) -> str:
-    """A vertex name without the spaces that mean nothing: ``X< float,unsigned  int >`` is ``X<float,unsigned int>``."""
-    return re.sub(r"\s+", " ", _TIGHT.sub(r"\1", name.strip()))
+SOURCES = (CodeletFileType.Auto, CodeletFileType.Cpp, CodeletFileType.PreprocessedCpp)
 
 
 LIBRARIES = ("popops", "poplin", "popnn", "poprand")
@@ -52,11 +47,26 @@ class CodeletSource(Protocol):
         """The codelet called ``name``, needless spaces gone; None where the name is none of the source's own."""
 
 
+@dataclass(frozen=True)
+class _Later:
+    """A codelet of a C++ file, which is made when it is asked for.
+
+    Attributes:
+        codelets: What makes it.
+        name: Its name there.
+        location: Where it is declared.
+    """
+
+    codelets: Mapping[str, CodeletDef]
+    name: str
+    location: str
+
+
 class Codelets:
     """Codelets by name, whitespace aside."""
 
     def __init__(self) -> None:
-        self._known: dict[str, CodeletDef] = {}
+        self._known: dict[str, CodeletDef | _Later] = {}
         self._sources: list[CodeletSource] = []
 
     def add_source(self, source: CodeletSource) -> None:
@@ -69,7 +79,8 @@ class Codelets:
 
         Args:
             codelets: A class decorated with ``@codelet`` or its definition; a module or list of such; a mapping from
-                names to them, for variants such as ``"Scale<float>"``; the path of a C++ file, or a list of paths.
+                names to them, for variants such as ``"Scale<float>"``; the path of a C++ file, its source as text or
+                as an open file, or a list of these, which are linked.
             flags: Compiler flags for C++ files.
 
         Raises:
@@ -79,7 +90,7 @@ class Codelets:
         for name, definition in _found(codelets, flags):
             self._add(normalised(name), definition)
 
-    def _add(self, name: str, definition: CodeletDef) -> None:
+    def _add(self, name: str, definition: CodeletDef | _Later) -> None:
         first = self._known.setdefault(name, definition)
         if first is not definition and first.location != definition.location:
             raise SymbolError(
@@ -92,7 +103,7 @@ class Codelets:
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and self._find(normalised(name)) is not None
-        except UnknownVertexTypeError:
+        except (UnknownVertexTypeError, CodeletError):
             return False
 
     def __iter__(self) -> Iterator[str]:
@@ -109,6 +120,8 @@ class Codelets:
 
     def _find(self, name: str) -> CodeletDef | None:
         found = self._known.get(name)
+        if isinstance(found, _Later):
+            found = self._known[name] = found.codelets[found.name]
         for source in self._sources if found is None else ():
             found = source.find(name)
             if found is not None:
@@ -137,10 +150,12 @@ class Codelets:
         )
 
 
-def _found(given: Any, flags: str) -> Iterable[tuple[str, CodeletDef]]:
+def _found(given: Any, flags: str) -> Iterable[tuple[str, CodeletDef | _Later]]:
+    if hasattr(given, "names") and hasattr(given, "location"):
+        return _later(given)
     if isinstance(given, Mapping):
         return [(str(name), _definition(item)) for name, item in given.items()]
-    if isinstance(given, (str, Path)):
+    if _is_source(given):
         return _from_files([given], flags)
     if isinstance(given, ModuleType):
         inside = [v for v in vars(given).values() if isinstance(v, type) and hasattr(vars(v).get("codelet"), "fields")]
@@ -148,11 +163,15 @@ def _found(given: Any, flags: str) -> Iterable[tuple[str, CodeletDef]]:
             raise CodeletLoadError(f"module {given.__name__} holds no codelets", remedy="decorate them with @codelet")
         return [(_definition(c).name, _definition(c)) for c in inside]
     if isinstance(given, (list, tuple, set)):
-        if given and all(isinstance(item, (str, Path)) for item in given):
-            return _from_files(list(given), flags)
-        return [pair for item in given for pair in _found(item, flags)]
+        sources = [item for item in given if _is_source(item)]
+        classes = [pair for item in given if not _is_source(item) for pair in _found(item, flags)]
+        return [*_from_files(sources, flags), *classes] if sources else classes
     definition = _definition(given)
     return [(definition.name, definition)]
+
+
+def _is_source(given: Any) -> bool:
+    return isinstance(given, (str, Path)) or hasattr(given, "read")
 
 
 def _definition(given: Any) -> CodeletDef:
@@ -161,6 +180,17 @@ def _definition(given: Any) -> CodeletDef:
     return definition_of(given)
 
 
-def _from_files(paths: list[str | Path], flags: str) -> Iterable[tuple[str, CodeletDef]]:
-    loaded: Mapping[str, Any] = import_module("abele.codelet.cpp").load_codelets([Path(p) for p in paths], flags)
-    return [(name, _definition(item)) for name, item in loaded.items()]
+def _from_files(sources: list[Any], flags: str) -> Iterable[tuple[str, CodeletDef | _Later]]:
+    texts = [_text(given) if hasattr(given, "read") else given for given in sources]
+    return _later(import_module("abele.codelet.cpp").load_codelets(texts, flags))
+
+
+def _later(codelets: Any) -> Iterable[tuple[str, _Later]]:
+    return [(name, _Later(codelets, name, codelets.location(name))) for name in codelets.names]
+
+
+def _text(given: Any) -> str:
+    """What is left in an open file, as source."""
+    content = given.read()
+    text = content.decode() if isinstance(content, bytes) else str(content)
+    return text if "\n" in text else f"{text}\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from abele.graph.codelets import normalised
+from abele.codelet.names import normalised
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.codelet.names import normalised
 from abele.errors import CodeletLoadError, FieldOverflowError, UnknownFieldError, nearest
-from abele.graph.codelets import SOURCES, CodeletFileType, Codelets, Estimator, normalised
+from abele.graph.codelets import SOURCES, CodeletFileType, Codelets, Estimator
 from abele.graph.compute_set import ComputeSet, FieldRef, VertexRef, definition_of
 from abele.graph.expect import expect, whole_number
 from abele.graph.introspect import VertexIntrospector
@@ -48,20 +50,29 @@ class VertexNames:
 
     # --- codelets ----------------------------------------------------------------------------------------------------
 
-    def addCodelets(self, codelets: Any, fileType: Any = None, flags: str = "") -> None:
-        """Make codelets known by name: classes, a mapping from names to classes, a module, or C++ files.
+    def addCodelets(self, codelets: Any, fileType: Any = None, flags: Any = "") -> None:
+        """Make codelets known by name: classes, a mapping from names to classes, a module, or C++ sources.
 
-        ``addCodelets("file.cpp", "-O3")`` and ``addCodelets("file.cpp", CodeletFileType.Auto, "-O3")`` both work.
+        ``addCodelets("file.cpp", "-O3")``, ``addCodelets("file.cpp", CodeletFileType.Auto, "-O3")`` and, as for
+        Poplar's streams, ``addCodelets(text, "-O3", CodeletFileType.Cpp)`` all work.
+
+        Args:
+            codelets: What to add: see :meth:`Codelets.add`. Several files, ``["a.cpp", "b.cpp"]``, are linked: one may
+                call what another defines.
+            fileType: A :class:`CodeletFileType`, or compiler flags.
+            flags: The other of the two.
 
         Raises:
             CodeletError: A file cannot be read or compiled, or a name is taken.
         """
-        if isinstance(fileType, CodeletFileType) and fileType not in SOURCES:
+        kind = next((g for g in (fileType, flags) if isinstance(g, CodeletFileType)), CodeletFileType.Auto)
+        words = next((g for g in (fileType, flags) if g and not isinstance(g, CodeletFileType)), "")
+        if kind not in SOURCES:
+            what = codelets if isinstance(codelets, (str, Path)) and "\n" not in str(codelets) else "what was given"
             raise CodeletLoadError(
-                f"{codelets} would be read as {fileType.value} of the IPU's own instructions",
-                remedy="give the C++ source",
+                f"{what} would be read as {kind.value} of the IPU's own instructions", remedy="give the C++ source"
             )
-        self.codelets.add(codelets, fileType if isinstance(fileType, str) else flags)
+        self.codelets.add(codelets, words)
 
     def hasCodelet(self, name: str) -> bool:
         """Whether the graph knows a codelet by this name."""

@@ -97,7 +97,7 @@ class CompiledCppCodelet(CompiledCodelet):
         return self.costs.code_bytes
 
     def _value_text(self, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
-        code = self.cpp.unit.aliasing_code(self.cpp.number) if aliasing else self.cpp.code
+        code = self.cpp.unit.code(self.cpp.number, aliasing=True) if aliasing else self.cpp.code
         return module_text(self.cpp.vertex, code.body, code.around, RUN, aliasing=aliasing, sizes=sizes)
 
     def _counted_text(self) -> str:

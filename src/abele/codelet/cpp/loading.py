@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
@@ -15,12 +16,13 @@ from abele.codelet.constraints import Constraint, read_constraints
 from abele.codelet.cpp.compiled import CppVertex
 from abele.codelet.cpp.diagnostics import HARDWARE_REMEDY
 from abele.codelet.cpp.extract import Code
-from abele.codelet.cpp.reflect import Member, VertexClass
-from abele.codelet.cpp.unit import Unit
+from abele.codelet.cpp.reflect import Member
+from abele.codelet.cpp.unit import Source, Unit
 from abele.codelet.fields import FieldDef
 from abele.codelet.layouts import DELTAN, DELTANELEMENTS, SPAN, VECTOR_LAYOUTS, Layout
+from abele.codelet.names import normalised
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
-from abele.errors import CodeletError, CodeletLoadError, SymbolError
+from abele.errors import AbeleError, CodeletError, CodeletLoadError, SymbolError
 from abele.llvm.random import GOLDEN
 from abele.numerics import u32
 
@@ -35,59 +37,142 @@ _CONSTRAINT = re.compile(r"poplar::constraint\s*\(([^\]]*)\)")
 _STRING = re.compile(r'"([^"]*)"')
 
 
+class CppCodelets(Mapping[str, CodeletDef]):
+    """The codelets of C++ files, by name. Each is optimised and checked when it is first asked for.
+
+    Args:
+        unit: The files.
+
+    Attributes:
+        unit: The files.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self._numbers: dict[str, int] = {}
+        self._made: dict[int, CodeletDef | AbeleError] = {}
+        for number, vertex in enumerate(unit.vertices):
+            self._add(normalised(vertex.name), number)
+        for number, vertex in enumerate(unit.vertices):
+            for name in vertex.aliases:
+                self._numbers.setdefault(normalised(name), number)
+
+    def _add(self, name: str, number: int) -> None:
+        first = self._numbers.setdefault(name, number)
+        if first != number:
+            vertices = self.unit.vertices
+            raise SymbolError(
+                f"two codelets are called {name!r}",
+                at=vertices[number].location,
+                because=f"the first is at {vertices[first].location}",
+                remedy="give one of them another name or a namespace",
+            )
+
+    def __getitem__(self, name: str) -> CodeletDef:
+        found = self._make(self._numbers[normalised(name)])
+        if isinstance(found, AbeleError):
+            raise found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a codelet of this name that can be had."""
+        number = self._numbers.get(normalised(name)) if isinstance(name, str) else None
+        return number is not None and not isinstance(self._make(number), AbeleError)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._numbers if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, also of what cannot be had: nothing is made for them."""
+        return tuple(self._numbers)
+
+    def location(self, name: str) -> str:
+        """``file:line`` of a class."""
+        return self.unit.vertices[self._numbers[normalised(name)]].location
+
+    @property
+    def refused(self) -> dict[str, AbeleError]:
+        """Classes that cannot be had, and why."""
+        made = {name: self._make(number) for name, number in self._numbers.items()}
+        return {name: error for name, error in made.items() if isinstance(error, AbeleError)}
+
+    def check(self) -> None:
+        """Refuse files of which no class can be had.
+
+        Raises:
+            CodeletError: That of the first class.
+        """
+        if not any(name in self for name in self._numbers):
+            for error in self.refused.values():
+                raise error
+            raise CodeletLoadError(
+                f"{self.unit.name} holds no codelets",
+                remedy="derive classes from poplar::Vertex; instantiate templates: template class X<float>;",
+            )
+
+    def _make(self, number: int) -> CodeletDef | AbeleError:
+        if number not in self._made:
+            try:
+                self._made[number] = _definition(self.unit, number, self.unit.code(number), self._constraints)
+            except AbeleError as error:
+                self._made[number] = error
+        return self._made[number]
+
+    @cached_property
+    def _constraints(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for source in self.unit.sources:
+            found |= _constraints(source.text)
+        return found
+
+
 def load_codelets(
     paths_or_text: str | Path | Iterable[str | Path], flags: str | Sequence[str] = "", *, include: Iterable[Any] = ()
-) -> dict[str, CodeletDef]:
+) -> CppCodelets:
     """The codelets of C++ files.
 
     Args:
-        paths_or_text: A file, source text, or several of them.
+        paths_or_text: A file, source text, or several of them, which are linked: one may call what another defines.
         flags: Compiler flags, as text or as a list. Those for a target or an optimisation level are ignored.
         include: Directories with headers. Those beside a file are found without.
 
     Returns:
-        Codelets by name: ``ns::Scale<float,true>``. Where template arguments have their default value, the name
-        without them is there too.
+        Codelets by name: ``ns::Scale<float,true>``; needless spaces, suffixes of numbers and template arguments that
+        have their default values may be there or not. A class that cannot be had raises its error when it is asked for.
 
     Raises:
-        CodeletLoadError: A file that cannot be read or holds no codelet, a missing header, no C++ compiler.
+        CodeletLoadError: A file that cannot be read, files that hold no codelet, a missing header, no C++ compiler.
         CodeletParseError: Source that is not valid; ``at`` names the line.
-        CodeletLinkError: A call of what no library of the tile has.
+        CodeletLinkError: A call of what no library of the tile has; a function that two files define.
         SymbolError: A vertex without ``compute``, or two of one name.
-        CodeletError: A field or a piece of code that a vertex cannot have, or that the hardware alone can run.
+        CodeletError: No class can be had: fields or code that a vertex cannot have, or that the hardware alone can run.
     """
     given = [paths_or_text] if isinstance(paths_or_text, (str, Path)) else list(paths_or_text)
     words = tuple(shlex.split(flags) if isinstance(flags, str) else flags)
     folders = tuple(str(Path(f).resolve()) for f in include)
-    found: dict[str, CodeletDef] = {}
-    for one in given:
-        unit = Unit(*_source(one), words, folders)
-        codelets = _codelets(unit)
-        if not codelets:
-            raise CodeletLoadError(
-                f"{unit.name} holds no codelets",
-                remedy="derive classes from poplar::Vertex; instantiate templates: template class X<float>;",
-            )
-        for name, definition in codelets.items():
-            _add(found, name, definition)
+    sources = dict.fromkeys(map(_source, given))
+    found = CppCodelets(Unit(tuple(_named_apart(sources)), words, folders))
+    found.check()
     return found
 
 
-def _add(found: dict[str, CodeletDef], name: str, definition: CodeletDef) -> None:
-    first = found.setdefault(name, definition)
-    if first is not definition and first.location != definition.location:
-        raise SymbolError(
-            f"two codelets are called {name!r}",
-            at=definition.location,
-            because=f"the first is at {first.location}",
-            remedy="give one of them another name or a namespace",
-        )
+def _named_apart(sources: Iterable[Source]) -> Iterator[Source]:
+    """Sources of which no two have one name, as those given as text would."""
+    seen: dict[str, int] = {}
+    for source in sources:
+        number = seen[source.name] = seen.get(source.name, 0) + 1
+        stem, dot, suffix = source.name.rpartition(".")
+        yield source if number == 1 else Source(f"{stem}{number}{dot}{suffix}", source.text)
 
 
-def _source(given: str | Path) -> tuple[str, str]:
+def _source(given: str | Path) -> Source:
     """Name and text of what was given."""
     if isinstance(given, str) and ("\n" in given or "{" in given):
-        return TEXT_NAME, given
+        return Source(TEXT_NAME, given)
     path = Path(given)
     if path.suffix in _ASSEMBLY:
         raise CodeletError(f"assembly in {path.name} runs on the hardware only", at=f"{path}:1", remedy=HARDWARE_REMEDY)
@@ -96,25 +181,14 @@ def _source(given: str | Path) -> tuple[str, str]:
             f"{path.name} is compiled code", because="it is made for another machine", remedy="give its C++ source"
         )
     try:
-        return str(path.resolve()), path.read_text(encoding="utf-8")
+        return Source(str(path.resolve()), path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CodeletLoadError(f"the codelet file {str(path)!r} cannot be read", because=reason) from error
 
 
-def _codelets(unit: Unit) -> dict[str, CodeletDef]:
-    constraints = _constraints(unit.text)
-    found: dict[str, CodeletDef] = {}
-    for number, (vertex, code) in enumerate(unit.vertices()):
-        definition = _definition(unit, number, vertex, code, constraints)
-        _add(found, vertex.name, definition)
-        found.setdefault(vertex.short, definition)
-    return found
-
-
-def _definition(
-    unit: Unit, number: int, vertex: VertexClass, code: Code, constraints: dict[str, list[str]]
-) -> CodeletDef:
+def _definition(unit: Unit, number: int, code: Code, constraints: dict[str, list[str]]) -> CodeletDef:
+    vertex = unit.vertices[number]
     fields = tuple(map(_field, vertex.members))
     if code.draws:
         fields = (*fields, FieldDef(DRAWN, "state", u32, 0, initial=_Streams()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _DEFINITION = re.compile(r"^!(\d+) = (?:distinct )?!(?:(DI\w+)\((.*)\)|\{(.*)\})$", re.M)
-_ENTRY = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|!DIExpression\([^)]*\)|[^,"]+)')
+_ENTRY = re.compile(r'(\w+): (!?"(?:[^"\\]|\\.)*"|!DIExpression\([^)]*\)|[^,"]+)')
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _GROUP = re.compile(r"^attributes #(\d+) = \{ (.*) \}$", re.M)
 _DEFINE = re.compile(r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private) )?(.*)$", re.M)
 _GLOBAL = re.compile(r"^(@\S+ = )(?:weak_odr|linkonce_odr|weak|linkonce) (.*)$", re.M)
 _VISIBILITY = re.compile(r"\b(?:dso_local|hidden|protected|local_unnamed_addr|unnamed_addr) ")
-_COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
+COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
 _USED = re.compile(r"^@llvm\.(?:compiler\.)?used = .*\n", re.M)
 _ACCESS = re.compile(r"^(  .*\b(?:load|store) .*<\d+ x (\w+)>.*), align \d+", re.M)
 _BYTES = {"double": 8, "float": 4, "half": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8}
@@ -134,7 +134,7 @@ def _check_signature(vertex: VertexClass, signature: str) -> None:
 
 def _private(text: str) -> str:
     """The module with nothing visible but what is added to it, and no demands on alignment or the CPU."""
-    text = _USED.sub("", _COMDAT.sub("", text))
+    text = _USED.sub("", COMDAT.sub("", text))
     text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)
     text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
     text = _GLOBAL.sub(r"\1internal \2", text)

@@ -11,8 +11,8 @@ from abele.codelet.cpp.naming import (
     HELD,
     base_name,
     is_const,
-    own_name,
     scope_name,
+    shorter_names,
     template_arguments,
     type_name,
     unwrapped,
@@ -75,7 +75,7 @@ class VertexClass:
 
     Attributes:
         name: Its name as Poplar writes it.
-        short: The same without template arguments that have their default value.
+        aliases: The same without one, two, … of the last template arguments, for as long as they have default values.
         base: The same without template arguments.
         kind: ``vertex``, ``multi`` or ``supervisor``.
         file: Its source file.
@@ -89,7 +89,7 @@ class VertexClass:
     """
 
     name: str
-    short: str
+    aliases: tuple[str, ...]
     base: str
     kind: str
     file: str
@@ -188,7 +188,7 @@ def _vertex(node: Node, kind: str, method: _Method | None, defined: set[str]) ->
     symbol = method.symbol if method is not None and method.symbol in defined else ""
     vertex = VertexClass(
         name=name,
-        short=scope_name(node) + own_name(node, defaults=False),
+        aliases=tuple(scope_name(node) + own for own in shorter_names(node)),
         base=base_name(node),
         kind=kind,
         file=node.file,

@@ -1,4 +1,8 @@
-"""A file of C++ codelets: compiled, looked into, and kept on disk by its content and that of its headers."""
+"""C++ files that belong together: compiled, looked into, and kept on disk by their content and that of their headers.
+
+The front end runs once for each file, and what it makes is linked. A class is optimised, checked and taken out of the
+module when it is asked for, which a program does for few of the hundreds that a library's file may have.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -18,102 +23,168 @@ import llvmlite.binding as binding
 from abele.codelet.cpp.check import check_vertex
 from abele.codelet.cpp.extract import Code, Module
 from abele.codelet.cpp.fingerprint import fingerprint
+from abele.codelet.cpp.fragments import Fragments
+from abele.codelet.cpp.linking import FrontEnd, linked
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.optimise import optimise, parsed, with_entries
-from abele.codelet.cpp.reflect import Member, VertexClass, vertex_classes
+from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.cpp.toolchain import compile_to_bitcode, find_compiler
-from abele.errors import CodeletError
+from abele.errors import CodeletError, CodeletLinkError
 from abele.llvm.cache import load_object, store_object
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.M)
 _COMPUTE = re.compile(r"\b(bool|void)(\s+)(?=compute\s*\()")
-_MUTABLE = re.compile(r'^(@(?:"[^"]*"|[-\w$.]+)) = .*\bglobal\b', re.M)
+_COMPILERS = 4
+"""Front ends that run side by side."""
+_VARIABLE = re.compile(
+    r'^(?P<name>@(?:"[^"]*"|[-\w$.]+)) = (?:[^\n"]*\bglobal\b|(?P<external>external) [^\n"]*\bconstant\b)', re.M
+)
+"""A variable, or a constant that is declared and nowhere defined."""
 
 
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """A source file with how it is compiled.
+@dataclass(frozen=True)
+class Source:
+    """A source file.
 
     Attributes:
-        name: Path of the file, or what stands for one.
+        name: Its path, or what stands for one.
         text: The source.
-        flags: The user's flags.
-        include: Directories with headers.
     """
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Source files with how they are compiled.
+
+    Attributes:
+        sources: The files. A function that one defines can be called in the others.
+        flags: The user's flags.
+        include: Directories with headers.
+    """
+
+    sources: tuple[Source, ...]
     flags: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
-    _aliasing: dict[int, Code] = field(default_factory=dict, repr=False)
+    _codes: dict[tuple[int, bool], Code] = field(default_factory=dict, repr=False)
 
     @cached_property
     def key(self) -> str:
         """Digest of everything that its code depends on."""
         digest = hashlib.sha256()
-        llvm = binding.llvm_version_info
-        for part in (fingerprint(), find_compiler().version, llvm, self.name, self.flags, self.include):
+        llvm, names = binding.llvm_version_info, [s.name for s in self.sources]
+        for part in (fingerprint(), find_compiler().version, llvm, names, self.flags, self.include):
             digest.update(f"{part}\n".encode())
-        for path, text in sorted(self._texts()):
+        for path, text in sorted({found for source in self.sources for found in self._texts(source)}):
             digest.update(f"{path}\n{text}\n".encode())
         return digest.hexdigest()
 
-    def vertices(self) -> list[tuple[VertexClass, Code]]:
-        """Its vertex classes, each with its code.
+    @property
+    def name(self) -> str:
+        """Its files."""
+        return ", ".join(s.name for s in self.sources)
+
+    @cached_property
+    def vertices(self) -> list[VertexClass]:
+        """Its vertex classes.
 
         Raises:
             CodeletError: See :func:`~abele.codelet.cpp.load_codelets`.
         """
-        known = load_object(f"{self.key}-cpp")
-        if known is not None:
-            return [_from_record(r) for r in json.loads(zlib.decompress(known))]
-        found = self._compiled(aliasing=False)
-        records = [{**asdict(v), "code": asdict(c)} for v, c in found]
-        store_object(f"{self.key}-cpp", zlib.compress(json.dumps(records).encode()))
-        return found
+        known = self._kept("classes")
+        if known is None:
+            records = [asdict(v) for v in self._reflected[1]]
+            self._keep("classes", json.dumps(records).encode())
+            self._keep("front", self._reflected[0].bitcode)
+            return self._reflected[1]
+        return [_from_record(r) for r in json.loads(known)]
 
-    def aliasing_code(self, number: int) -> Code:
-        """Code of vertex class ``number`` for fields that overlap one another."""
-        if not self._aliasing:
-            self._aliasing.update(enumerate(code for _, code in self._compiled(aliasing=True)))
-        return self._aliasing[number]
+    def code(self, number: int, *, aliasing: bool = False) -> Code:
+        """Code of a vertex class.
 
-    def _compiled(self, *, aliasing: bool) -> list[tuple[VertexClass, Code]]:
-        source = _COMPUTE.sub(r"\1\2__attribute__((used)) ", self.text)
-        text, vertices, signatures = self._front_end(source)
-        refused = [v for v in vertices if v.refusal]
-        vertices = [v for v in vertices if not v.refusal]
-        if refused and not vertices:
-            refused[0].check()
-        missing = [v for v in vertices if not v.compute]
+        Args:
+            number: Its place among the classes.
+            aliasing: Whether fields of a vertex may overlap.
+
+        Raises:
+            CodeletError: The class cannot be had; see :func:`~abele.codelet.cpp.load_codelets`.
+        """
+        if (number, aliasing) not in self._codes:
+            part = f"{number}{' aliasing' if aliasing else ''}"
+            known = self._kept(part)
+            if known is None:
+                self.vertices[number].check()
+                code = self._compiled(self.vertices[number], aliasing=aliasing)
+                self._keep(part, json.dumps(asdict(code)).encode())
+            else:
+                code = Code(**json.loads(known))
+            self._codes[number, aliasing] = code
+        return self._codes[number, aliasing]
+
+    def _compiled(self, vertex: VertexClass, *, aliasing: bool) -> Code:
+        if not vertex.compute:
+            raise CodeletLinkError(
+                f"compute() of {vertex.name} is declared, and defined nowhere",
+                at=vertex.location,
+                remedy='define it here, or give the file that does as well: ["codelets.cpp", "more.cpp"]',
+            )
+        text = self._fragments.around([vertex.compute])
+        optimised = optimise(with_entries(text, [vertex], self._front.signatures, aliasing=aliasing))
+        module = Module(optimised)
+        check_vertex(vertex, 0, module, Metadata(optimised))
+        code = module.code(0)
+        _check_globals(vertex, code)
+        return code
+
+    @cached_property
+    def _fragments(self) -> Fragments:
+        return Fragments(self._front.text)
+
+    @cached_property
+    def _front(self) -> FrontEnd:
+        """What the front end made, from the disk where the classes are known."""
+        if "_reflected" not in vars(self):
+            bitcode = self._kept("front")
+            if bitcode is not None:
+                return FrontEnd.of(parsed(bitcode, self.name), bitcode)
+        return self._reflected[0]
+
+    @cached_property
+    def _reflected(self) -> tuple[FrontEnd, list[VertexClass]]:
+        sources = [Source(s.name, _COMPUTE.sub(r"\1\2__attribute__((used)) ", s.text)) for s in self.sources]
+        front = self._front_end(sources)
+        vertices = front.vertices()
+        missing = [v for v in vertices if not v.compute and not v.refusal]
         if missing:
             names = {v.name for v in vertices}
-            text, again, signatures = self._front_end(source + _calls(missing))
-            vertices = [v for v in again if v.name in names]
-        if not vertices:
-            return []
-        optimised = optimise(with_entries(text, vertices, signatures, aliasing=aliasing))
-        module, metadata = Module(optimised), Metadata(optimised)
-        found = []
-        for number, vertex in enumerate(vertices):
-            check_vertex(vertex, number, module, metadata)
-            found.append((vertex, module.code(number)))
-            _check_globals(vertex, found[-1][1])
-        return found
+            front = self._front_end([self._with_calls(s, missing) for s in sources])
+            vertices = [v for v in front.vertices() if v.name in names]
+        return front, vertices
 
-    def _front_end(self, source: str) -> tuple[str, list[VertexClass], dict[str, str]]:
-        bitcode = compile_to_bitcode(source, self.name, self.flags, self.include)
-        module = parsed(bitcode, self.name)
-        text = str(module)
-        signatures = {f.name: str(f.global_value_type) for f in module.functions if not f.is_declaration}
-        explicit = {f.name for f in module.functions if f.linkage.name == "weak_odr"}
-        return text, vertex_classes(Metadata(text), set(signatures), explicit), signatures
+    def _front_end(self, sources: Sequence[Source]) -> FrontEnd:
+        def made(source: Source) -> FrontEnd:
+            bitcode = compile_to_bitcode(source.text, source.name, self.flags, self.include)
+            return FrontEnd.of(parsed(bitcode, source.name), bitcode)
 
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        """The source and all headers that it may include, the compiler's own left out."""
-        beside = Path(self.name).resolve().parent
+        if len(sources) == 1:
+            return made(sources[0])
+        with ThreadPoolExecutor(max_workers=_COMPILERS) as threads:
+            return linked(list(zip((s.name for s in sources), threads.map(made, sources), strict=True)))
+
+    def _kept(self, part: str) -> bytes | None:
+        known = load_object(f"{self.key}-cpp {part}")
+        return None if known is None else zlib.decompress(known)
+
+    def _keep(self, part: str, content: bytes) -> None:
+        store_object(f"{self.key}-cpp {part}", zlib.compress(content, 1))
+
+    def _texts(self, source: Source) -> Iterator[tuple[str, str]]:
+        """A source and all headers that it may include, the compiler's own left out."""
+        beside = Path(source.name).resolve().parent
         places = [Path(p) for p in (*_directories(self.flags), *self.include)]
-        waiting, seen = [(beside, self.name, self.text)], set()
+        waiting, seen = [(beside, source.name, source.text)], set()
         while waiting:
             folder, name, text = waiting.pop()
             yield name, text
@@ -124,6 +195,13 @@ class Unit:
                     seen.add(str(path))
                     waiting.append((path.parent, str(path), path.read_text(encoding="utf-8", errors="replace")))
 
+    def _with_calls(self, source: Source, vertices: Sequence[VertexClass]) -> Source:
+        """A source that makes the compiler emit ``compute`` where a class inherits it from a template."""
+        if len(self.sources) > 1:
+            files = {path for path, _ in self._texts(source)}
+            vertices = [v for v in vertices if v.file in files]
+        return Source(source.name, source.text + _calls(vertices))
+
 
 def _directories(flags: Sequence[str]) -> list[str]:
     """Directories of headers among flags."""
@@ -133,30 +211,38 @@ def _directories(flags: Sequence[str]) -> list[str]:
 
 
 def _calls(vertices: Sequence[VertexClass]) -> str:
-    """Source that makes the compiler emit ``compute`` where a class inherits it from a template."""
     lines = []
     for number, vertex in enumerate(vertices):
         worker, given = ("unsigned worker", "worker") if vertex.kind == "multi" else ("", "")
         argument = f", {worker}" if worker else ""
         lines.append(
-            f'extern "C" __attribute__((used)) void abele_compute_{number}({vertex.cpp} *vertex{argument}) '
+            f"static __attribute__((used)) void abele_compute_{number}({vertex.cpp} *vertex{argument}) "
             f"{{ vertex->compute({given}); }}"
         )
     return "\n" + "\n".join(lines) + "\n"
 
 
 def _check_globals(vertex: VertexClass, code: Code) -> None:
-    found = _MUTABLE.search(code.around)
-    if found is not None:
-        raise CodeletError(
-            f"{vertex.name} keeps data outside the vertex, in {found[1].strip('@')}",
+    found = _VARIABLE.search(code.around)
+    if found is None:
+        return
+    name = found["name"].strip('@"')
+    if found["external"]:
+        raise CodeletLinkError(
+            f"{vertex.name} uses {name}, an unresolved symbol",
             at=vertex.location,
-            because="every tile has its own, and they are not told apart here",
-            remedy="make it const, or a field",
+            because="no file that was given defines it",
+            remedy='give the file that does as well: ["codelets.cpp", "tables.cpp"]',
         )
+    raise CodeletError(
+        f"{vertex.name} keeps data outside the vertex, in {name}",
+        at=vertex.location,
+        because="every tile has its own, and they are not told apart here",
+        remedy="make it const, or a field",
+    )
 
 
-def _from_record(record: dict[str, Any]) -> tuple[VertexClass, Code]:
-    code = Code(**record.pop("code"))
+def _from_record(record: dict[str, Any]) -> VertexClass:
     members = tuple(Member(**{**m, "layouts": tuple(m["layouts"])}) for m in record.pop("members"))
-    return VertexClass(**record, members=members), code
+    record["aliases"] = tuple(record["aliases"])
+    return VertexClass(**record, members=members)

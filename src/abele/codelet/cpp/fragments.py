@@ -1,0 +1,64 @@
+"""A module's text in pieces, and what some of its functions need of it.
+
+A file of hundreds of vertex classes is one module. To optimise one class, only the functions that its ``compute``
+reaches are wanted, and only the types, attributes and debug information that these mention. References are names of
+four kinds, each told by its first character: ``@`` functions and globals, ``%`` types, ``#`` attributes, ``!``
+metadata. Values of functions begin with ``%`` too, and are no definition of any name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_QUOTED = r'(?:"[^"]*"|[-\w$.]+)'
+_FUNCTION = re.compile(rf"^define [^\n]*?(@{_QUOTED})\([^\n]*\{{\n.*?^\}}$", re.M | re.S)
+_LINE = re.compile(
+    rf"^(?:declare [^\n]*?(?P<declared>@{_QUOTED})\(|(?P<named>[@%]{_QUOTED}|!\d+) = |attributes (?P<group>#\d+) = )"
+    r"[^\n]*$",
+    re.M,
+)
+_MODULE = re.compile(r"^!llvm\.(?:dbg\.cu|module\.flags) = [^\n]*$", re.M)
+_REFERENCE = re.compile(rf"[@%]{_QUOTED}|#\d+|!\d+")
+_RECORDS = re.compile(r"^ +#dbg_[^\n]*\n", re.M)
+_LISTS = re.compile(r", (?:retainedTypes|globals|imports|enums|macros|retainedNodes): !\d+")
+"""Entries that lead from a compile unit to everything in it, and from a function to its local variables."""
+
+
+class Fragments:
+    """The text of a module as its front end wrote it.
+
+    Args:
+        text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._functions = {m[1]: m.span() for m in _FUNCTION.finditer(text)}
+        self._lines = {m["declared"] or m["named"] or m["group"]: m.span() for m in _LINE.finditer(text)}
+        self._module = _MODULE.findall(text)
+        self._text = text
+
+    def around(self, symbols: Iterable[str]) -> str:
+        """Text of a module with these functions and all that they refer to; variables are no longer described.
+
+        Args:
+            symbols: Symbols without the ``@``.
+        """
+        functions: dict[str, str] = {}
+        lines: dict[str, str] = {}
+        waiting = [name for s in symbols for name in (f"@{s}", f'@"{s}"')]
+        waiting += _REFERENCE.findall("\n".join(self._module))
+        while waiting:
+            name = waiting.pop()
+            if name in functions or name in lines:
+                continue
+            if name in self._functions:
+                begin, end = self._functions[name]
+                text = functions[name] = _RECORDS.sub("", self._text[begin:end])
+            elif name in self._lines:
+                begin, end = self._lines[name]
+                text = lines[name] = _LISTS.sub("", self._text[begin:end])
+            else:
+                continue
+            waiting += set(_REFERENCE.findall(text)) - functions.keys() - lines.keys()
+        return "\n".join([*lines.values(), *functions.values(), *self._module, ""])
