@@ -95,5 +95,5 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 @cache
 def _names() -> dict[str, Any]:
     kinds = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex")
-    words = ("Input", "Output", "InOut", "Vector", "VectorList", "SPAN", "ONE_PTR", "SCALED_PTR32", "SCALED_PTR64")
+    words = ("Input", "Output", "InOut", "Vector", "VectorList", "SPAN", "ONE_PTR", "COMPACT_PTR")
     return {w: getattr(language, w) for w in (*kinds, *words, *FUNCTIONS)} | {type_name(t): t for t in types.ALL}

@@ -11,7 +11,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.machine import Ipu
-from abele.numerics import f32, u32
+from abele.numerics import ElementType, f32, u32
 from abele.poplibs.popops.elementwise import CycleFormula
 from abele.poplibs.popops.expr import Cast, Expr, Op
 from abele.poplibs.popops.fused import fuse
@@ -57,9 +57,14 @@ def generate(
 
 def generator_cycles(start: int, prologue: int, slots_per_vector: float, out: Tensor) -> CycleFormula:
     """Tile cycles of a generator: ``start`` + 6·``prologue`` + so many a vector of ``out``."""
+    return draw_cycles(start, prologue, slots_per_vector, out.dtype)
+
+
+def draw_cycles(start: int, prologue: int, slots_per_vector: float, dtype: ElementType) -> CycleFormula:
+    """As :func:`generator_cycles`, of elements of ``dtype``."""
 
     def cycles(size: Int64, ipu: Ipu) -> Int64:
-        vectors = -(-size // ipu.vector_width(out.dtype))
+        vectors = -(-size // ipu.vector_width(dtype))
         total = start + ipu.num_workers * prologue + np.ceil(vectors * slots_per_vector)
         return np.asarray(total, np.int64)
 
