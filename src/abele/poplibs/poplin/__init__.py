@@ -15,6 +15,7 @@ from abele.poplibs.poplin.arranged import (
 from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
 from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
 from abele.poplibs.poplin.cpp_forms import FORMS
+from abele.poplibs.poplin.cpp_params import CppInputTransform, CppOutputTransform
 from abele.poplibs.poplin.create import (
     create_biases,
     create_input,
@@ -67,6 +68,7 @@ from abele.poplibs.poplin.matmul import matmul, matmul_grouped
 from abele.poplibs.poplin.norms import *  # noqa: F403
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.plan import Plan
+from abele.poplibs.poplin.preplanning import MatMulParams, preplan, preplanConvolutions, preplanMatMuls
 from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
 from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
 from abele.poplibs.poputil.codelets import codelets_adder
@@ -79,7 +81,9 @@ __all__ = [
     "InputTransform",
     "OutputTransform",
     "Plan",
+    "MatMulParams",
     "PlanningCache",
+    "preplan",
     "TransformedConv",
     "add_bias",
     "add_codelets",
@@ -145,13 +149,15 @@ globals().update(guarded_functions(globals(), __all__, FORMS))
 
 # In C++ ``poplin::matmul`` is a namespace too.
 vars(matmul)["PlanningCache"] = PlanningCache
+ConvParams.InputTransform, ConvParams.OutputTransform = CppInputTransform, CppOutputTransform  # type: ignore[attr-defined]
 
 _MATMUL_NAMES = {
     "matMul": matmul,
     "matMulGrouped": matmul_grouped,
     "matMulAcc": matmul_acc,
     "matMulReportPlan": matmul_report_plan,
-    "preplanMatMuls": preplan_matmuls,
+    "preplanMatMuls": preplanMatMuls,
+    "preplanConvolutions": preplanConvolutions,
     "matMulGroupedAcc": matmul_acc,
     "matMulWithOutput": matmul_with_output,
     "matMulGroupedWithOutput": matmul_grouped_with_output,

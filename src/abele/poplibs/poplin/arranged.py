@@ -106,16 +106,23 @@ def weights_transpose_chans_flip_xy(
 
     Args:
         graph: The graph.
-        weights_in: [out_channels, in_channels / groups, *kernel].
-        weights_out: [in_channels, out_channels / groups, *kernel]; overwritten.
+        weights_in: [out_channels, in_channels / groups, *kernel]; or, in PopLibs' shape, [groups, out_channels,
+            in_channels, *kernel] with the channels of one group.
+        weights_out: [in_channels, out_channels / groups, *kernel], or [groups, in_channels, out_channels, *kernel];
+            overwritten.
         prog: Where the copy is appended.
         groups: Groups of channels.
 
     Raises:
         TensorError: The shapes do not fit each other.
     """
+    grouped, exchanged = weights_in.shape, weights_out.shape
+    if len(grouped) > 3 and exchanged == (grouped[0], grouped[2], grouped[1], *grouped[3:]) != _wanted(grouped, groups):
+        groups = grouped[0]
+        weights_in = weights_in.reshape((groups * grouped[1], *grouped[2:]))
+        weights_out = weights_out.reshape((groups * grouped[2], grouped[1], *grouped[3:]))
     outs, ins, *kernel = weights_in.shape
-    wanted = (groups * ins, outs // groups, *kernel)
+    wanted = _wanted(weights_in.shape, groups)
     if outs % groups or weights_out.shape != wanted:
         raise TensorError(
             f"weights_transpose_chans_flip_xy: {weights_out!r} has shape {list(weights_out.shape)}, "
@@ -126,3 +133,9 @@ def weights_transpose_chans_flip_xy(
     for d in range(2, turned.ndim):
         turned = turned.reverse(d)
     prog.add(Copy(turned, weights_out))
+
+
+def _wanted(shape: Sequence[int], groups: int) -> tuple[int, ...]:
+    """The shape of weights whose channels are exchanged in every group."""
+    outs, ins, *kernel = shape
+    return (groups * ins, outs // groups, *kernel)

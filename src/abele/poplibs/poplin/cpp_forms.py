@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abele.poplibs.poplin.cpp_conv import CONV_FORMS
 from abele.poplibs.poputil.arguments import Forms
 
 FORMS: Forms = {
+    **CONV_FORMS,
     "convolution_bias_update": ("z_deltas biases scale options? prog",),
     "create_cholesky_input": ("dtype shape =bool",),
     "create_matmul_input_lhs": ("dtype =type a_shape b_shape",),
@@ -24,5 +26,4 @@ FORMS: Forms = {
     "norm_statistics": ("acts eps prog unbiased stable? =type?",),
     "norm_statistics_gradients": ("whitened grads_in inv_std_dev prog =type?",),
     "pre_arrange_matmul_input_rhs": ("a_shape b prog =type?",),
-    "report_plan_info": ("^ out:stream params dtype?",),
 }

@@ -6,10 +6,16 @@ on padding, or between elements of a dilated field, is none.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from abele.errors import TensorError
+from abele.poplibs.poplin import cpp_params
+from abele.poplibs.poplin.cpp_params import CppConvParams
 from abele.poplibs.poplin.params import ConvParams
+
+Params = TypeVar("Params", ConvParams, CppConvParams)
 
 Range = tuple[int, int]
 """From the first index to one behind the last; (0, 0) where there is none."""
@@ -102,8 +108,8 @@ def _check(dim: int, params: ConvParams, **indices: int) -> None:
 
 
 def _check_ranges(dim: int, params: ConvParams, **ranges: Range) -> None:
-    if not 0 <= dim < len(params.field):
-        raise TensorError(f"convolution: no field dimension {dim} among {len(params.field)}")
+    if not 0 <= dim < len(params.axes):
+        raise TensorError(f"convolution: no field dimension {dim} among {len(params.axes)}")
     axis = params.axes[dim]
     extents = {"output": axis.outputs, "input": axis.inputs, "kernel": axis.kernel}
     for what, (begin, end) in ranges.items():
@@ -113,15 +119,17 @@ def _check_ranges(dim: int, params: ConvParams, **ranges: Range) -> None:
             )
 
 
-def get_gradient_params(params: ConvParams) -> ConvParams:
+def get_gradient_params(params: Params) -> Params:
     """The convolution that turns gradients of the output into those of the input; see :class:`ConvParams`."""
-    return params.gradient_params()
+    return cpp_params.get_gradient_params(params) if isinstance(params, CppConvParams) else params.gradient_params()
 
 
-def get_weight_update_params(params: ConvParams) -> ConvParams:
+def get_weight_update_params(params: ConvParams | CppConvParams) -> ConvParams:
     """The convolution that turns the input, with gradients of the output as its kernel, into those of the weights.
 
     Raises:
         TensorError: The kernel runs backwards.
     """
+    if isinstance(params, CppConvParams):
+        return cpp_params.get_weight_update_params(params)
     return params.weight_update_params()

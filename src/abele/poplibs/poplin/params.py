@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from numbers import Integral
+from typing import Any
 
 from abele.errors import TensorError
+from abele.numerics import ElementType
 from abele.poplibs.poplin.axis import Axis
 
 _PER_DIM = ("stride", "dilation", "padding_lower", "padding_upper", "input_dilation", "flip")
@@ -53,6 +55,14 @@ class ConvParams:
     input_dilation: tuple[int, ...] = ()
     flip: tuple[bool, ...] = ()
     groups: int = 1
+
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        """PopLibs' constructors begin with an element type, and make parameters in PopLibs' words."""
+        if given and isinstance(given[0], (ElementType, str)):
+            from abele.poplibs.poplin.cpp_params import conv_params
+
+            return conv_params(*given, **named)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if isinstance(self.field, (int, str)):

@@ -3,11 +3,12 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popops import expr_names, named, slicing
+from abele.poplibs.popops import expr, expr_names, named, padding, rearrange, slicing
 from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.popops.circ_buf import CircBuf
 from abele.poplibs.popops.cpp_forms import FORMS
 from abele.poplibs.popops.create_output import create_output_for_element_wise_op
+from abele.poplibs.popops.cumulative import cum_sum
 from abele.poplibs.popops.expr import (
     Cast,
     Const,
@@ -77,11 +78,15 @@ __all__ = [
     "PaddingType",
     "counted_for_loop",
     "counted_loop",
+    "cum_sum",
     "create_host_sliceable_tensor",
     "create_host_transferable_tensor",
     "create_normalise_image_input",
     "encode_one_hot",
+    "expr",
     "expr_names",
+    "padding",
+    "rearrange",
     "normalise_image",
     "pad",
     "partial_transpose",

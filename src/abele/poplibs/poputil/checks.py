@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
-from abele.graph import Graph, Sequence, Tensor
+from abele.graph import ComputeSet, Graph, Sequence, Tensor
 from abele.graph.expect import described
 from abele.numerics import as_element_type
 
@@ -121,7 +121,19 @@ def _check_type(what: str, role: str, value: Any, graph: Graph) -> None:
         as_element_type(value)
 
 
+def _check_expression(what: str, role: str, value: Any, graph: Graph) -> None:
+    if isinstance(value, (list, tuple, str)):
+        raise InvalidOptionError(f"{what}: {role} must be one expression, got {described(value)}")
+
+
+def _check_compute_set(what: str, role: str, value: Any, graph: Graph) -> None:
+    if not isinstance(value, ComputeSet):
+        raise TypeMismatchError(f"{what}: {role} must be a compute set, got {described(value)}")
+
+
 _PLAIN: dict[str, Check] = {
+    "ExprOrCallable": _check_expression,
+    "ComputeSet": _check_compute_set,
     "ElementType": _check_type,
     "ElementType | None": _check_type,
     "ElementType | str": _check_type,

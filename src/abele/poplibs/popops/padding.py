@@ -1,0 +1,20 @@
+"""PopLibs' namespace ``popops::padding``: what :func:`~abele.poplibs.popops.pad.pad` takes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from abele.poplibs.popops.pad import PaddingType
+
+__all__ = ["MappingMethod", "Type"]
+
+Type = PaddingType
+"""Where padding takes its values from."""
+
+
+class MappingMethod(StrEnum):
+    """Tile of the padding constant: none, tile 0, or that of the tensor's first element."""
+
+    NONE = "NONE"
+    ZERO = "ZERO"
+    EDGE = "EDGE"
