@@ -228,7 +228,8 @@ class ComputeSet:
         """Add one vertex; fields left out here are wired later by ``v["field"] = tensor``."""
         definition = self.graph.codelet(codelet)
         debug = self.graph.origin(definition.name)
-        ref = VertexRef(self, definition, tile, dict(fields), debug, cycles, dict.fromkeys(fields, debug.location))
+        own = {f.name: f.initial(1)[0] for f in definition.fields if f.initial is not None and f.name not in fields}
+        ref = VertexRef(self, definition, tile, fields | own, debug, cycles, dict.fromkeys(fields, debug.location))
         self._pending.append(ref)
         return ref
 

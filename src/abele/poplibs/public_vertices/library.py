@@ -28,13 +28,18 @@ class LibraryVertices:
     ) -> None:
         self.namespace = namespace
         self._make = families
-        self._withheld = withheld
+        self._why = withheld
         self._made: dict[str, CodeletDef] = {}
 
     @cached_property
     def families(self) -> dict[str, Family]:
         """Templates by name without the namespace."""
         return {family.name: family for family in self._make()}
+
+    @cached_property
+    def withheld(self) -> Mapping[str, str]:
+        """Why vertices that the library has are not here, by name without the namespace."""
+        return self._why()
 
     def __iter__(self) -> Iterator[str]:
         return (f"{self.namespace}::{name}" for name in self.families)
@@ -68,7 +73,7 @@ class LibraryVertices:
             raise _problem(name, error.message, error.remedy) from error
 
     def _unknown(self, name: str, parts: VertexName) -> UnknownVertexTypeError:
-        reason = self._withheld().get(parts.short)
+        reason = self.withheld.get(parts.short)
         if reason:
             return _problem(name, reason, f"there is {self._similar(parts.short)}")
         return _problem(name, f"{self.namespace} has no vertex {parts.short}", self._similar(parts.short))
