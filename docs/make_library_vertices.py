@@ -13,8 +13,8 @@ LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 HEAD = """# Library vertices
 
-Programs may place the vertices that PopLibs' functions are made of themselves. After `addCodelets` of a library they are
-known by PopLibs' names, with PopLibs' fields:
+Programs may place the vertices that PopLibs' functions are made of themselves. After `addCodelets` of a library they
+are known by PopLibs' names, with PopLibs' fields:
 
 ```python
 import numpy as np
@@ -44,23 +44,23 @@ engine.run(0)
 print(engine.readTensor("sum")[:3])            # [0. 2. 4.]
 ```
 
-Names of enumerations may be cut short from the left (`BinaryOpType::ADD`, `ADD`). A name that there is not, or an argument
-that does not fit, is an `UnknownVertexTypeError` with the reason and the nearest names. Nothing is made before it is asked
-for.
+Names of enumerations may be cut short from the left (`BinaryOpType::ADD`, `ADD`). A name that there is not, or an
+argument that does not fit, is an `UnknownVertexTypeError` with the reason and the nearest names. Nothing is made
+before it is asked for.
 
-A vertex costs what PopLibs' estimator says, where the [machine's figures](machine.md) have a formula; the others are counted
-from their code. So a vertex placed by hand takes as long as the same vertex of a library function. What runs is Abele's
-own code in the [vertex language](codelets.md), compiled and debugged like any other.
+A vertex costs what PopLibs' estimator says, where the [machine's figures](machine.md) have a formula; the others are
+counted from their code. So a vertex placed by hand takes as long as the same vertex of a library function. What runs
+is Abele's own code in the [vertex language](codelets.md), compiled and debugged like any other.
 
 What to know:
 
 - `ONE_PTR` fields have no length. As on the machine, a vector that is too short is read beyond its end;
   `checks="bounds"` names vertex and field.
 - The vertices of poprand draw from a stream of each vertex's own instead of the generators of the tile, so
-  `poprand.setSeed` does not change their numbers. They depend on which vertex of its kind it is in the graph and on how
-  often it has run, not on tiles or threads.
-- Fields of the first type that a template takes are shown. *sure* are names, types and meaning as in PopLibs; *likely* as
-  far as can be told; *guessed* has the right meaning under names that may differ between versions.
+  `poprand.setSeed` does not change their numbers. They depend on which vertex of its kind it is in the graph and on
+  how often it has run, not on tiles or threads.
+- Fields of the first type that a template takes are shown. *sure* are names, types and meaning as in PopLibs;
+  *likely* as far as can be told; *guessed* has the right meaning under names that may differ between versions.
 """
 
 
