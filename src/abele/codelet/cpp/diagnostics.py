@@ -74,6 +74,8 @@ def _message(found: re.Match[str], said: str, name: str) -> Message:
     here = [(int(found["line"]), int(found["column"]))] if found["file"] == name else []
     asked = [(int(n["line"]), int(n["column"])) for n in _NOTE.finditer(said) if n["file"] == name]
     places = tuple(here or asked)
+    if not here and asked:
+        at = f"{name}:{asked[0][0]}"
     builtin, missing = _BUILTIN.search(text), _MISSING.search(text)
     if missing is not None:
         boost = missing["name"].startswith("boost/")

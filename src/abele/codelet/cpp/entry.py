@@ -16,6 +16,8 @@ from abele.codelet.cpp.reflect import Member, VertexClass
 ROW_BYTES = 16
 """Pointer, length, and padding: what ``Input<Vector<T>>`` is on the host."""
 LENGTH_OFFSET = 8
+VIRTUAL = "abele.virtual"
+"""Stands for the table of virtual functions of a vertex, which nothing makes: calls by it are calls of pointers."""
 _AS_WRITTEN = '"no-builtin-memcpy" "no-builtin-memset" "no-builtin-memmove"'
 """Loops that copy and fill stay loops, to be counted as such."""
 
@@ -60,6 +62,9 @@ def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bo
         aliasing: Whether its fields may overlap.
     """
     lines, after = [f"  %object = alloca [{vertex.size} x i8], align 16"], []
+    for index, at in enumerate(vertex.tables):
+        lines.append(f"  %table{index} = getelementptr i8, ptr %object, i64 {at}")
+        lines.append(f"  store ptr @{VIRTUAL}, ptr %table{index}, align 1")
     for index, member in enumerate(vertex.members):
         lines.append(f"  %at{index} = getelementptr i8, ptr %object, i64 {member.offset}")
         if member.direction == "state" and member.shape == "scalar":

@@ -52,6 +52,9 @@ MATH = frozenset(
         "lrint",
         "ilogb",
         "copysign",
+        "nextafter",
+        "remquo",
+        "sincos",
         "fdim",
     ]
 )

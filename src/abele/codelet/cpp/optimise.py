@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.binding as binding
 
 from abele.codelet.cpp.defined import with_calls, with_known_divisors
-from abele.codelet.cpp.entry import entry_text
+from abele.codelet.cpp.entry import VIRTUAL, entry_text
 from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.single import computes_in_double, in_single_precision
@@ -26,7 +26,9 @@ _KEPT = re.compile(
     r"|memory\([^)]*\)|allockind\([^)]*\))(?=\s|$)|\"no-builtin-\w+\""
 )
 _GROUP = re.compile(r"^attributes #(\d+) = \{ (.*) \}$", re.M)
-_DEFINE = re.compile(r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private) )?(.*)$", re.M)
+_DEFINE = re.compile(
+    r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private|available_externally) )?(.*)$", re.M
+)
 _GLOBAL = re.compile(r"^(@\S+ = )(?:weak_odr|linkonce_odr|weak|linkonce) (.*)$", re.M)
 _VISIBILITY = re.compile(r"\b(?:dso_local|hidden|protected|local_unnamed_addr|unnamed_addr) ")
 COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
@@ -68,7 +70,7 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
     for vertex in vertices:
         _check_signature(vertex, signatures[vertex.compute])
     entries = [entry_text(v, n, signatures[v.compute], aliasing=aliasing) for n, v in enumerate(vertices)]
-    return "\n".join([with_calls(_private(text)), *entries])
+    return "\n".join([with_calls(_private(text)), f"@{VIRTUAL} = external constant ptr", *entries])
 
 
 def optimise(text: str) -> str:

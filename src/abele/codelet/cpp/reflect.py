@@ -86,6 +86,7 @@ class VertexClass:
         this_offset: Byte of the object at which that of ``compute``'s class begins.
         cpp: How C++ code names it.
         refusal: Why it cannot be had (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it may.
+        tables: Bytes of the object that are pointers to tables of virtual functions.
     """
 
     name: str
@@ -100,6 +101,7 @@ class VertexClass:
     this_offset: int
     cpp: str
     refusal: str = ""
+    tables: tuple[int, ...] = ()
 
     @property
     def location(self) -> str:
@@ -202,7 +204,8 @@ def _vertex(node: Node, kind: str, method: _Method | None, defined: set[str]) ->
     try:
         _check_runs_here(node, kind)
         _check_computes(node, method)
-        return replace(vertex, members=tuple(_members(node, name, 0)))
+        members, tables = tuple(_members(node, name, 0)), tuple(sorted(_tables(node, 0)))
+        return replace(vertex, members=members, tables=tables)
     except CodeletError as error:
         return replace(vertex, refusal=refusal_text(error))
 
@@ -239,8 +242,17 @@ def _members(node: Node, vertex: str, offset: int) -> Iterator[Member]:
         yield from _members(base, vertex, offset + begin)
     for element in node.list_of("elements"):
         is_static = "DIFlagStaticMember" in element.get("flags") or element.get("tag") == "DW_TAG_variable"
-        if element.tag == "member" and not is_static:
+        if element.tag == "member" and not is_static and not _is_table(element):
             yield _member(element, vertex, offset + element.number_of("offset") // 8)
+
+
+def _tables(node: Node, offset: int) -> set[int]:
+    own = {offset + e.number_of("offset") // 8 for e in node.list_of("elements") if _is_table(e)}
+    return own.union(*(_tables(base, offset + begin) for base, begin in _bases(node)))
+
+
+def _is_table(element: Node) -> bool:
+    return element.tag == "member" and "DIFlagArtificial" in element.get("flags")
 
 
 def _member(element: Node, vertex: str, offset: int) -> Member:

@@ -71,6 +71,10 @@ class Taint:
             source_tainted = len(instruction.operands) > 1 and self._reads_from(instruction.operands[1])
             if source_tainted or self._tainted(instruction):
                 self._spoilt |= self._roots(instruction.operands[0].name)
+        if opcode == "call" and instruction.callee in MATH:  # frexpf and its kin write through a pointer
+            for operand in instruction.operands[:-1]:
+                if operand.type == "ptr":
+                    self._spoilt |= self._roots(operand.name)
         if not name or name in self.names:
             return
         if (

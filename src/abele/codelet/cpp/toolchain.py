@@ -53,6 +53,7 @@ FLAGS = [
     "-ffloat16-excess-precision=none",
     "-Xclang",
     "-disable-llvm-passes",
+    "-fstandalone-debug",
     "-Xclang",
     "-debug-info-kind=unused-types",
     "-Xclang",
@@ -77,8 +78,24 @@ _LIMITS = [f"-D__{type_}_{k}__={v}" for type_ in ("DBL", "LDBL") for k, v in _FL
 """What ``<cfloat>`` and ``std::numeric_limits`` say of double, which is float on the machine."""
 IPUDEF = "-includeipudef.h"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
+_STANDARD = {
+    "algorithm": "min|max|sort|swap|fill|fill_n|copy|copy_n|clamp|minmax|for_each|find|count|transform|reverse",
+    "array": "array",
+    "cmath": "sqrt|exp|log|pow|fabs|floor|ceil|round|tanh|sin|cos|isnan|isinf|isfinite|fmod|fma|atan2|lround|copysign",
+    "cstdlib": "abs",
+    "cstring": "memcpy|memset|memmove",
+    "limits": "numeric_limits",
+    "numeric": "accumulate|iota|gcd",
+    "tuple": "tuple|make_tuple|tie",
+    "utility": "pair|make_pair|move|forward",
+}
+"""Standard headers that other compilers bring with others, by what is missing without them."""
 _SECOND_TRIES = (
     (re.compile("deduced conflicting types"), "-DABELE_SIZE_TYPE=std::size_t"),
+    *(
+        (re.compile(rf"no (?:member|template|type) named '(?:{names})' in namespace 'std'"), f"-include{header}")
+        for header, names in _STANDARD.items()
+    ),
     (re.compile(r"(?:unknown type name|undeclared identifier) '(?:half|float|u?char|u?short|u?int)[248]'"), IPUDEF),
 )
 """What is said, and the flag that mends it: ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes

@@ -244,5 +244,5 @@ def _check_globals(vertex: VertexClass, code: Code) -> None:
 
 def _from_record(record: dict[str, Any]) -> VertexClass:
     members = tuple(Member(**{**m, "layouts": tuple(m["layouts"])}) for m in record.pop("members"))
-    record["aliases"] = tuple(record["aliases"])
+    record["aliases"], record["tables"] = tuple(record["aliases"]), tuple(record["tables"])
     return VertexClass(**record, members=members)

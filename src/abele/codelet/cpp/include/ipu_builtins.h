@@ -83,6 +83,16 @@ inline float __builtin_ipu_urand_f32() { return abele::uniform(); }
 inline half __builtin_ipu_urand_f16() { return half(abele::uniform()); }
 inline float __builtin_ipu_f32rand() { return abele::uniform(); }
 
+// Sums of twelve uniform numbers, as the hardware's are: mean 0, variance 1.
+inline float2 __builtin_ipu_f32v2grand() { return float2{abele::gaussian(), abele::gaussian()}; }
+inline half2 __builtin_ipu_f16v2grand() { return half2{half(abele::gaussian()), half(abele::gaussian())}; }
+inline half4 __builtin_ipu_f16v4grand() {
+  return half4{half(abele::gaussian()), half(abele::gaussian()), half(abele::gaussian()), half(abele::gaussian())};
+}
+// Elements that are kept with a probability, else zero.
+inline float2 __builtin_ipu_f32v2rmask(float2 x, float keep) { return abele::masked(x, keep); }
+inline half4 __builtin_ipu_f16v4rmask(half4 x, float keep) { return abele::masked(x, keep); }
+
 inline unsigned __builtin_ipu_get_worker_id() { return abele_worker_id(); }
 inline unsigned __builtin_ipu_get(unsigned csr) {
   return csr == CSR_W_WSR__INDEX ? abele_worker_id() : abele_control_register();

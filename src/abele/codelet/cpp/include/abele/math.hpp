@@ -57,6 +57,13 @@ template <class T> inline T max(T x, T y) { return __builtin_elementwise_max(x, 
 template <class T> inline T min(T x, T y) { return __builtin_elementwise_min(x, y); }
 template <class T> inline T fma(T x, T y, T z) { return __builtin_elementwise_fma(x, y, z); }
 template <class T> inline T copysign(T x, T y) { return __builtin_elementwise_copysign(x, y); }
+template <class T> inline T tan(T x) { return sin(x) / cos(x); }
+template <class T> inline T expm1(T x) {
+  return each(x, [](element_t<T> e) { return element_t<T>(__builtin_expm1f(float(e))); });
+}
+template <class T> inline T log1p(T x) {
+  return each(x, [](element_t<T> e) { return element_t<T>(__builtin_log1pf(float(e))); });
+}
 template <class T> inline T sigmoid(T x) {
   return each(x, [](element_t<T> e) { return sigmoid1(e); });
 }
@@ -87,5 +94,15 @@ template <class T> inline float dot(T x, T y) {
 
 inline float unit(unsigned bits) { return float(bits >> 8) * 0x1p-24f; }
 inline float uniform() { return unit(abele_urand32()); }
+inline float gaussian() {
+  float total = -6.0f;
+#pragma unroll
+  for (int i = 0; i < 12; ++i)
+    total += uniform();
+  return total;
+}
+template <class T> inline T masked(T x, float keep) {
+  return each(x, [keep](element_t<T> e) { return uniform() < keep ? e : element_t<T>(0); });
+}
 
 } // namespace abele

@@ -24,6 +24,12 @@ struct QuarterMetadata {
 
   constexpr QuarterMetadata() = default;
   constexpr QuarterMetadata(Format f, int s) : format(f), scale(static_cast<std::int8_t>(s)) {}
+  /// From a byte: the scale in bits 0 to 5, signed; the format in bit 7.
+  constexpr explicit QuarterMetadata(unsigned char packed)
+      : format(packed & 0x80 ? Format::F152 : Format::F143), scale(static_cast<std::int8_t>(packed << 2) >> 2) {}
+  constexpr unsigned char pack() const {
+    return static_cast<unsigned char>((format == Format::F152 ? 0x80 : 0) | (scale & 0x3f));
+  }
   Format getFormat() const { return format; }
   int getScale() const { return scale; }
   int fractionBits() const { return format == Format::F143 ? 3 : 2; }

@@ -7,6 +7,9 @@
 #include <poplar/QuarterFloat.hpp>
 #include <poplar/VectorTypes.hpp>
 
+#include <abele/native.hpp>
+#include <tileimplconsts.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -21,18 +24,21 @@ namespace poplar {
 class Vertex {
 public:
   static constexpr unsigned numWorkers() { return 6; }
+  static unsigned getWorkerIndex() { return abele_worker_id(); }
 };
 
 /// Work that all six workers share: compute(unsigned workerId).
 class MultiVertex {
 public:
   static constexpr unsigned numWorkers() { return 6; }
+  static unsigned getWorkerIndex() { return abele_worker_id(); }
 };
 
 /// Work of the supervisor.
 class SupervisorVertex {
 public:
   static constexpr unsigned numWorkers() { return 6; }
+  static unsigned getWorkerIndex() { return abele_worker_id(); }
 };
 
 /// Work of the supervisor where it is in assembly, else of one worker.
@@ -44,7 +50,7 @@ template <bool InAssembly> using MultiVertexIf = typename std::conditional<InAss
 /// Work whose exchange is hand-written; only the hardware has it.
 class ExternalExchangeVertex {};
 
-namespace detail {
+namespace abele_fields {
 
 template <class T> constexpr bool has_size(T layout) { return layout == T::SPAN || layout == T::SHORT_SPAN; }
 
@@ -119,28 +125,30 @@ public:
   }
 };
 
-} // namespace detail
+} // namespace abele_fields
 
 /// State: an array of the vertex; or rows and elements wired one by one, Vector<Input<...>>.
 template <class T, VectorLayout L = VectorLayout::SPAN, unsigned MinAlign = alignof(T), bool Interleaved = false>
-class Vector : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {};
+class Vector : public abele_fields::Elements<abele_fields::stored_t<T>, abele_fields::has_size(L)> {};
 
 /// Rows of different length in a compact table.
 template <class T, VectorListLayout L = VectorListLayout::DELTAN, unsigned MinAlign = alignof(T),
           bool Interleaved = false>
 class VectorList {};
 
-template <class T> class Input : public detail::Element<const detail::stored_t<T>> {};
-template <class T> class Output : public detail::WritableElement<detail::stored_t<T>> {
+template <class T> class Input : public abele_fields::Element<const abele_fields::stored_t<T>> {};
+template <class T> class Output : public abele_fields::WritableElement<abele_fields::stored_t<T>> {
 public:
-  using detail::WritableElement<detail::stored_t<T>>::operator=;
+  using abele_fields::WritableElement<abele_fields::stored_t<T>>::operator=;
 };
-template <class T> class InOut : public detail::WritableElement<detail::stored_t<T>> {
+template <class T> class InOut : public abele_fields::WritableElement<abele_fields::stored_t<T>> {
 public:
-  using detail::WritableElement<detail::stored_t<T>>::operator=;
+  using abele_fields::WritableElement<abele_fields::stored_t<T>>::operator=;
 };
 
-namespace detail {
+namespace abele_fields {
+
+template <class T> constexpr bool is_number = std::is_arithmetic<T>::value || std::is_same<T, half>::value;
 
 // Single halves in expressions: the compiler's own operators would not know which type to convert them to.
 template <class A>
@@ -153,13 +161,13 @@ template <class A> inline auto plain(const A &a) {
   }
 }
 
-} // namespace detail
+} // namespace abele_fields
 
 #define ABELE_HALF_OPERATOR(OP)                                                                                        \
   template <class A, class B,                                                                                          \
-            typename std::enable_if<detail::is_half_element<A> || detail::is_half_element<B>, int>::type = 0>          \
+            typename std::enable_if<abele_fields::is_half_element<A> || abele_fields::is_half_element<B>, int>::type = 0>          \
   inline auto operator OP(const A &a, const B &b) {                                                                    \
-    return detail::plain(a) OP detail::plain(b);                                                                       \
+    return abele_fields::plain(a) OP abele_fields::plain(b);                                                                       \
   }
 ABELE_HALF_OPERATOR(+)
 ABELE_HALF_OPERATOR(-)
@@ -173,29 +181,46 @@ ABELE_HALF_OPERATOR(==)
 ABELE_HALF_OPERATOR(!=)
 #undef ABELE_HALF_OPERATOR
 
+// An element on either side of an assignment that computes: *y += x, y += 1.
+#define ABELE_ASSIGNMENT(OP)                                                                                           \
+  template <class T, class A,                                                                                          \
+            typename std::enable_if<abele_fields::is_number<T> && abele_fields::is_half_element<A>, int>::type = 0>    \
+  inline T &operator OP##=(T &a, const A &b) {                                                                         \
+    return a = static_cast<T>(a OP half(*b));                                                                          \
+  }                                                                                                                    \
+  template <class T, class B>                                                                                          \
+  inline T &operator OP##=(const abele_fields::WritableElement<T> &a, const B &b) {                                    \
+    return *a = static_cast<T>(*a OP abele_fields::plain(b));                                                          \
+  }
+ABELE_ASSIGNMENT(+)
+ABELE_ASSIGNMENT(-)
+ABELE_ASSIGNMENT(*)
+ABELE_ASSIGNMENT(/)
+#undef ABELE_ASSIGNMENT
+
 template <class T, VectorLayout L, unsigned A, bool I>
-class Input<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
+class Input<Vector<T, L, A, I>> : public abele_fields::Elements<abele_fields::stored_t<T>, abele_fields::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorLayout L, unsigned A, bool I>
-class Output<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
+class Output<Vector<T, L, A, I>> : public abele_fields::Elements<abele_fields::stored_t<T>, abele_fields::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorLayout L, unsigned A, bool I>
-class InOut<Vector<T, L, A, I>> : public detail::Elements<detail::stored_t<T>, detail::has_size(L)> {
+class InOut<Vector<T, L, A, I>> : public abele_fields::Elements<abele_fields::stored_t<T>, abele_fields::has_size(L)> {
   static_assert(sizeof(Vector<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 
 template <class T, VectorListLayout L, unsigned A, bool I>
-class Input<VectorList<T, L, A, I>> : public detail::Elements<Input<Vector<T>>, true> {
+class Input<VectorList<T, L, A, I>> : public abele_fields::Elements<Input<Vector<T>>, true> {
   static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorListLayout L, unsigned A, bool I>
-class Output<VectorList<T, L, A, I>> : public detail::Elements<Output<Vector<T>>, true> {
+class Output<VectorList<T, L, A, I>> : public abele_fields::Elements<Output<Vector<T>>, true> {
   static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 template <class T, VectorListLayout L, unsigned A, bool I>
-class InOut<VectorList<T, L, A, I>> : public detail::Elements<InOut<Vector<T>>, true> {
+class InOut<VectorList<T, L, A, I>> : public abele_fields::Elements<InOut<Vector<T>>, true> {
   static_assert(sizeof(VectorList<T, L, A, I>) != 0, "described in full, for those who look at fields");
 };
 
