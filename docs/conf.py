@@ -80,9 +80,12 @@ def _first_page(thing: Any) -> str | None:
 
 
 def skip_described(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out classes that an earlier page describes."""
-    first = _first_page(thing) if what == "module" and app.env.current_document.docname in HOMES.values() else None
-    return True if first not in (None, app.env.current_document.docname) else None
+    """Leave out classes that an earlier page describes, or that a class offers and its module describes."""
+    if what == "class" and isinstance(thing, type) and "." not in thing.__qualname__:
+        return True
+    page = app.env.current_document.docname
+    first = _first_page(thing) if what == "module" and page in HOMES.values() else None
+    return True if first not in (None, page) else None
 
 
 def tidy_docstring(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

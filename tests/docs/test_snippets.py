@@ -1,0 +1,89 @@
+"""Every snippet of the README and the documentation runs, and says what it imports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.pages import ROOT, blocks, names_without_import, pages, run_page, snippets
+
+QUOTING = ROOT / "docs" / "examples"
+"""Pages that quote scripts, which the tests of the examples run and hold the quotes to."""
+RUN = [page for page in pages() if snippets(page) and page.parent != QUOTING]
+LONG = ("demo", "validate", "debug")
+"""Commands of Abele that take long, or that stand for a session: they have tests of their own."""
+
+
+PRINTED = {"engine.md": "nothing has written it", "README.md": "[200. 200. 200.]"}
+"""Something that running a page prints."""
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", RUN, ids=ids)
+def test_page__snippets_one_after_the_other__run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if page.name == "README.md":
+        pytest.importorskip("torch", reason="needs PyTorch")
+    if page.name == "report.md":
+        pytest.importorskip("matplotlib", reason="needs matplotlib")
+    if page.name in ("cpp_codelets.md", "errors.md"):
+        pytest.importorskip("ziglang", reason="needs a C++ compiler")
+    monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path)
+    out = capsys.readouterr().out
+    for name, words in PRINTED.items():
+        assert name != page.name or words in out
+
+
+@pytest.mark.parametrize("page", RUN, ids=ids)
+def test_page__each_snippet__imports_what_it_uses(page: Path) -> None:
+    assert list(names_without_import(page)) == []
+
+
+def test_quoting_pages__each__ends_in_the_whole_program() -> None:
+    for page in QUOTING.glob("*.md"):
+        if snippets(page):
+            included = [
+                line.split()[-1] for line in page.read_text(encoding="utf-8").splitlines() if "literalinclude" in line
+            ]
+            assert included
+            assert all((page.parent / name).is_file() for name in included)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Page and command of every line in a console block that is quick to run."""
+    found = []
+    for page in pages():
+        for block in blocks(page):
+            if block.language == "console":
+                lines = [line[2:].split("  #")[0].strip() for line in block.code.splitlines() if line.startswith("$ ")]
+                found += [(ids(page), line) for line in lines if _is_quick(shlex.split(line))]
+    return found
+
+
+def _is_quick(words: list[str]) -> bool:
+    return words[0] == "abele" and words[1] not in LONG
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_command__of_a_console_block__exits_with_0(page: str, command: str, tmp_path: Path) -> None:
+    import abele as ab
+
+    graph = ab.Graph("bow")
+    x = graph.variable(ab.f32, (64,), name="x").map_linear()
+    report = ab.compile_program(graph, ab.Copy(x, graph.variable(ab.f32, (64,), name="y").map(1))).report
+    for name in ("d.abele-report", "run.abele-report"):
+        report.save(tmp_path / name)
+    environment = {**os.environ, "ABELE_CACHE_DIR": str(tmp_path / "cache")}
+    run = [sys.executable, "-c", "from abele.cli import main; main()", *shlex.split(command)[1:]]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
