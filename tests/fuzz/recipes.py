@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+LARGEST = (1 << 63) - 1
 BIG = (1 << 31, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 64, 10**30, (1 << 31) - 1, (1 << 31) + 1, 1 << 40)
+NEAR = (0, 1, 2, 3, 5, 29, 30, 31, 119, 120)
 INTEGERS = (0, 1, -1, 2, 3, 7, 100, 1000, 65536, 1 << 20, *BIG, *(-n for n in BIG), -2)
 FLOATS = (0.5, -0.0, 1e308, -1e308, 1e-320, float("nan"), float("inf"), float("-inf"))
 TEXTS = (
@@ -98,7 +100,8 @@ def _edited(members: Members, edit: tuple[Any, ...]) -> Members:
             return [(parts[1] if n == parts[0] else n, d) for n, d in members]
         if kind == "twice":
             return [*members, *((n, d) for n, d in members if n == parts[0])]
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+    # An edit that earlier ones have left without an object changes nothing.
+    except Exception:
         return members
     return members
 
@@ -130,9 +133,11 @@ def _array(data: bytes, how: str, *parts: Any) -> bytes:
     if how == "element":
         info = np.iinfo(flat.dtype) if flat.dtype.kind in "iu" else None
         value = parts[1] if info is None else int(min(max(parts[1], info.min), info.max))
-        flat[parts[0] % len(flat)] = value
+        with np.errstate(all="ignore"):
+            flat[parts[0] % len(flat)] = value
     elif how == "fill":
-        flat[:] = np.array(parts[0]).astype(flat.dtype)
+        with np.errstate(all="ignore"):
+            flat[:] = np.array(parts[0]).astype(flat.dtype)
     elif how == "length":
         array = np.resize(flat, parts[0])
     elif how == "type":
@@ -154,8 +159,28 @@ def drawn(rng: random.Random, bases: dict[str, bytes]) -> Recipe:
     with zipfile.ZipFile(io.BytesIO(bases[base])) as archive:
         names = archive.namelist()
         document = json.loads(archive.read(next(n for n in names if n.endswith(".json"))))
-    edits = tuple(_edit(rng, document, [n for n in names if n.endswith(".npy")]) for _ in range(count))
+    arrays = [n for n in names if n.endswith(".npy")]
+    wiring = _wiring(document)
+    edits = tuple(_edit(rng, document, wiring if wiring and rng.random() < 0.5 else arrays) for _ in range(count))
     return Recipe(base, edits)
+
+
+def _wiring(document: Any) -> list[str]:
+    """The arrays from which native code takes its addresses, lengths and bounds."""
+    if not document.get("graph", {}).get("regions"):
+        return []
+    graph = document["graph"]
+    tables: list[Any] = [graph["regions"]]
+    for _, groups in graph["compute_sets"]:
+        tables += [[g["edges"], g["state"]] for g in groups]
+    return [name for name in _texts(tables) if name.endswith(".npy")]
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in items for text in _texts(item)]
 
 
 def _edit(rng: random.Random, document: Any, arrays: list[str]) -> tuple[Any, ...]:
@@ -207,7 +232,11 @@ def _value(rng: random.Random, old: Any) -> Any:
 def _array_edit(rng: random.Random) -> tuple[Any, ...]:
     kind = rng.random()
     if kind < 0.7:
-        return ("element", rng.randrange(1 << 20), rng.choice((0, 1, 2, 3, 5, 29, 30, 31, 119, 120, *INTEGERS)))
+        return (
+            "element",
+            rng.randrange(1 << 20),
+            rng.choice((0, 1, 2, 3, 5, 29, 30, 31, 119, 120, LARGEST, LARGEST, *INTEGERS)),
+        )
     if kind < 0.78:
         return ("fill", rng.choice((0, 1, -1, 2, 1 << 31, (1 << 63) - 1, -(1 << 63))))
     if kind < 0.88:

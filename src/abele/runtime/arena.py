@@ -13,10 +13,13 @@ from abele.graph import Tensor, Variable
 from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64, expand
 from abele.numerics import to_device
+from abele.runtime.bounds import check_intervals, check_numbers
 from abele.runtime.memory import ALIGNMENT, address_of, guarded_block
 
 _LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
 """Bytes between variables: an eighth of what lies before them, within limits."""
+_MOST_BYTES = 1 << 56
+"""What no host has: sizes below it can be summed with room for what lies between variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Arena:
 
     def __init__(self, variables: Sequence[Variable], replicas: int = 1) -> None:
         self._variables = tuple(variables)
+        if sum(v.bytes for v in variables) * replicas > _MOST_BYTES:
+            raise MemoryError
         self.replicas = replicas
         size = np.array([v.bytes for v in variables], dtype=np.int64)
         room = -(-(size + np.clip(size // _ZONE_PART, _LEAST_ZONE, _MOST_ZONE)) // ALIGNMENT) * ALIGNMENT
@@ -140,7 +145,12 @@ class Arena:
             begin: First element of each interval, int64[k].
             length: Elements of each, int64[k], at least 1.
             replica: Whose.
+
+        Raises:
+            EngineError: An interval is not in the space, or there is no such replica.
         """
+        check_intervals(begin, length, int(self._end[-1]) if len(self._end) else 0)
+        check_numbers(np.array([replica]), self.replicas, f"replica {replica}")
         first = np.searchsorted(self._base, begin, side="right") - 1
         last = np.searchsorted(self._base, begin + length, side="left") - 1
         count = last - first + 1

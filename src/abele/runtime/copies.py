@@ -11,6 +11,7 @@ import numpy.typing as npt
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64, cut_alike
 from abele.runtime.arena import Pieces
+from abele.runtime.bounds import check_equal
 from abele.runtime.leaf import Argument, Leaf, Phase
 from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.primitives import primitives
@@ -69,6 +70,7 @@ def joined(parts: Sequence[Pieces]) -> Pieces:
 
 def paired(source: Pieces, destination: Pieces) -> Runs:
     """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
+    check_equal(source.total_bytes, destination.total_bytes, "a copy")
     length, mine, theirs = cut_alike(source.bytes, destination.bytes)
     at = source.address[mine.interval] + mine.offset
     to = destination.address[theirs.interval] + theirs.offset

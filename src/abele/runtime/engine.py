@@ -24,7 +24,16 @@ from abele.runtime.checks import Checks
 from abele.runtime.connections import Connections
 from abele.runtime.debugger.lending import Debuggable
 from abele.runtime.ends import HostEnds
-from abele.runtime.engine_setup import MODES, Programs, check_options, checks_of, executable, silent, streams_of
+from abele.runtime.engine_setup import (
+    MODES,
+    Programs,
+    check_options,
+    checks_of,
+    executable,
+    silent,
+    streams_of,
+    too_little_memory,
+)
 from abele.runtime.guards import first_violation
 from abele.runtime.host_access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import Host, Image, ImageOptions, build_image
@@ -336,7 +345,10 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
 
     def _prepared(self) -> Image:
         if self._image is None:
-            self._image = build_image(self.executable, self._image_options(), self._host(), self._progress)
+            try:
+                self._image = build_image(self.executable, self._image_options(), self._host(), self._progress)
+            except MemoryError as error:
+                raise too_little_memory(self.graph) from error
             self._connections.attach(self._image.machine)
         return self._image
 

@@ -53,6 +53,18 @@ def executable(
     return compile_program(given, program, allow_out_of_memory=allow_out_of_memory, progress=progress)
 
 
+def too_little_memory(graph: Graph) -> EngineError:
+    """What to say where the host has no room for a program."""
+    held = sum(v.bytes for v in graph.variables)
+    return EngineError(
+        "the host has too little memory for this program",
+        because=f"its variables take {held:,} B, {graph.replicas} times"
+        if graph.replicas > 1
+        else f"its variables take {held:,} B",
+        remedy="fewer replicas, or smaller variables",
+    )
+
+
 def streams_of(program: Program) -> list[Stream]:
     """The streams that a program copies from and to."""
     found: dict[Stream, None] = {}

@@ -14,6 +14,7 @@ from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
 from abele.graph.intervals import Int64, distinct
 from abele.runtime.arena import Arena
+from abele.runtime.bounds import check_numbers, check_stretches
 from abele.runtime.copies import Runs
 from abele.runtime.memory import ALIGNMENT, address_of
 from abele.runtime.scratch import ScratchPool
@@ -84,7 +85,7 @@ def group_tables(
     tables = GroupTables()
     for field_def in group.codelet.fields:
         if field_def.direction == "state":
-            _add_state(tables, field_def, group.state[field_def.name], arena.replicas, states)
+            _add_state(tables, field_def, group.state[field_def.name], group.num, arena.replicas, states)
         else:
             _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch, states)
     if prints:
@@ -103,6 +104,7 @@ def _add_edge(
     states: ScratchPool,
 ) -> None:
     width, replicas = field_def.type.bytes, arena.replicas
+    check_edge(edge, num)
     found = [region_pointers(edge, width, arena, scratch, replica) for replica in range(replicas)]
     moves = Runs.concat([m for _, m in found])
     pointers = np.concatenate([p[edge.index] for p, _ in found])
@@ -121,6 +123,19 @@ def _add_edge(
             tables.gather.append(moves)
         if field_def.direction != "in":
             tables.scatter.append(Runs(moves.destination, moves.source, moves.bytes))
+
+
+def check_edge(edge: Edge, num: int) -> None:
+    """The wiring of a field is that of ``num`` vertices, by regions that there are.
+
+    Raises:
+        EngineError: It is not.
+    """
+    regions = edge.regions
+    check_stretches(regions.ptr, regions.num, len(regions.begin), "regions")
+    check_numbers(edge.index, regions.num, "a field is wired to a region that does not exist")
+    begin = np.arange(num + 1, dtype=np.int64) if edge.row_begin is None else edge.row_begin
+    check_stretches(begin, num, len(edge.index), "rows")
 
 
 def repeated_rows(begin: Int64, times: int) -> Int64:
@@ -194,7 +209,11 @@ def _used(edge: Edge) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _add_state(tables: GroupTables, field_def: FieldDef, state: StateData, replicas: int, room: ScratchPool) -> None:
+def _add_state(
+    tables: GroupTables, field_def: FieldDef, state: StateData, num: int, replicas: int, room: ScratchPool
+) -> None:
+    bounds = np.arange(num + 1, dtype=np.int64) if state.row_begin is None else state.row_begin
+    check_stretches(bounds, num, len(state.values), "values of state")
     initial = np.tile(state.values, replicas)
     if state.row_begin is None:
         values = np.array(initial, dtype=field_def.type.np)

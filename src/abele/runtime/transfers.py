@@ -11,6 +11,7 @@ from abele.errors import RemoteBufferError
 from abele.graph import Copy, CrossReplicaCopy, Program, RemoteBuffer, Stream, Tensor
 from abele.graph.intervals import Int64
 from abele.runtime.arena import Pieces
+from abele.runtime.bounds import check_equal
 from abele.runtime.bytecode import Op
 from abele.runtime.copies import contiguous, copy_leaf, copy_phases, joined, paired
 from abele.runtime.effects import elements_of
@@ -130,6 +131,7 @@ class _Side:
 
     Attributes:
         address: First byte.
+        bytes: All of them.
         writes: Elements that are written when rows arrive.
         collect: Copies that fill the staging area from the view.
         spread: Copies from it into the view.
@@ -139,6 +141,7 @@ class _Side:
     def __init__(self, lowering: Lowering, copy: Copy, tensor: Tensor, replica: int) -> None:
         pieces = lowering.around.arena.pieces_of(tensor, replica)
         self.writes = elements_of(tensor)
+        self.bytes = pieces.total_bytes
         self.collect: Phase = ()
         self.spread: Phase = ()
         self.keep: object = None
@@ -156,6 +159,7 @@ class _Side:
 
 def _rows_leaf(copy: Copy, buffer: RemoteBuffer, base: int, side: _Side, table: Int64, outward: bool) -> Leaf:
     row = buffer.num_elements * buffer.dtype.bytes
+    check_equal(len(table) * row, side.bytes, f"{copy.debug.full_name}, of {len(table):,} rows,")
     chunk = min(row, _CHUNK_BYTES)
     chunks, count = -(-row // chunk), len(table)
     # Rows that are written twice are written in order, so a unit takes all rows; those that are read stand alone.
