@@ -1,16 +1,18 @@
-# make demo: train a model on the modelled machine.  make test: everything that CI checks.
+# make demo: train a model on the modelled machine.  make test: everything that CI checks.  make test-all: and a longer fuzzer.
 # make docs: the documentation as a site in build/docs, which needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types imports unit docs format clean
+.PHONY: demo test test-all lint types imports unit fuzz docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
 
 test: lint types imports unit
+
+test-all: test fuzz
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check
@@ -28,6 +30,11 @@ unit: $(VENV)/installed-dev
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "written: build/docs/index.html"
+
+# Changed executables and reports for FUZZ_SECONDS; recipes of files that do harm go to build/fuzz.
+FUZZ_SECONDS ?= 240
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python tests/fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

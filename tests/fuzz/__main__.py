@@ -46,7 +46,8 @@ def fuzz(scratch: Path, arguments: argparse.Namespace, rng: random.Random, seed:
             result = opened.tried(Recipe(name, ()), content, 60)
             assert result["outcome"] == "ok", (name, result)
         end, number = time.monotonic() + arguments.seconds, 0
-        recipes = [Recipe.of(p.read_text()) for p in arguments.again] if arguments.again else None
+        lines = [line for p in arguments.again or () for line in p.read_text(encoding="utf-8").splitlines()]
+        recipes = [Recipe.of(line) for line in lines] or None
         while time.monotonic() < end and (recipes is None or number < len(recipes)):
             recipe = recipes[number] if recipes is not None else drawn(rng, bases)
             number += 1

@@ -26,7 +26,7 @@ class Server:
         self._folder = folder
 
     def tried(self, recipe: Recipe, content: bytes, seconds: float = 10.0) -> dict[str, Any]:
-        """How a changed file fared."""
+        """How a changed file fared, which may take so many seconds of processor time."""
         path = self._folder / "changed"
         path.write_bytes(changed(recipe, content))
         kind = "report" if recipe.base.endswith("-report") else "executable"
@@ -48,9 +48,7 @@ def server(folder: Path) -> Iterator[Server]:
     try:
         yield Server(process, folder)
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(30)
+        process.communicate(timeout=30)
 
 
 def is_good(result: dict[str, Any]) -> bool:

@@ -94,6 +94,9 @@ def _edited(members: Members, edit: tuple[Any, ...]) -> Members:
             return [(n, _json(d, *parts) if n.endswith(".json") else d) for n, d in members]
         if kind == "array":
             return [(n, _array(d, *parts[1:]) if n == parts[0] else d) for n, d in members]
+        if kind == "named":
+            name = _found(_document(members), parts[0])
+            return [(n, _array(d, *parts[1:]) if n == name else d) for n, d in members]
         if kind == "drop":
             return [(n, d) for n, d in members if n != parts[0]]
         if kind == "rename":
@@ -106,12 +109,20 @@ def _edited(members: Members, edit: tuple[Any, ...]) -> Members:
     return members
 
 
+def _document(members: Members) -> Any:
+    return json.loads(next(data for name, data in members if name.endswith(".json")))
+
+
+def _found(place: Any, path: list[Any]) -> Any:
+    for key in path:
+        place = place[key]
+    return place
+
+
 def _json(data: bytes, how: str, path: list[Any], value: Any = None) -> bytes:
     document = json.loads(data)
     *keys, last = path
-    place = document
-    for key in keys:
-        place = place[key]
+    place = _found(document, keys)
     if how == "set":
         place[last] = value
     elif how == "delete":

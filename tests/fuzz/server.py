@@ -20,6 +20,7 @@ from typing import IO
 
 LIMIT_BYTES = 6 << 30
 INTERRUPT_SECONDS = 3.0
+_CLOCK = 10
 
 
 def main() -> None:
@@ -43,22 +44,27 @@ def tried(path: str, kind: str, seconds: float, mode: str) -> dict[str, object]:
         child = os.fork()
         if child == 0:
             os.close(back)
+            resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 5))
             _run(path, kind, mode, os.fdopen(forth, "w"), said)
         os.close(forth)
-        phase, answer, status = _watched(child, back, start + seconds)
+        phase, answer, status = _watched(child, back, seconds)
         said.seek(0)
         errors = said.read()[-2000:]
     result: dict[str, object] = {"phase": phase, "seconds": round(time.monotonic() - start, 3), "detail": errors}
     if answer is not None:
         return {**result, **answer}
-    if status == "timeout":
+    if status in ("timeout", signal.SIGXCPU, signal.SIGKILL):
         return {**result, "outcome": "endless" if phase == "run" else "hang"}
     return {**result, "outcome": f"signal {status}" if status else "vanished"}
 
 
-def _watched(child: int, pipe: int, end: float) -> tuple[str, dict[str, object] | None, int | str]:
-    """The last phase that a fork told of, its answer if it gave one, and the signal that ended it."""
+def _watched(child: int, pipe: int, seconds: float) -> tuple[str, dict[str, object] | None, int | str]:
+    """The last phase that a fork told of, its answer if it gave one, and the signal that ended it.
+
+    A fork has so many seconds of processor time, and longer on the clock: others may be at work on this machine.
+    """
     phase, answer, text, interrupted = "start", None, "", False
+    end = time.monotonic() + _CLOCK * seconds
     while True:
         ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
         if not ready:
@@ -78,6 +84,8 @@ def _watched(child: int, pipe: int, end: float) -> tuple[str, dict[str, object] 
             told = json.loads(line)
             if "outcome" in told:
                 answer = told
+            if told["phase"] == "run" != phase:
+                end = time.monotonic() + seconds
             phase = told["phase"]
         if not data:
             os.close(pipe)
