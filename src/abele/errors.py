@@ -59,6 +59,10 @@ class TensorCreationError(TensorError):
     """A variable or constant that cannot be made: its shape, its size, or the values it starts with."""
 
 
+class ElementRangeError(TensorError, OverflowError):
+    """An element that its type on the device cannot hold."""
+
+
 class TypeMismatchError(AbeleError, TypeError):
     """An element type that does not fit where it is used."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import ElementRangeError
 from abele.graph.debug import DebugInfo
 from abele.numerics import ElementType, as_element_type
 
@@ -155,9 +156,21 @@ class Network:
         return self.buffers[-1]
 
     def constant(self, array: npt.ArrayLike, dtype: Any, name: str = "constant") -> Value:
-        """A new constant of ``dtype`` with the contents of ``array``."""
+        """A new constant of ``dtype`` with the contents of ``array``.
+
+        Raises:
+            ElementRangeError: An integer that ``dtype`` cannot hold.
+        """
         element = as_element_type(dtype)
-        contents = np.asarray(array).astype(element.np)
+        given = np.asarray(array)
+        with np.errstate(invalid="ignore"):
+            contents = given.astype(element.np)
+        if element.kind in ("int", "uint") and given.dtype != contents.dtype and (contents != np.trunc(given)).any():
+            raise ElementRangeError(
+                f"the constant {given[contents != given].flat[0]} does not fit in {element}, as the device has it",
+                at=self._origin.location or None,
+                remedy="keep integers within ±2³¹, or compute with float32",
+            )
         made = self.value(contents.shape, element, name)
         self.constants[made] = contents
         return made

@@ -16,14 +16,20 @@ from abele.poplibs.poputil.layout import clone
 class OutputCollector:
     """The steps that bring outputs to the host.
 
+    Args:
+        graph: Where they are made.
+        schedule: Which micro-batches the host gets.
+        name: Prefix of the streams.
+
     Attributes:
         streams: A stream an output.
         before: Steps before the first micro-batch.
         after: Steps after the last.
     """
 
-    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+    def __init__(self, graph: Graph, schedule: Schedule, name: str = "output") -> None:
         self.graph = graph
+        self.name = name
         self.schedule = schedule
         self.streams: list[Stream] = []
         self.before = Steps(name="before")
@@ -32,9 +38,11 @@ class OutputCollector:
     def add(self, outputs: Sequence[Tensor], micro_batch: Steps) -> None:
         """Append to ``micro_batch`` what it does with its outputs."""
         self.streams = [
-            self.graph.host_stream_out(f"output/{number}", t.dtype, t.shape) for number, t in enumerate(outputs)
+            self.graph.host_stream_out(f"{self.name}/{number}", t.dtype, t.shape) for number, t in enumerate(outputs)
         ]
-        copies = Steps(*(Copy(t, s, name=s.name) for t, s in zip(outputs, self.streams, strict=True)), name="outputs")
+        copies = Steps(
+            *(Copy(t, s, name=s.name) for t, s in zip(outputs, self.streams, strict=True)), name=f"{self.name}s"
+        )
         match self.schedule.outputs:
             case OutputMode.FINAL:
                 self.after.add(copies)

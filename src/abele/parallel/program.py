@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from abele.errors import UnsupportedOpError
-from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor, caller
+from abele.graph import Copy, Graph, Program, Repeat, SetFloatingPointBehaviour, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.autodiff import differentiate
@@ -15,13 +15,15 @@ from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, Value
 from abele.parallel.optimisers import Group
 from abele.parallel.outputs import OutputCollector
-from abele.parallel.schedule import Schedule
+from abele.parallel.schedule import OutputMode, Schedule
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone
 
 Planning = Mapping[str, Any] | None
+
+_EXCEPTIONS = ("invalid", "divide_by_zero", "overflow")
 
 
 @dataclass
@@ -34,6 +36,7 @@ class NetworkProgram:
         schedule: How the run goes over its micro-batches.
         inputs: A stream an input; each copy is one micro-batch.
         outputs: A stream an output; each copy is one micro-batch of the result.
+        changed: A stream for each input that the network changes; each copy is one micro-batch.
         weights: Parameters and buffers by name.
         groups: The device side of each optimiser.
         seed: State of random ops: u32[2].
@@ -47,9 +50,12 @@ class NetworkProgram:
     weights: dict[str, Tensor]
     groups: list[GroupUpdate] = field(default_factory=list)
     seed: Tensor | None = None
+    changed: list[Stream] = field(default_factory=list)
 
 
-def inference_program(net: Network, graph: Graph, schedule: Schedule, *, planning: Planning = None) -> NetworkProgram:
+def inference_program(
+    net: Network, graph: Graph, schedule: Schedule, *, planning: Planning = None, exceptions: bool = False
+) -> NetworkProgram:
     """The program that runs a network forward ``schedule.device_iterations`` times.
 
     Args:
@@ -57,15 +63,22 @@ def inference_program(net: Network, graph: Graph, schedule: Schedule, *, plannin
         graph: Where to build.
         schedule: How one run goes over its micro-batches.
         planning: Options of matrix products and convolutions.
+        exceptions: Whether invalid operations, divisions by zero and overflows of floats stop the program.
 
     Raises:
         UnsupportedOpError: An op has no rule.
     """
-    return _Builder(net, graph, schedule, (), planning).build()
+    return _Builder(net, graph, schedule, (), planning).build(exceptions=exceptions)
 
 
 def training_program(
-    net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group], *, planning: Planning = None
+    net: Network,
+    graph: Graph,
+    schedule: Schedule,
+    groups: Sequence[Group],
+    *,
+    planning: Planning = None,
+    exceptions: bool = False,
 ) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
@@ -78,12 +91,13 @@ def training_program(
         schedule: How one run goes over its micro-batches.
         groups: Optimisers and the parameters that they update.
         planning: Options of matrix products and convolutions.
+        exceptions: Whether invalid operations, divisions by zero and overflows of floats stop the program.
 
     Raises:
         TensorError: The network has no loss.
         UnsupportedOpError: An op has no rule, or no derivative where one is needed.
     """
-    return _Builder(net, graph, schedule, groups, planning).build()
+    return _Builder(net, graph, schedule, groups, planning).build(exceptions=exceptions)
 
 
 class _Builder:
@@ -101,13 +115,14 @@ class _Builder:
         self.to = Lowering(graph, net, planning=planning)
         self.to.lay_out_like({gradient: parameter for parameter, gradient in self.gradients.items()})
         self.outputs = OutputCollector(graph, schedule)
+        self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
-    def build(self) -> NetworkProgram:
+    def build(self, *, exceptions: bool) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""
         with self.graph.scope(location=caller()):
-            return self._build()
+            return self._build(exceptions=exceptions)
 
-    def _build(self) -> NetworkProgram:
+    def _build(self, *, exceptions: bool) -> NetworkProgram:
         compute = Steps()
         with self.to.into(compute):
             self.to.run(self.net.needed(self._results()))
@@ -117,9 +132,11 @@ class _Builder:
         micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
         self._accumulate(accumulators, micro_batch)
         self.outputs.add([self.to[v] for v in self.net.outputs], micro_batch)
+        self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
         self._write_back(micro_batch)
         step = self._step(micro_batch, accumulators, updates)
-        program = Steps(self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
+        mode = [SetFloatingPointBehaviour(**dict.fromkeys(_EXCEPTIONS, True))] if exceptions else []
+        program = Steps(*mode, self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
@@ -131,10 +148,12 @@ class _Builder:
             weights,
             updates,
             seed,
+            self.changed.streams,
         )
 
     def _results(self) -> Iterable[Value]:
-        return [*self.net.outputs, *self.net.updates.values(), *self.gradients.values()]
+        net = self.net
+        return [*net.outputs, *net.updates.values(), *net.changed_inputs.values(), *self.gradients.values()]
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -19,17 +20,25 @@ class RunAbandonedError(Exception):
 
 
 class PrefetchThreads:
-    """Threads that fill buffers. They start when there is work, and end when the object is collected."""
+    """Threads that fill buffers. They start when there is work, in each process anew, and end when the object is
+    collected."""
 
     def __init__(self, num: int) -> None:
         self._num = num
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._tasks: SimpleQueue[Task | None]
+        self._threads: list[threading.Thread]
+        self._start()
+
+    def _start(self) -> None:
+        self._tasks, self._threads = SimpleQueue(), []
         self._lock = threading.Lock()
+        self._process = os.getpid()
         weakref.finalize(self, _dismiss, self._tasks, self._threads)
 
     def submit(self, task: Task) -> None:
         """Let a thread do a task."""
+        if self._process != os.getpid():
+            self._start()
         with self._lock:
             if len(self._threads) < self._num:
                 thread = threading.Thread(target=_work, args=(self._tasks,), name="abele-prefetch", daemon=True)

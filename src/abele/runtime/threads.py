@@ -41,17 +41,22 @@ class Workers:
     """A fixed number of threads that sleep between jobs.
 
     They start at the first job and end with :meth:`close`, or when the object is collected. They are daemons: an
-    interpreter that exits does not wait for them.
+    interpreter that exits does not wait for them. A process that is forked has none of them: its first job starts
+    new ones.
     """
 
     def __init__(self, num: int) -> None:
         self.num = num
         self._inboxes: list[_Inbox] = []
         self._round: _Round | None = None
+        self._process = os.getpid()
         weakref.finalize(self, _dismiss, self._inboxes)
 
     def begin(self, job: Callable[[int], None]) -> None:
         """Take on a job: every thread is to call ``job`` with its number. :meth:`wait` sets them going."""
+        if self._process != os.getpid():
+            self._inboxes.clear()
+            self._process = os.getpid()
         if not self._inboxes:
             self._inboxes.extend(_hired(self.num))
         self._round = _Round(job)

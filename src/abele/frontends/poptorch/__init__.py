@@ -3,6 +3,16 @@
 >>> from abele import poptorch  # doctest: +SKIP
 """
 
+import importlib.util
+
+from abele.errors import MissingPackageError
+
+if importlib.util.find_spec("torch") is None:
+    raise MissingPackageError(
+        "abele.poptorch needs PyTorch, which is not installed",
+        remedy="pip install 'abele[torch]', or torch itself",
+    )
+
 from abele.frontends.poptorch import optim
 from abele.frontends.poptorch.data import DataLoader
 from abele.frontends.poptorch.enums import (

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 
 from abele.compiler import Executable, compile_program
+from abele.errors import OutOfMemoryError
+from abele.frontends.poptorch.advice import advised
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.options import Options
@@ -21,7 +23,7 @@ from abele.frontends.poptorch.progress import compilation_progress
 from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.weights import plain
 from abele.graph import Graph
-from abele.parallel import Group, NetworkProgram, inference_program, training_program
+from abele.parallel import Group, InputChecks, NetworkProgram, inference_program, training_program
 from abele.report import Report
 from abele.runtime import Engine
 
@@ -39,6 +41,7 @@ class CompiledModel:
         options: What it was compiled with.
         batching: How host batches are cut.
         seconds: Time that compiling took.
+        checks: What the inputs of every call must keep to.
     """
 
     captured: CapturedModel
@@ -47,6 +50,7 @@ class CompiledModel:
     options: Options
     batching: Batching
     seconds: float
+    checks: InputChecks
     _engine: Engine | None = field(default=None, repr=False)
 
     @property
@@ -74,17 +78,27 @@ class CompiledModel:
     def run(self, tensors: list[torch.Tensor]) -> Any:
         """Run once on the inputs of one host batch; returns the model's results."""
         engine, program = self.engine, self.program
+        self.checks.check([t.detach().cpu().numpy() for t in map(_viewable, tensors)], program.schedule.micro_batches)
         for stream, tensor in zip(program.inputs, tensors, strict=True):
             engine.connect(stream, to_stream(tensor, stream.dtype.np))
         results = [np.empty((program.schedule.returned, *s.shape), s.dtype.np) for s in program.outputs]
-        for stream, result in zip(program.outputs, results, strict=True):
+        changed = [np.empty((program.schedule.micro_batches, *s.shape), s.dtype.np) for s in program.changed]
+        for stream, result in zip((*program.outputs, *program.changed), (*results, *changed), strict=True):
             engine.connect(stream, result)
         engine.run()
+        self._change_inputs(tensors, changed)
         return self.captured.rebuild([self.batching.combine(from_stream(r)) for r in results])
 
+    def _change_inputs(self, tensors: list[torch.Tensor], changed: list[Array]) -> None:
+        """Give the caller's tensors what the model made of them, as PyTorch does."""
+        net = self.captured.net
+        for value, result in zip(net.changed_inputs, changed, strict=True):
+            tensor = tensors[net.inputs.index(value)].detach()
+            tensor.copy_(from_stream(result).reshape(tensor.shape))
+
     def upload_weights(self) -> None:
-        """Copy the host's weights to the device."""
-        with plain(self.captured.weights.values()):
+        """Copy what the host's tensors hold to the device."""
+        with torch._C.DisableTorchFunctionSubclass():
             for name, tensor in self.captured.weights.items():
                 place = self.program.weights[name]
                 self.engine.write(place, to_stream(tensor.detach(), place.dtype.np))
@@ -120,9 +134,12 @@ class CompiledModel:
 
 def to_stream(tensor: torch.Tensor, dtype: np.dtype[Any]) -> Array:
     """The elements of a tensor as the device takes them, contiguous."""
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.float()
-    return np.asarray(tensor.detach().cpu().numpy(), dtype, order="C")
+    return np.asarray(_viewable(tensor).detach().cpu().numpy(), dtype, order="C")
+
+
+def _viewable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in a type that NumPy knows."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 def from_stream(array: Array) -> torch.Tensor:
@@ -161,13 +178,17 @@ def compile_model(
         with plain(weights):
             captured = capture(model, args, kwargs, training=batching.training)
         progress("lower to libraries", 0.0)
+        checks = InputChecks(captured.net)
         graph = Graph(options.Abele.target())
         program = _build(captured, graph, batching, optimiser)
-        executable = compile_program(
-            graph, program.program, allow_out_of_memory=options.Abele.allow_out_of_memory, progress=progress
-        )
+        try:
+            executable = compile_program(
+                graph, program.program, allow_out_of_memory=options.Abele.allow_out_of_memory, progress=progress
+            )
+        except OutOfMemoryError as error:
+            raise advised(error, captured.net, batching) from None
     executable.meta |= _described(model, captured, batching)
-    return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start)
+    return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start, checks)
 
 
 @contextmanager
@@ -204,10 +225,12 @@ def _build(
 ) -> NetworkProgram:
     proportion = batching.options.available_memory_proportion.get("IPU0")
     planning = None if proportion is None else {"available_memory_proportion": proportion}
+    exceptions = batching.options.Precision.floating_point_exceptions
     if optimiser is None:
-        return inference_program(captured.net, graph, batching.schedule(), planning=planning)
+        return inference_program(captured.net, graph, batching.schedule(), planning=planning, exceptions=exceptions)
     groups = _groups(captured, optimiser)
-    return training_program(captured.net, graph, batching.schedule(), groups, planning=planning)
+    schedule = batching.schedule()
+    return training_program(captured.net, graph, schedule, groups, planning=planning, exceptions=exceptions)
 
 
 def _groups(captured: CapturedModel, optimiser: torch.optim.Optimizer) -> list[Group]:

@@ -37,6 +37,10 @@ class CheckError(AbeleError, AssertionError):
     """An argument that PopTorch refuses with an AssertionError."""
 
 
+class ArgumentError(Error, TypeError):
+    """An argument of a type that its place does not take."""
+
+
 class UnknownOptionError(InvalidOptionError, AttributeError):
     """An option that does not exist; the message names the nearest one."""
 

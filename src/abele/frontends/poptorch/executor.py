@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -18,11 +21,32 @@ from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.inspection import Inspection
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.results import mark_results
-from abele.frontends.poptorch.rules import read_rules
+from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.signature import Signature
-from abele.frontends.poptorch.weights import follow, owner_of, release
+from abele.frontends.poptorch.watch import Watch
+from abele.frontends.poptorch.weights import bring_up_to_date, follow, release
 
 _capturing = False
+
+
+class _ForkLock:
+    """A lock that a forked process finds open, whoever held it when it was forked."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it; the same thread may do so again inside."""
+        if self._process != os.getpid():
+            self._process, self._lock = os.getpid(), threading.RLock()
+        with self._lock:
+            yield
+
+
+_COMPILING = _ForkLock()
+"""Held while a model is recorded: PyTorch's recording is one for the whole process."""
 
 
 def isRunningOnIpu() -> bool:
@@ -63,15 +87,21 @@ class PoplarExecutor(Inspection):
         self._attached = False
         self._weights_changed = False
         self._seen: dict[str, object] = {}
+        self._watch: Watch | None = None
+        self._lock = _ForkLock()
 
     # --- calling -------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compile on the first call, then run on one host batch.
 
+        Calls from several threads wait for each other. Inputs that ``forward`` changes in place are changed.
+
         Raises:
-            Error: Arguments that differ from those compiled for.
+            Error: Arguments that differ from those compiled for, or a model that changed since.
             CheckError: A batch that does not divide; a device that may not be attached.
+            TensorIndexError: A label that no class has.
+            ElementRangeError: An int64 that does not fit in the 32 bits of the device.
         """
         if self._options.connection_type == ConnectionType.Never:
             raise CheckError(
@@ -79,7 +109,12 @@ class PoplarExecutor(Inspection):
                 "of model(inputs)"
             )
         args, kwargs = self._signature.bind(args, kwargs)
+        with self._lock.held():
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compiled = self._compiled or self._compile(args, kwargs)
+        self._check_unchanged()
         tensors = self._signature.match(args, kwargs)
         if not self._attached:
             self.attachToDevice()
@@ -95,16 +130,29 @@ class PoplarExecutor(Inspection):
         if self._compiled is not None:
             warnings.warn("Call to compile() ignored: model is already compiled", stacklevel=2)
             return
-        self._compile(*self._signature.bind(args, kwargs))
+        with self._lock.held():
+            self._compile(*self._signature.bind(args, kwargs))
+
+    def _check_unchanged(self) -> None:
+        change = self._watch.change() if self._watch is not None else None
+        if change is not None:
+            raise Error(
+                f"the model changed after it was compiled: {change}",
+                because="the compiled program goes on with what it was compiled for",
+                remedy="call destroy() to compile again with the next call",
+            )
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         self._batching.schedule()
         self._signature.record(args, kwargs)
         micro_args, micro_kwargs = (_map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
         weights = list(own_tensors(self._model).values())
-        with self._captured_modes():
+        if self._optimizer is not None:
+            check_parameters(self._optimizer, self._model)
+        with _COMPILING.held(), self._captured_modes():
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
         self._compiled = compiled
+        self._watch = Watch(self._model, training=self._training)
         if self._options.connection_type == ConnectionType.Always:
             self.attachToDevice()
         return compiled
@@ -172,7 +220,7 @@ class PoplarExecutor(Inspection):
         self.copyWeightsToHostIfNeeded()
         release(self._compiled.captured.weights.values(), self)
         self._compiled.close()
-        self._compiled = None
+        self._compiled = self._watch = None
         self._attached = False
 
     def _first_seed(self) -> int:
@@ -197,8 +245,10 @@ class PoplarExecutor(Inspection):
         return True
 
     def copyWeightsToDevice(self) -> None:
-        """Copy the host's weights to the device."""
+        """Copy what the host's tensors hold to the device; what the device has learnt and nobody looked at is lost."""
         compiled = self._require()
+        for tensor in compiled.captured.weights.values():
+            bring_up_to_date(tensor, but=self)
         compiled.upload_weights()
         self._weights_changed = False
         self._seen = self._weight_versions()
@@ -210,13 +260,8 @@ class PoplarExecutor(Inspection):
     def _refresh_shared_weights(self) -> None:
         """Take over weights that another wrapper of the same model trained."""
         compiled = self._require()
-        foreign = False
-        for tensor in compiled.captured.weights.values():
-            owner = owner_of(tensor)
-            if owner is not None and owner is not self:
-                foreign = True
-                owner.copyWeightsToHostIfNeeded()
-        if foreign and self._weight_versions() != self._seen:
+        foreign = [bring_up_to_date(tensor, but=self) for tensor in compiled.captured.weights.values()]
+        if any(foreign) and self._weight_versions() != self._seen:
             self.copyWeightsToDevice()
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
@@ -242,11 +287,18 @@ class PoplarExecutor(Inspection):
         """
         if not self._training:
             raise Error("An inference model has no optimizer")
+        check_parameters(optimizer, self._model)
         if self._compiled is not None:
             rules, compiled = read_rules(optimizer), self._compiled
             if len(rules) != len(compiled.program.groups):
                 raise Error(
                     f"the optimizer has {len(rules)} groups, the model was compiled for {len(compiled.program.groups)}"
+                )
+            assert self._optimizer is not None
+            if parameter_groups(optimizer) != parameter_groups(self._optimizer):
+                raise Error(
+                    "the optimizer's groups hold other parameters than those that the model was compiled for",
+                    remedy="call destroy() to compile again with the next call",
                 )
             try:
                 for update, rule in zip(compiled.program.groups, rules, strict=True):
@@ -281,6 +333,21 @@ class PoplarExecutor(Inspection):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._model, name)
+
+    def __reduce__(self) -> Any:
+        """Pickled, and copied, as model, options and optimiser: the copy compiles on its first call, and its
+        optimiser starts anew."""
+        from abele.frontends.poptorch import wrappers
+
+        if self._training:
+            return wrappers.trainingModel, (self._model, self._options, self._optimizer)
+        return wrappers.inferenceModel, (self._model, self._options)
+
+    def __del__(self) -> None:
+        """Bring the weights to the host, so that training is not lost with its wrapper."""
+        if not sys.is_finalizing() and self.__dict__.get("_compiled") is not None:
+            with contextlib.suppress(Exception):
+                self.destroy()
 
     def __repr__(self) -> str:
         kind = "training" if self._training else "inference"

@@ -50,6 +50,14 @@ class Optimizer:
         self.loss_scaling = loss_scaling
         self.variable_attrs = VariableAttributes((k for k, v in given.items() if v is not None), given)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickling keeps: also what PyTorch's own optimisers do not have."""
+        state: Any = super().__getstate__()
+        return {**state, **{name: self.__dict__[name] for name in _OWN if name in self.__dict__}}
+
+
+_OWN = ("variable_attrs", "loss_scaling", "bias_correction")
+
 
 def _given(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """``defaults`` with those of ``values`` that were given."""

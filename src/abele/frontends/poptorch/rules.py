@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.optim import Optimizer, check_amsgrad
 from abele.parallel import Adam, Group, Optimiser, Sgd, Value
 
@@ -28,6 +28,34 @@ def read_optimiser(optimiser: torch.optim.Optimizer, values: Mapping[int, Value]
         for read in [_reader(optimiser)]
         for group in optimiser.param_groups
     ]
+
+
+def check_parameters(optimiser: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+    """Raise unless every parameter of an optimiser is one of the model's.
+
+    Raises:
+        ArgumentError: What is given is no optimiser.
+        Error: It holds another model's parameters, or some that the model no longer has.
+    """
+    if not isinstance(optimiser, torch.optim.Optimizer):
+        raise ArgumentError(f"the optimizer is {optimiser!r}, not a torch.optim.Optimizer")
+    own = {id(p) for p in model.parameters()}
+    held = [p for group in optimiser.param_groups for p in group["params"]]
+    foreign = [p for p in held if id(p) not in own]
+    if foreign:
+        with torch._C.DisableTorchFunctionSubclass():
+            shape = list(foreign[0].shape)
+        raise Error(
+            f"the optimizer holds {len(foreign)} of {len(held)} parameters that the model does not have; the first is "
+            f"of shape {shape}",
+            because="they belong to another model, or to a layer that was replaced",
+            remedy="make the optimizer from the parameters of this model, after its last change",
+        )
+
+
+def parameter_groups(optimiser: torch.optim.Optimizer) -> list[set[int]]:
+    """Which parameters each group of an optimiser holds, by ``id``."""
+    return [{id(p) for p in group["params"]} for group in optimiser.param_groups]
 
 
 def read_rules(optimiser: torch.optim.Optimizer) -> list[Optimiser]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,11 +32,21 @@ class _Followed:
     ) -> Any:
         """Bring the tensors among the arguments up to date, then call ``function`` as if they were plain."""
         for argument in _tensors((args, kwargs or {})):
-            owner = owner_of(argument)
-            if owner is not None:
-                owner.copyWeightsToHostIfNeeded()
+            bring_up_to_date(argument)
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **(kwargs or {}))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled as the plain tensor that it stands for, with the newest values."""
+        twin: Any = _plain_twin(self)
+        return twin.__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        """A plain tensor with the newest values."""
+        if id(self) not in memo:
+            memo[id(self)] = copy.deepcopy(_plain_twin(self), memo)
+        twin: torch.Tensor = memo[id(self)]
+        return twin
 
 
 class PoptorchParameter(_Followed, torch.nn.Parameter):
@@ -48,6 +59,25 @@ class PoptorchBuffer(_Followed, torch.Tensor):
     """A buffer whose newest values are on the device."""
 
     plain = torch.Tensor
+
+
+def _plain_twin(tensor: Any) -> torch.Tensor:
+    """A plain tensor over the same memory, up to date."""
+    bring_up_to_date(tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        plain: torch.Tensor = tensor.detach().as_subclass(torch.Tensor)
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(plain, tensor.requires_grad)
+        return plain.requires_grad_(tensor.requires_grad) if tensor.is_leaf else plain
+
+
+def bring_up_to_date(tensor: torch.Tensor, *, but: WeightOwner | None = None) -> bool:
+    """Copy newest values to the host, unless ``but`` has them; returns whether another owner has them at all."""
+    owner = owner_of(tensor)
+    if owner is None or owner is but:
+        return False
+    owner.copyWeightsToHostIfNeeded()
+    return True
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
@@ -80,8 +110,8 @@ def follow(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
 def release(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
     """Make ``tensors`` plain again where ``owner`` held them."""
     for tensor in tensors:
-        if owner_of(tensor) is owner:
-            del _OWNERS[id(tensor)]
+        if owner_of(tensor) in (owner, None):
+            _OWNERS.pop(id(tensor), None)
             _make_plain(tensor)
 
 
@@ -95,9 +125,7 @@ def plain(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Bring ``tensors`` up to date and make them plain inside, for code that cannot handle subclasses."""
     followed = [(t, type(t)) for t in tensors if isinstance(t, _Followed)]
     for tensor, _ in followed:
-        owner = owner_of(tensor)
-        if owner is not None:
-            owner.copyWeightsToHostIfNeeded()
+        bring_up_to_date(tensor)
         _make_plain(tensor)
     try:
         yield

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from abele.frontends.poptorch.errors import ArgumentError
 from abele.frontends.poptorch.executor import PoplarExecutor
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.rules import check_parameters
 
 _WRAPPED: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[PoplarExecutor]] = weakref.WeakKeyDictionary()
 
@@ -51,8 +53,12 @@ def trainingModel(
 
     Raises:
         RuntimeError: The model is wrapped for training already.
+        ArgumentError: The model, the options or the optimizer is something else.
+        Error: The optimizer holds parameters that the model does not have.
     """
     user_model = model.model if isinstance(model, PoplarExecutor) else model
+    if not isinstance(user_model, torch.nn.Module):
+        raise ArgumentError(f"the model is {user_model!r}, not a torch.nn.Module")
     previous = _WRAPPED.get(user_model, lambda: None)()
     if previous is not None and previous.isCompiled():
         raise RuntimeError(
@@ -61,7 +67,8 @@ def trainingModel(
         )
     if optimizer is None:
         optimizer = torch.optim.SGD(user_model.parameters(), lr=DEFAULT_LEARNING_RATE)
-    executor = PoplarExecutor(user_model, options or Options(), training=True, optimizer=optimizer)
+    check_parameters(optimizer, user_model)
+    executor = PoplarExecutor(user_model, _checked(options), training=True, optimizer=optimizer)
     _WRAPPED[user_model] = weakref.ref(executor)
     return executor
 
@@ -76,9 +83,23 @@ def inferenceModel(
     Args:
         model: The model, another wrapper of it, or a function of tensors.
         options: Batching and the machine; the defaults when left out. Frozen here.
+
+    Raises:
+        ArgumentError: The model cannot be called, or the options are something else.
     """
     if isinstance(model, PoplarExecutor):
         model = model.model
+    if not callable(model) or isinstance(model, type):
+        remedy = f"make one: {model.__name__}(...)" if isinstance(model, type) else None
+        raise ArgumentError(f"the model is {model!r}, not a torch.nn.Module or a function", remedy=remedy)
     if not isinstance(model, torch.nn.Module):
         model = _Callable(model)
-    return PoplarExecutor(model, options or Options(), training=False)
+    return PoplarExecutor(model, _checked(options), training=False)
+
+
+def _checked(options: Options | None) -> Options:
+    if options is None:
+        return Options()
+    if not isinstance(options, Options):
+        raise ArgumentError(f"the options are {options!r}, not poptorch.Options")
+    return options

@@ -20,7 +20,8 @@ class PrecisionOptions(CheckedOptions):
     }
 
     def enableFloatingPointExceptions(self, enabled: bool) -> Self:
-        """Stored; operations do not trap."""
+        """Whether invalid operations, divisions by zero and overflows of floats end the call with an
+        :class:`abele.errors.ApplicationRuntimeError`; programs then run vertex by vertex."""
         return self.set(floating_point_exceptions=bool(enabled))
 
     def enableStochasticRounding(self, enabled: bool) -> Self:

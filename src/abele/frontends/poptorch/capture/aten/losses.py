@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from abele.frontends.poptorch.capture.registry import Call, aten
@@ -9,6 +11,7 @@ from abele.kernels.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg
+from abele.parallel.input_checks import known_on_host
 from abele.parallel.ops import build
 
 _NONE, _MEAN, _SUM = 0, 1, 2
@@ -189,6 +192,7 @@ def _nll(
     net, dim = call.net, _class_dim(logs)
     classes = logs.shape[dim]
     net.bound(target, classes, "label", ignore_index)
+    is_checked = target in known_on_host(net)
     rest = logs.shape[dim + 1 :]
     numbers = net.constant(np.arange(classes).reshape(classes, *(1,) * len(rest)), i32, "classes")
     index = build.reshape(net, build.cast(net, target, i32), (*logs.shape[:dim], 1, *rest))
@@ -203,7 +207,12 @@ def _nll(
         share = share * arg(3)
     may_be_ignored = smoothing or ignore_index in range(classes)
     counted = select(label.eq(ignore_index), 0.0, share) if may_be_ignored else share
-    losses = build.map_(net, counted if smoothing else select(number.eq(label), counted, 0.0), operands, logs.dtype)
+    loss = counted if smoothing else select(number.eq(label), counted, 0.0)
+    if not is_checked:
+        # A label that only the device knows shows in the loss: it has no number if a label has no class.
+        outside = apply("or", label < 0, label > classes - 1)
+        loss = select(apply("and", outside, label.ne(ignore_index)), math.nan, loss)
+    losses = build.map_(net, loss, operands, logs.dtype)
     if reduction == _NONE:
         return build.reduce(net, losses, [dim])
     total = build.reduce(net, losses, range(logs.ndim))

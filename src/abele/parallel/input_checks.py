@@ -1,0 +1,124 @@
+"""Checks of integer inputs on the host before a run: what must fit in 32 bits, and what must lie within bounds.
+
+The device has no 64-bit integers, and would pay a comparison for each element to notice an index out of range. But
+integers that follow from inputs and constants alone can be had on the host as well, in 64 bits: where a network does
+arithmetic on such integers, or asks for a bound, those ops are evaluated once more in NumPy, and nothing else is.
+Integers that come from floats are not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from abele.errors import ElementRangeError, TensorIndexError
+from abele.numerics import bool_
+from abele.parallel.network import Bound, Network, Op, Value
+from abele.parallel.registry import Array, rule_of
+
+INT32 = range(-(2**31), 2**31)
+
+_MOVES = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach"})
+"""Ops whose results hold nothing that their inputs do not."""
+
+
+def known_on_host(net: Network) -> set[Value]:
+    """Integer and bool values that follow from inputs and constants alone."""
+    known = {v for v in (*net.inputs, *net.constants) if not v.dtype.is_float}
+    for op in net.ops:
+        if known.issuperset(op.inputs) and not any(v.dtype.is_float for v in op.outputs):
+            known.update(op.outputs)
+    return known
+
+
+class InputChecks:
+    """What the integers among the inputs of a network must keep to.
+
+    Args:
+        net: The network, before its backward ops are appended.
+    """
+
+    def __init__(self, net: Network) -> None:
+        known = known_on_host(net)
+        self._net = net
+        self._bounds = [b for b in net.bounds if b.value in known]
+        self._arithmetic = {
+            v: op for op in net.ops if op.kind not in _MOVES for v in op.outputs if v in known and v in net.wide
+        }
+        self._ops = net.needed([*self._arithmetic, *(b.value for b in self._bounds)])
+        self._whole = not self._ops
+
+    def check(self, inputs: Sequence[Array], micro_batches: int) -> None:
+        """Look at the inputs of one run.
+
+        Args:
+            inputs: The whole host batch of every input, in their own types.
+            micro_batches: How many the device makes of it.
+
+        Raises:
+            ElementRangeError: An integer that does not fit in 32 bits.
+            TensorIndexError: One outside its bounds.
+        """
+        for value, array in zip(self._net.inputs, inputs, strict=True):
+            if value in self._net.wide:
+                _check_width(array, f"the input {value.name}", None)
+        if not self._bounds and not self._ops:
+            return
+        whole = dict(zip(self._net.inputs, inputs, strict=True))
+        for arrays in [whole] if self._whole else _cut(whole, micro_batches):
+            self._check_micro_batch(arrays)
+
+    def _check_micro_batch(self, inputs: Mapping[Value, Array]) -> None:
+        values = {**self._net.constants, **inputs}
+        for op in self._ops:
+            result = _evaluated(op, [values[v] for v in op.inputs])
+            values[op.output] = result
+            if op.output in self._arithmetic:
+                _check_width(result, f"a result of {op.debug.name}", str(op.debug.location) or None)
+        for bound in self._bounds:
+            _check_bound(bound, values[bound.value])
+
+
+def _cut(inputs: Mapping[Value, Array], micro_batches: int) -> Iterator[dict[Value, Array]]:
+    """The inputs of every micro-batch."""
+    parts = {v: np.reshape(a, (micro_batches, *v.shape)) for v, a in inputs.items()}
+    for number in range(micro_batches):
+        yield {value: part[number] for value, part in parts.items()}
+
+
+def _evaluated(op: Op, inputs: Sequence[Array]) -> Array:
+    """The output of an op on integers, in 64 bits."""
+    wide = [a if a.dtype == bool else a.astype(np.int64, copy=False) for a in inputs]
+    result = np.asarray(rule_of(op).evaluate(op, *wide))
+    return result.astype(bool if op.output.dtype == bool_ else np.int64, copy=False)
+
+
+def _check_width(array: Array, what: str, at: str | None) -> None:
+    """Raise unless integers fit in 32 bits."""
+    if array.size and array.dtype.itemsize > 4:
+        low, high = int(array.min()), int(array.max())
+        if low not in INT32 or high not in INT32:
+            raise ElementRangeError(
+                f"{what} is {low if low not in INT32 else high}, which does not fit in the 32 bits that integers have "
+                "on the device",
+                at=at,
+                because="int64 tensors are int32 there",
+                remedy="keep integers within ±2³¹, or compute with float32",
+            )
+
+
+def _check_bound(bound: Bound, array: Array) -> None:
+    outside = (array < 0) | (array >= bound.limit)
+    if bound.exception is not None:
+        outside &= array != bound.exception
+    if outside.any():
+        number = int(array[outside].flat[0])
+        place = [int(n) for n in np.argwhere(outside)[0]]
+        but = "" if bound.exception is None else f", or {bound.exception} for those that do not count"
+        raise TensorIndexError(
+            f"{bound.what} {number} of {bound.debug.name} is out of bounds: there are {bound.limit} classes",
+            at=str(bound.debug.location) or None,
+            because=f"element {place} of {list(array.shape)}",
+            remedy=f"{bound.what}s of 0 to {bound.limit - 1}{but}",
+        )

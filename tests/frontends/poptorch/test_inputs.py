@@ -1,0 +1,154 @@
+"""Inputs that the model changes, integers that the device cannot hold, labels without a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from poptorch_kit import Classifier
+from test_executor import LABELS, X, options
+from torch import nn
+
+from abele.errors import ApplicationRuntimeError, ElementRangeError, TensorIndexError, UnsupportedOpError
+from abele.frontends import poptorch
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    x[0] = 5
+    return x * 2
+
+
+def into_argument(x: torch.Tensor) -> torch.Tensor:
+    torch.mul(x.clone(), 3, out=x)
+    return x + 1
+
+
+def batched_product(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(2, 2, 2)
+    torch.bmm(x.view(2, 2, 3), x.view(2, 3, 2), out=out)
+    return out
+
+
+@pytest.mark.parametrize("function", [in_place, into_argument, batched_product])
+def test_call__that_changes_its_input__changes_the_callers_tensor_as_pytorch_does(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    x = torch.arange(12.0).reshape(4, 3)
+    changed = x.clone()
+    expected = function(changed)
+    got = poptorch.inferenceModel(function, options())(x)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(x, changed)
+
+
+def test_call__that_changes_its_input__does_so_for_every_micro_batch() -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x.sum()
+
+    x = torch.arange(12)
+    model = poptorch.inferenceModel(doubled, options(3).outputMode(poptorch.OutputMode.Final))
+    for factor in (2, 4):
+        total = model(x)
+        assert torch.equal(x, torch.arange(12) * factor)
+        assert total == x[8:].sum()
+
+
+WIDE: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], list[int], str]] = {
+    "input": (lambda x: x + 1, [2**40, 3], f"the input x is {2**40}"),
+    "product": (lambda x: x * x, [2**20, 3], f"a result of mul is {2**40}"),
+    "sum": (lambda x: x.sum(), [2**30, 2**30], f"a result of sum is {2**31}"),
+    "constant": (lambda x: x + torch.tensor([2**40, 3]), [1, 3], f"the constant {2**40} does not fit in i32"),
+    "filled": (lambda x: x + torch.full_like(x, 2**33), [1, 3], "the constant 8589934592.* does not fit in i32"),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_int64__that_leaves_32_bits__is_refused(name: str) -> None:
+    function, numbers, text = WIDE[name]
+    with pytest.raises(ElementRangeError, match=text):
+        poptorch.inferenceModel(function, options())(torch.tensor(numbers))
+
+
+def test_int64__number_that_leaves_32_bits__is_refused_with_its_line() -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 2**40
+
+    with pytest.raises(UnsupportedOpError, match=r"with the number 1099511627776, which does not fit in 32") as caught:
+        poptorch.inferenceModel(Adds(), options())(torch.tensor([1, 3]))
+    assert __file__ in str(caught.value)
+
+
+def test_int64__results_that_fit__are_right() -> None:
+    got = poptorch.inferenceModel(lambda x: (x * 2 + 1)[1:].sum(), options())(torch.tensor([5, 2**29, -(2**29)]))
+    assert got == 2
+
+
+def test_int32__wraps_as_in_pytorch() -> None:
+    x = torch.tensor([2**20, 3], dtype=torch.int32)
+    assert torch.equal(poptorch.inferenceModel(lambda x: x * x, options())(x), x * x)
+
+
+class Shifted(nn.Module):
+    """Labels that the model makes from what it is given."""
+
+    def __init__(self, labels: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.last = nn.Linear(12, 4)
+        self.labels = labels
+
+    def forward(self, x: torch.Tensor, given: torch.Tensor) -> Any:
+        return functional.cross_entropy(self.last(x), self.labels(given))
+
+
+def test_labels__out_of_range__are_refused_and_the_weights_stay() -> None:
+    model = Classifier()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    training(X, LABELS)
+    before = model.last.weight.detach().clone()
+    wrong = LABELS.clone()
+    wrong[3] = 7
+    with pytest.raises(TensorIndexError, match="label 7 of cross_entropy_loss is out of bounds: there are 4") as caught:
+        training(X, wrong)
+    assert caught.value.because == "element [3] of [24]"
+    assert isinstance(caught.value, IndexError)
+    assert torch.equal(model.last.weight, before)
+    wrong[3] = -100
+    training(X, wrong)
+
+
+def test_labels__made_from_inputs__are_checked_too() -> None:
+    training = poptorch.trainingModel(Shifted(lambda given: given + 1), options(2, 3))
+    training(X, LABELS.clamp(max=2))
+    with pytest.raises(TensorIndexError, match="label 4 of cross_entropy_loss"):
+        training(X, torch.where(torch.arange(24) == 20, 3, LABELS.clamp(max=2)))
+
+
+def test_labels__that_only_the_device_knows__leave_the_loss_without_a_number() -> None:
+    training = poptorch.trainingModel(Shifted(lambda given: given.long()), options())
+    assert training(X, LABELS.float()).isfinite()
+    assert training(X, LABELS.float() + 1).isnan()
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [(lambda x: torch.log(x), "an invalid operation"), (lambda x: 1 / (x + 1), "division by zero")],
+)
+def test_exceptions__switched_on__end_the_call(function: Callable[[torch.Tensor], torch.Tensor], kind: str) -> None:
+    opts = options()
+    opts.Precision.enableFloatingPointExceptions(True)
+    model = poptorch.inferenceModel(function, opts)
+    assert model(torch.ones(4)).isfinite().all()
+    with pytest.raises(ApplicationRuntimeError, match=f"floating-point exception: .*{kind}"):
+        model(-torch.ones(4))
+
+
+def test_exceptions__switched_off__give_what_pytorch_gives() -> None:
+    got = poptorch.inferenceModel(torch.log, options())(torch.tensor([-1.0, 0.0]))
+    assert got[0].isnan()
+    assert got[1] == -torch.inf

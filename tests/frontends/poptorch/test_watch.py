@@ -1,0 +1,125 @@
+"""Models, weights and optimisers that change beside what was compiled."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+import torch
+from poptorch_kit import Classifier
+from test_executor import LABELS, X, classifier, options
+from torch import nn
+
+from abele.frontends import poptorch
+from abele.frontends.poptorch.watch import Watch
+
+CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
+    "layer": (lambda m: setattr(m, "last", nn.Linear(16, 4)), "the module 'last' is another one"),
+    "parameter": (lambda m: setattr(m.last, "bias", nn.Parameter(torch.ones(4))), "parameter 'last.bias' is another"),
+    "no_parameter": (lambda m: setattr(m.last, "bias", None), "the parameter 'last.bias' is another one"),
+    "new_module": (lambda m: m.add_module("extra", nn.Linear(2, 2)), "the module 'extra' is new"),
+    "removed": (lambda m: m.__delattr__("last"), "the module 'last' is gone"),
+    "buffer": (lambda m: m.first.register_buffer("scale", torch.ones(1)), "the buffer 'first.scale' is new"),
+    "frozen": (lambda m: m.last.requires_grad_(False), "'last.weight' has requires_grad=False, and had True"),
+    "half": (lambda m: m.half(), r"the type of 'first.weight' is torch\.float16, and was torch\.float32"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_watch__change__is_told_in_words(name: str) -> None:
+    change, text = CHANGES[name]
+    model = nn.Sequential()
+    model.first, model.last = nn.Linear(12, 16), nn.Linear(16, 4)
+    if name == "buffer":
+        model.first.register_buffer("other", torch.ones(1))
+    watch = Watch(model, training=True)
+    assert watch.change() is None
+    change(model)
+    assert text.replace("\\", "") in (watch.change() or "")
+
+
+def test_watch__frozen_parameter__does_not_matter_to_inference() -> None:
+    model = Classifier()
+    watch = Watch(model, training=False)
+    model.requires_grad_(False)
+    assert watch.change() is None
+
+
+def test_call__layer_replaced_since__is_refused_until_destroyed() -> None:
+    model = classifier()
+    inference = poptorch.inferenceModel(model, options())
+    inference(X)
+    model.last = nn.Linear(16, 3)
+    with pytest.raises(poptorch.Error, match="the model changed after it was compiled: the module 'last' is another"):
+        inference(X)
+    inference.destroy()
+    torch.testing.assert_close(inference(X), model(X).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_copy_weights_to_device__after_training__restores_the_hosts() -> None:
+    model = classifier()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    first = training(X, LABELS)[1]
+    training.copyWeightsToDevice()
+    torch.testing.assert_close(training(X, LABELS)[1], first)
+    training.copyWeightsToDevice()
+    for name, p in model.named_parameters():
+        assert torch.equal(p, before[name])
+
+
+def test_copy_weights_to_device__of_an_inference_wrapper__takes_what_another_trained() -> None:
+    model = classifier()
+    inference = poptorch.inferenceModel(model, options())
+    inference(X)
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    training(X, LABELS)
+    inference.copyWeightsToDevice()
+    torch.testing.assert_close(inference(X), model(X).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_wrapper__that_nobody_holds__leaves_its_training_behind() -> None:
+    model, kept = classifier(), classifier()
+    kept.load_state_dict(model.state_dict())
+    poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))(X, LABELS)
+    gc.collect()
+    assert type(model.first.weight) is nn.Parameter
+    training = poptorch.trainingModel(kept, options(), torch.optim.SGD(kept.parameters(), lr=0.5))
+    training(X, LABELS)
+    for got, expected in zip(model.parameters(), kept.parameters(), strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_optimizer__of_another_model__is_refused() -> None:
+    model, other = classifier(), Classifier()
+    with pytest.raises(poptorch.Error, match="holds 4 of 4 parameters that the model does not have") as caught:
+        poptorch.trainingModel(model, options(), torch.optim.SGD(other.parameters(), lr=0.1))
+    assert "after its last change" in str(caught.value.remedy)
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(poptorch.Error, match="parameters that the model does not have"):
+        training.setOptimizer(torch.optim.SGD(other.parameters(), lr=0.1))
+
+
+def test_optimizer__whose_layer_was_replaced__is_refused_when_compiling() -> None:
+    model = classifier()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1))
+    model.last = nn.Linear(16, 4)
+    with pytest.raises(poptorch.Error, match="holds 2 of 4 parameters that the model does not have"):
+        training(X, LABELS)
+
+
+def test_set_optimizer__of_other_parameters__is_refused_after_compiling() -> None:
+    model = classifier()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1))
+    training.compile(X, LABELS)
+    with pytest.raises(poptorch.Error, match="groups hold other parameters"):
+        training.setOptimizer(torch.optim.SGD(model.first.parameters(), lr=0.1))
+
+
+def test_optimizer__of_some_parameters__trains_those() -> None:
+    model = classifier()
+    before = model.first.weight.detach().clone()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.last.parameters(), lr=0.5))
+    training(X, LABELS)
+    assert torch.equal(model.first.weight, before)
