@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     )
     from abele.machine import System, systems
     from abele.numerics import bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
-    from abele.poplibs import poplin, popnn, popops, poprand, poputil
+    from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
     from abele.report import Report
     from abele.runtime import Engine
 
@@ -66,7 +66,7 @@ _SOURCES = {
     "runtime": "Engine",
 }
 _ROOMS = ("errors", "numerics", "machine", "graph", "kernels", "compiler", "runtime", "report", "parallel", "poplar")
-_LIBRARIES = ("popops", "poplin", "popnn", "poprand", "poputil")
+_LIBRARIES = ("gcl", "popops", "poplin", "popnn", "poprand", "poputil")
 _HOMES = {name: f"abele.{room}" for room, names in _SOURCES.items() for name in names.split()}
 _MODULES = {name: f"abele.{name}" for name in _ROOMS} | {name: f"abele.poplibs.{name}" for name in _LIBRARIES}
 
@@ -111,6 +111,7 @@ __all__ = [
     "f8_152",
     "f16",
     "f32",
+    "gcl",
     "i8",
     "i16",
     "i32",

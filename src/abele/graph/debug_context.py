@@ -62,6 +62,8 @@ def name_of(given: Any, default: str) -> str:
         return given or default
     if given is None:
         return default
+    if isinstance(given, (set, frozenset)):
+        given = sorted(given)  # ``{"name"}``, as it is written in C++.
     if isinstance(given, (tuple, list)):
         return DebugContext(*given).getPathName() or default
     path = getattr(given, "getPathName", None)

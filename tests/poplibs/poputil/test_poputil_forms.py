@@ -433,3 +433,42 @@ def test_call__that_fits_no_order__is_refused_in_words(name: str) -> None:
     with pytest.raises(kind) as caught:
         call(graph, Sequence())
     assert text in str(caught.value)
+
+
+def test_recurrent_params__in_poplibs_order__are_those_by_name() -> None:
+    graph = Graph(system_of(4))
+    steps = t(graph, 2, dtype="u32")
+    kinds = popnn.NonLinearityType
+    assert lstm.LstmParams(f32, 2, 3, [4, 5], kinds.RELU, kinds.TANH) == lstm.LstmParams(
+        f32, 2, 3, (4, 5), activation="relu", recurrent_activation="tanh"
+    )
+    assert lstm.LstmParams(f32, 2, 3, [4, 5], kinds.RELU) == lstm.LstmParams(f32, 2, 3, (4, 5), activation="relu")
+    varying = gru.GruParams(f32, 2, 3, steps, [4, 5], kinds.TANH, kinds.SIGMOID)
+    assert (varying.lengths is steps, varying.layer_sizes) == (True, (4, 5))
+
+
+def test_embedding_plan__with_groups__is_that_by_name() -> None:
+    graph = Graph(system_of(16))
+    options = {"usedForUpdate": "false"}
+    theirs = popops.embedding.plan(graph, f32, 2, 50, 8, 12, options)
+    assert theirs == popops.embedding.plan(graph, f32, 50, 8, 12, group_size=2, options=options)
+    assert popops.embedding.planMultiple(graph, f32, 50, 8, [3, 12], options) == popops.embedding.plan(
+        graph, f32, 50, 8, 12, options
+    )
+
+
+def test_mapping__with_offset_in_poplibs_order__begins_there() -> None:
+    graph = Graph(system_of(8))
+    x = graph.variable("f32", (64,))
+    poputil.mapTensorLinearlyWithOffset(graph, x, 8, 4, 3)
+    assert [sum(i.size() for i in tile) for tile in graph.getTileMapping(x)] == [8] * 8
+    assert graph.getTileMapping(x)[3][0].begin() == 0
+    poputil.mapTensorLinearlyWithOffset(graph, x, 3, False)
+    assert graph.getTileMapping(x)[4][0].begin() == 0
+
+
+def test_half__asked_with_a_target__is_what_it_is_without() -> None:
+    target = Graph(system_of(4)).getTarget()
+    assert poputil.castToDeviceHalfValue(target, 0.1) == poputil.cast_to_device_half_value(0.1)
+    assert poputil.checkAccuracyWhenCast(target, 0.5, f32, f16, 1e-6)
+    assert not poputil.checkAccuracyWhenCast(target, 0.1, f32, f16, 1e-6)

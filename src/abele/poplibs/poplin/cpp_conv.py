@@ -24,8 +24,6 @@ from abele.poplibs.poplin.update import convolution_weight_update
 from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.options import Options
 
-AnyParams = ConvParams | TransformedConv | CppConvParams
-
 
 def _in_our_shape(name: str, params: CppConvParams, weights: Tensor) -> Tensor:
     """[groups, outChans, inChans, *kernel] as [groups · outChans, inChans, *kernel]."""
@@ -37,7 +35,7 @@ def _convolution(
     graph: Graph,
     x: Tensor,
     weights: Tensor,
-    params: AnyParams,
+    params: ConvParams | TransformedConv | CppConvParams,
     transpose_and_flip: bool,
     prog: Program,
     name: str = "convolution",

@@ -82,11 +82,12 @@ class GruGradients:
     kept: Tensor
 
 
-def create_input(graph: Graph, params: GruParams, name: str = "input") -> Tensor:
+def create_input(graph: Graph, params: GruParams, name: str = "input", *, options: Options = None) -> Tensor:
     """The input, [steps, batch, input size]; each step lies where its product is fed.
 
     Where the input holds products already, [steps, 3, batch, units].
     """
+    recurrent_options(params, options)
     if not params.do_input_weight_calc:
         return _units(graph, params).stacks(params.time_steps, _GATES, name)
     return new_input_sequence(
@@ -94,13 +95,15 @@ def create_input(graph: Graph, params: GruParams, name: str = "input") -> Tensor
     )
 
 
-def create_initial_state(graph: Graph, params: GruParams, name: str = "state") -> Tensor:
+def create_initial_state(graph: Graph, params: GruParams, name: str = "state", *, options: Options = None) -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
+    recurrent_options(params, options)
     return _units(graph, params).state(name)
 
 
-def create_attention(graph: Graph, params: GruParams, name: str = "attention") -> Tensor:
+def create_attention(graph: Graph, params: GruParams, name: str = "attention", *, options: Options = None) -> Tensor:
     """Attention of every sample and step, [batch, steps]."""
+    recurrent_options(params, options)
     made = graph.variable(params.dtype, (params.time_steps, params.batch), name=name)
     return map_tensor_linearly(graph, made, params.batch, params.batch).T
 
@@ -128,8 +131,9 @@ def create_weights_kernel(
     return (_in_order(params, rest[0], of_input[0]) if inputs else None), outputs
 
 
-def create_weights_biases(graph: Graph, params: GruParams, name: str = "biases") -> Tensor:
+def create_weights_biases(graph: Graph, params: GruParams, name: str = "biases", *, options: Options = None) -> Tensor:
     """Biases, [3, units], or [3, 2, units] where the reset gate comes after the product."""
+    recurrent_options(params, options)
     return _units(graph, params).biases(_biases_shape(params)[:-1], params.dtype, name)
 
 

@@ -92,11 +92,12 @@ class LstmGradients:
     kept: Tensor
 
 
-def create_input(graph: Graph, params: LstmParams, name: str = "input") -> Tensor:
+def create_input(graph: Graph, params: LstmParams, name: str = "input", *, options: Options = None) -> Tensor:
     """The input, [steps, batch, input size]; each step lies where its product is fed.
 
     Where the input holds products already, [steps, 4, batch, units].
     """
+    recurrent_options(params, options)
     if not params.do_input_weight_calc:
         return _units(graph, params).stacks(params.time_steps, _GATES, name)
     return new_input_sequence(
@@ -104,19 +105,26 @@ def create_input(graph: Graph, params: LstmParams, name: str = "input") -> Tenso
     )
 
 
-def create_initial_state(graph: Graph, params: LstmParams, name: str = "state") -> LstmState:
+def create_initial_state(
+    graph: Graph, params: LstmParams, name: str = "state", *, options: Options = None
+) -> LstmState:
     """The state before the first step; its values are the caller's."""
+    recurrent_options(params, options)
     output = create_initial_output(graph, params, f"{name}/output")
     return LstmState(output, create_initial_cell_state(graph, params, f"{name}/cell_state"))
 
 
-def create_initial_output(graph: Graph, params: LstmParams, name: str = "output") -> Tensor:
+def create_initial_output(graph: Graph, params: LstmParams, name: str = "output", *, options: Options = None) -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
+    recurrent_options(params, options)
     return _units(graph, params).state(name)
 
 
-def create_initial_cell_state(graph: Graph, params: LstmParams, name: str = "cell_state") -> Tensor:
+def create_initial_cell_state(
+    graph: Graph, params: LstmParams, name: str = "cell_state", *, options: Options = None
+) -> Tensor:
     """The cell state before the first step, [batch, units]; its values are the caller's."""
+    recurrent_options(params, options)
     return _units(graph, params).state(name)
 
 
@@ -136,8 +144,9 @@ def create_weights_kernel(
     return (inputs[0] if inputs else None), output
 
 
-def create_weights_biases(graph: Graph, params: LstmParams, name: str = "biases") -> Tensor:
+def create_weights_biases(graph: Graph, params: LstmParams, name: str = "biases", *, options: Options = None) -> Tensor:
     """Biases, [4, units]."""
+    recurrent_options(params, options)
     return _units(graph, params).biases((_GATES,), params.dtype, name)
 
 

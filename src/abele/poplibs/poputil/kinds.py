@@ -30,7 +30,7 @@ class PlanningCache:
 
 def debug_name(value: Any) -> str:
     """The name that a debug context stands for; ``{"name"}`` is read as in C++."""
-    return name_of(next(iter(value)) if isinstance(value, (set, frozenset)) and value else value or "", "")
+    return name_of(value or "", "")
 
 
 def is_debug_name(value: Any) -> bool:

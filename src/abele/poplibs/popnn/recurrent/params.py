@@ -10,6 +10,7 @@ from typing import Any
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Tensor
 from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.poplibs.popnn.kinds import NonLinearityType
 from abele.poplibs.popnn.nonlinearity import NON_LINEARITIES
 from abele.poplibs.popnn.recurrent.product import ProductTypes
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, integer, read_options
@@ -68,6 +69,7 @@ class RecurrentParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_element_type(self.dtype))
+        self._read_poplibs_order()
         if not isinstance(self.layer_sizes, Iterable):
             raise TensorError(f"{self.kind}: layer sizes {self.layer_sizes!r}", remedy="(input size, hidden units)")
         object.__setattr__(self, "layer_sizes", tuple(self.layer_sizes))
@@ -95,6 +97,19 @@ class RecurrentParams:
             )
         object.__setattr__(self, "cell_order", tuple(order))
         self._check_lengths()
+
+    def _read_poplibs_order(self) -> None:
+        """PopLibs' constructors have the steps of sequences before the layer sizes, or the non-linearities after."""
+        if isinstance(self.layer_sizes, Tensor):
+            sizes, lengths = self.lengths, self.layer_sizes
+            object.__setattr__(self, "layer_sizes", sizes)
+            object.__setattr__(self, "lengths", lengths)
+        elif isinstance(self.lengths, str):
+            given = isinstance(self.activation, NonLinearityType) or self.activation != "tanh"
+            if given:
+                object.__setattr__(self, "recurrent_activation", self.activation)
+            object.__setattr__(self, "activation", self.lengths)
+            object.__setattr__(self, "lengths", None)
 
     def _check_lengths(self) -> None:
         if self.lengths is not None and (self.lengths.dtype.kind != "uint" or self.lengths.size not in (1, self.batch)):

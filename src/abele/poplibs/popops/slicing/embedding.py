@@ -13,6 +13,8 @@ from abele.machine import System
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.plan_search import Wish, search
+from abele.poplibs.poputil.arguments import Forms
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, read_options
 
 CONSTRAINTS = {
@@ -139,9 +141,16 @@ def _searched(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
     return search(system, table, wish)
 
 
+FORMS: Forms = {
+    "plan": ("dtype group_size num_entries output_size num_lookups",),
+    "plan_multiple": ("dtype group_size num_entries output_size num_lookups",),
+}
+
 __all__ = [
     "PLAN_OPTIONS",
     "SlicePlan",
     "plan",
     "plan_multiple",
 ]
+globals().update(guarded_functions(globals(), ["plan", "plan_multiple"], FORMS))
+planMultiple = plan_multiple  # noqa: N816
