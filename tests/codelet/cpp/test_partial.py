@@ -59,7 +59,6 @@ def message(line: int, column: int) -> Message:
 )
 def test_source__without_what_has_an_error__keeps_its_lines(line: int, column: int, kept: str, gone: str) -> None:
     left = without_errors(SOURCE, [message(line, column)])
-    assert left is not None
     assert left.count("\n") == SOURCE.count("\n")
     assert kept in left
     assert gone not in left
@@ -67,13 +66,15 @@ def test_source__without_what_has_an_error__keeps_its_lines(line: int, column: i
 
 
 def test_class__that_is_refused__computes_as_its_kind_does() -> None:
-    left = without_errors(SOURCE, [message(17, 46)]) or ""
+    left = without_errors(SOURCE, [message(17, 46)])
     assert "struct Two : One<int>, public MultiVertex { public: bool compute(unsigned) {" in left
 
 
 def test_error__outside_functions_and_vertices__is_the_files() -> None:
-    assert without_errors(SOURCE, [message(12, 3)]) is None
-    assert without_errors(SOURCE, [Message(CodeletError("elsewhere"), ())]) is None
+    with pytest.raises(CodeletLinkError):
+        without_errors(SOURCE, [message(7, 40), message(12, 3)])
+    with pytest.raises(CodeletError, match="elsewhere"):
+        without_errors(SOURCE, [Message(CodeletError("elsewhere"), ())])
 
 
 def test_symbol__spells_an_error_whole() -> None:

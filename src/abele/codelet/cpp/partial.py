@@ -18,15 +18,15 @@ _MULTI = re.compile(r"\bMultiVertex\b")
 _STUB = "abele_refused_"
 
 
-def without_errors(text: str, messages: Sequence[Message]) -> str | None:
+def without_errors(text: str, messages: Sequence[Message]) -> str:
     """The source with what the messages are about replaced; lines stay where they are.
 
     Args:
         text: The source.
         messages: What the compiler says of it.
 
-    Returns:
-        The new source; None where an error is outside functions and vertex classes.
+    Raises:
+        CodeletError: That of a message which is about neither a function nor a vertex class.
     """
     found = list(regions(text))
     lines = [0, *(m.end() for m in re.finditer("\n", text))]
@@ -35,7 +35,7 @@ def without_errors(text: str, messages: Sequence[Message]) -> str | None:
         places = [lines[line - 1] + column - 1 for line, column in message.places if 0 < line <= len(lines)]
         region = next((r for at in places if (r := _region(found, at)) is not None), None)
         if region is None:
-            return None
+            raise message.error
         replaced.setdefault(region, message)
     return _replaced(text, replaced)
 

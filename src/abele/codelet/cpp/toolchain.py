@@ -18,7 +18,7 @@ from pathlib import Path
 from abele.codelet.cpp.diagnostics import compile_error, compile_messages
 from abele.codelet.cpp.partial import without_errors
 from abele.codelet.cpp.standins import write_missing, write_stand_ins
-from abele.errors import CodeletLoadError
+from abele.errors import CodeletError, CodeletLoadError
 
 HEADERS = Path(__file__).parent / "include"
 """Our own ``poplar/Vertex.hpp`` and companions."""
@@ -162,21 +162,22 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
         command = [*compiler.command, *FLAGS, *_LIMITS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
-        first = None
+        first: CodeletError | None = None
         for _ in range(_ROUNDS):
             source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")
             done = _compiled(command, text, folder)
             if done.returncode == 0 and made.exists():
                 return made.read_bytes()
             said = done.stderr or done.stdout
-            first = first or compile_error(said, name, str(source))
             messages = compile_messages(said, name, str(source))
-            left = without_errors(text, messages) if messages else None
-            if left is None:
+            try:
+                text = without_errors(text, messages)
+            except CodeletError as outside:
+                raise first or outside from None
+            first = first or compile_error(said, name, str(source))
+            if not messages:
                 break
-            text = left
-        assert first is not None
-        raise first
+        raise first or CodeletLoadError(f"the C++ compiler refused {name}")
 
 
 def _compiled(command: list[str], text: str, folder: str) -> subprocess.CompletedProcess[str]:
