@@ -61,4 +61,5 @@ class Fragments:
             else:
                 continue
             waiting += set(_REFERENCE.findall(text)) - functions.keys() - lines.keys()
-        return "\n".join([*lines.values(), *functions.values(), *self._module, ""])
+        types_first = sorted(lines.values(), key=lambda line: line[0] != "%")
+        return "\n".join([*types_first, *functions.values(), *self._module, ""])
