@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.codelet.cpp import load_codelets
 from codelet.cpp.conftest import f32, load, run, zeros
 
 FOUND = load("halves.cpp")
@@ -86,3 +87,24 @@ def test_uchar4__wraps_and_counts_bits() -> None:
     done = run(FOUND["Bytes"], **{"in": x}, out=zeros(24, "u1"), bits=zeros(1, "u4"))
     np.testing.assert_array_equal(done["out"], x + np.tile(np.array([1, 2, 3, 4], "u1"), 6))
     assert done["bits"][0] == np.unpackbits(x).sum()
+
+
+def test_limits_of_half__are_those_of_binary16() -> None:
+    source = """
+    #include <poplar/HalfFloat.hpp>
+    #include <poplar/Vertex.hpp>
+    class Limits : public poplar::Vertex {
+    public:
+      poplar::Output<poplar::Vector<half>> out;
+      bool compute() {
+        using L = std::numeric_limits<half>;
+        const half values[] = {L::lowest(), L::max(), L::min(), L::epsilon(), L::denorm_min(), L::infinity()};
+        for (unsigned i = 0; i < 6; ++i)
+          out[i] = values[i];
+        return true;
+      }
+    };
+    """
+    info = np.finfo("f2")
+    wanted = np.array([info.min, info.max, info.tiny, info.eps, info.smallest_subnormal, np.inf], "f2")
+    np.testing.assert_array_equal(run(load_codelets(source)["Limits"], out=zeros(6, "f2"))["out"], wanted)

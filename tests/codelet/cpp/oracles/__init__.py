@@ -1,0 +1,1 @@
+"""What the vertices of the corpus compute, by NumPy."""
