@@ -7,6 +7,8 @@ import re
 _TIGHT = re.compile(r"\s*([<>,()*&\[\]]|::)\s*")
 _WORD = re.compile(r"[0-9][\w']*|'(?:[^'\\]|\\.[^']*)'|::|[<>,()*&\[\]]|[^\s<>,()*&\[\]':]+|:|'")
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F']+|0[bB][01']+|[0-9][0-9']*)([uUlLzZ]*)")
+_LONGEST_NUMBER = 100
+"""Characters of a number; what is longer is no template argument."""
 _FIXED = {
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
@@ -31,7 +33,7 @@ def normalised(name: str) -> str:
 
 def _number(word: str) -> str:
     found = _INTEGER.fullmatch(word)
-    if found is None:
+    if found is None or len(word) > _LONGEST_NUMBER:
         return word
     digits = found[2].replace("'", "")
     octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()

@@ -279,6 +279,11 @@ def test_names__of_enumerations__as_poplar_writes_them() -> None:
     assert not hand.graph.hasCodelet(f"popops::BinaryOp1D<popnn::BinaryOpType::ADD,{bool_.poplar_name}>")
 
 
+@pytest.mark.parametrize("spelling", ["long long", "longlong", "signed long long", "std::int64_t", "long long int"])
+def test_names__of_types__in_every_spelling(spelling: str) -> None:
+    assert Hand().graph.codelet(f"popops::Fill< {spelling} >").fields[0].type.name == "i64"
+
+
 def test_unknown_names__say_what_is_wrong_and_what_there_is() -> None:
     graph = Hand().graph
     cs = graph.addComputeSet("cs")
@@ -292,9 +297,52 @@ def test_unknown_names__say_what_is_wrong_and_what_there_is() -> None:
     assert "float, half" in error(f"popops::UnaryOp1D<{UNARY}EXPONENT,flot>")
     assert "popops::UnaryOp1D" in error("popops::UnaryOp1d<X>")
     assert "takes 2 template arguments, not 1" in error("popops::UnaryOp1D<float>")
-    assert "is_nan does not take i32" in error(f"popops::UnaryOp1D<{UNARY}IS_NAN,int>")
-    assert "does not overwrite its operand" in error(f"popops::BinaryOp1DInPlace<{BINARY}EQUAL,float>")
+    assert "is_nan does not take int" in error(f"popops::UnaryOp1D<{UNARY}IS_NAN,int>")
+    assert "bitwise_xor does not take half" in error(f"popops::BinaryOp1D<{BINARY}BITWISE_XOR,half>")
+    assert "eq of float gives bool, which does not overwrite its operand" in error(
+        f"popops::BinaryOp1DInPlace<{BINARY}EQUAL,float>"
+    )
     assert "its argument UnaryOpType is 'EXP'" in error("popops::UnaryOp1D<EXP,float>")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "popops::",
+        "popops::Fill",
+        "popops::Fill<",
+        "popops::Fill<>",
+        "popops::Fill<float",
+        "popops::Fill<float,>",
+        "popops::Fill<<float>>",
+        "popops::Fill<float>x",
+        "popops::Fill<float);import os;(>",
+        "popops::Reduce<popops::ReduceAdd,float,float,false,\u00b2>",
+        "poplin::ConvPartial1x1Out<half,half,true,false," + "9" * 5000 + ">",
+        "popops::BinaryOp1D<" + "<" * 2000 + "," + ">" * 2000 + ">",
+        "popops::\x1b]0;title\x07<float>",
+    ],
+)
+def test_hostile_names__are_unknown_vertices(name: str) -> None:
+    graph = Hand().graph
+    assert not graph.hasCodelet(name)
+    with pytest.raises(UnknownVertexTypeError):
+        graph.addVertex(graph.addComputeSet("cs"), name)
+
+
+def test_virtual_graph_and_replicas__know_the_vertices_too() -> None:
+    graph = Graph(Hand(8).graph.system)
+    part = graph.virtual(2, 4)
+    popops.addCodelets(part)
+    name = "popops::Fill<float>"
+    assert graph.hasCodelet(name)
+    out = part.addVariable("float", [4], "out")
+    part.setTileMapping(out, 1)
+    vertex = part.addVertex(part.addComputeSet("cs"), name, {"out": out})
+    part.setInitialValue(vertex["in"], 2.0)
+    part.setTileMapping(vertex, 1)
+    assert graph.compute_sets[0].groups[0].tile.tolist() == [3]
+    assert graph.getMaxVertexFieldValue("popops::ScaledAddSupervisor<float,float,float,true,false>", "size") == 65535
 
 
 def test_without_add_codelets__the_error_says_to_call_it() -> None:

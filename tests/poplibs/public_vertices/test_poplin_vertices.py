@@ -171,3 +171,62 @@ def test_factors_and_solves__of_one_block(lower: bool) -> None:
     assert_close(got[x], np.linalg.solve(half, b), f32, 20.0)
     assert_close(got[inverse], np.linalg.inv(half).T, f32, 20.0)
     assert hand.cycles(vertex) == 6**3 + 102 * 36 + 101 * 6 + 102
+
+
+def _conv(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Of images [height, width, in] and kernels [ky, kx, out, in], without padding."""
+    ky, kx, *_ = w.shape
+    high, wide = x.shape[0] - ky + 1, x.shape[1] - kx + 1
+    return sum(np.einsum("yxi,oi->yxo", x[a : a + high, b : b + wide], w[a, b]) for a in range(ky) for b in range(kx))
+
+
+def _lists(high: int, wide: int, in_wide: int, kernel: tuple[int, int], units: tuple[int, int]) -> list[list[int]]:
+    """Work lists of a convolution: rows of the output dealt out to six workers, for every kernel position."""
+    lists = []
+    for a in range(kernel[0]):
+        for b in range(kernel[1]):
+            for worker in range(6):
+                mine = range(worker, high, 6)
+                lists.append([v for y in mine for v in (y * wide * units[0], wide, ((y + a) * in_wide + b) * units[1])])
+    return lists
+
+
+@pytest.mark.parametrize(("dtype", "partials"), [("half", "float"), ("float", "float"), ("half", "half")])
+def test_conv_partial_nx1_and_horizontal__kernels_of_2_by_3(dtype: str, partials: str) -> None:
+    hand = Hand()
+    one, other = as_element_type(dtype), as_element_type(partials)
+    x, w = rng.normal(size=(2, 8, 7, 4)), rng.normal(size=(2, 2, 3, 8, 4))
+    tx, tw = hand.put(x, one), hand.put(w, one)
+    amp, mac = hand.room((7, 5, 8), other), hand.room((7, 5, 8), other)
+    sizes = {"numOutGroupsM1": 0, "numInGroups": 2, "numConvGroupsM1": 0, "outChansPerGroup": 8, "inChansPerGroup": 4}
+    edges = {"in_": listed(tx.reshape((2, -1))), "weights": listed(tw.reshape((2, -1)))}
+
+    def lists(units: tuple[int, int]) -> list[Any]:
+        return [hand.put(np.array(row), "u16") for row in _lists(7, 5, 7, (2, 3), units)]
+
+    units = 16 if one == f16 else 8
+    first = hand.place(
+        f"poplin::ConvPartialnx1<{dtype},{partials},true,false,{units},{8 // one.bytes},false>",
+        out=[amp.flatten()],
+        worklists=lists((8 * other.bytes // 8, 4 * one.bytes // 8)),
+        kernelOuterSizeM1=1,
+        kernelInnerElementsM1=2,
+        transformedInStride=1,
+        **edges,
+        **sizes,
+    )
+    second = hand.place(
+        f"poplin::ConvPartialHorizontalMac<{dtype},{partials},true>",
+        out=[mac.flatten()],
+        worklists=lists((1, 1)),
+        kernelSizeM1=5,
+        transformedInStride=1,
+        **edges,
+        **sizes,
+    )
+    got = hand.run()
+    wide_x, wide_w = hand.data[tx].astype(np.float64), hand.data[tw].astype(np.float64)
+    wanted = _conv(wide_x[0], wide_w[0]) + _conv(wide_x[1], wide_w[1])
+    for out in (amp, mac):
+        assert_close(got[out], wanted, other, 8.0)
+    assert 0 < hand.cycles(first) < hand.cycles(second)

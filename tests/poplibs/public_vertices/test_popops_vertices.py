@@ -145,6 +145,15 @@ def test_scaled_additions__numbers_and_tensors__as_numpy(form: str) -> None:
         assert_close(got[tensor], value, tensor.dtype)
 
 
+def test_hadamard_product__of_rows() -> None:
+    hand = Hand()
+    a, b = rng.normal(size=(2, 2, 9))
+    x = hand.put(a, "f16")
+    vertex = hand.place("popops::HadamardProd<half>", A=listed(x), B=listed(hand.put(b, "f16")))
+    assert_close(hand.run()[x], a * b, f16)
+    assert hand.cycles(vertex) == 5 + 2 * (6 + 2 * 3)
+
+
 def test_scaled_add__same_data__costs_what_the_library_function_does() -> None:
     by_hand, called = Hand(1), Hand(1)
     a, b, s = by_hand.put(np.ones(500), "f32"), by_hand.put(np.ones(500), "f32"), by_hand.put([2.0], "f32")

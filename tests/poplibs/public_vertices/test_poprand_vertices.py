@@ -79,6 +79,17 @@ def test_numbers__differ_by_vertex_and_run__and_are_those_of_an_equal_graph() ->
     assert not np.isin(first[0], second[0]).any()
 
 
+def test_numbers__of_one_graph__do_not_depend_on_threads_or_on_compiling_again() -> None:
+    hand = Hand()
+    outs = [hand.room(40, "f16", tile) for tile in range(4)]
+    for tile, out in enumerate(outs):
+        hand.place("poprand::Normal<half>", tile, out=out, mean=0.0, stdDev=1.0)
+    once, again, plain = hand.run(), hand.run(threads=2), hand.run(debug=True)
+    for out in outs:
+        np.testing.assert_array_equal(once[out], again[out])
+        np.testing.assert_array_equal(once[out], plain[out])
+
+
 def test_cost__same_data__that_of_the_library_function() -> None:
     hand = Hand(1)
     vertex = hand.place("poprand::Normal<float>", out=hand.room(1000, "f32"), mean=0.0, stdDev=1.0)

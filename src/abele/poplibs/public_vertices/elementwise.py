@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import TypeMismatchError
 from abele.machine import Ipu
-from abele.numerics import ElementType, bool_, f16, f32, i32, i64, u16, u32, u64
+from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from abele.poplibs.popops.element_cost import (
     Form,
     element_cycles,
@@ -43,7 +44,7 @@ BINARY = {member.name: member.value for member in BinaryOpType}
 
 UNARY_TYPE = choice("popops::expr::UnaryOpType", UNARY)
 BINARY_TYPE = choice("popops::expr::BinaryOpType", BINARY)
-ELEMENT = type_of(f32, f16, i32, u32, bool_, u16, i64, u64)
+ELEMENT = type_of(f32, f16, i32, u32, bool_, i16, u16, i8, u8, i64, u64)
 _MEANT = (f32, f16)
 
 BINARY_2D_START = (5, 20)
@@ -98,9 +99,13 @@ def result(op: str, dtype: ElementType, num: int, in_place: bool) -> Fused:
     Raises:
         TypeMismatchError: The operation does not take the type, or its result does not fit the operand it overwrites.
     """
-    fused = fuse([Op(op, *(PlaceHolder(n + 1) for n in range(num)))], (dtype,) * num, [None])
+    try:
+        fused = fuse([Op(op, *(PlaceHolder(n + 1) for n in range(num)))], (dtype,) * num, [None])
+    except TypeMismatchError as error:
+        raise refuse(f"{op} does not take {dtype.poplar_name}") from error
     if in_place and fused.out_types[0] != dtype:
-        raise refuse(f"{op} of {dtype} gives {fused.out_types[0]}, which does not overwrite its operand")
+        given = fused.out_types[0].poplar_name
+        raise refuse(f"{op} of {dtype.poplar_name} gives {given}, which does not overwrite its operand")
     return fused
 
 

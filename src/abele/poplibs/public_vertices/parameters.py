@@ -19,6 +19,19 @@ COPIED = (*SIMPLE, i8, u8, i16, u16, i64, u64)
 """Sets of element types that vertices are instantiated for."""
 
 
+_SPELLINGS = {
+    "unsigned": u32,
+    "char": i8,
+    "long": i64,
+    "unsigned long": u64,
+    "longlong": i64,
+    "long long": i64,
+    "unsigned longlong": u64,
+    "unsigned long long": u64,
+}
+"""Types by names that they have beside Poplar's."""
+
+
 class NotAllowedError(Exception):
     """The text of an argument is not one of those that a parameter takes."""
 
@@ -44,7 +57,7 @@ class Parameter:
 
 def type_of(*allowed: ElementType, name: str = "type", default: Any = REQUIRED) -> Parameter:
     """An element type."""
-    known = {t.poplar_name: t for t in types.ALL} | {"unsigned": u32, "char": i8, "long": i64, "unsigned long": u64}
+    known = {t.poplar_name: t for t in types.ALL} | _SPELLINGS
 
     def read(text: str) -> ElementType:
         if known.get(text) not in allowed:
@@ -70,7 +83,7 @@ def number(name: str, default: Any = REQUIRED, example: int = 0) -> Parameter:
     """A whole number; a suffix as in ``16u`` is nothing."""
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"\d+[uUlL]*", text):
+        if not re.fullmatch(r"[0-9]{1,9}[uUlL]{0,3}", text):
             raise NotAllowedError
         return int(text.rstrip("uUlL"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from abele.poplibs.public_vertices import convolutions, factorisations, winograd
+from abele.poplibs.public_vertices import convolutions, factorisations, kernel_convolutions, winograd
 from abele.poplibs.public_vertices.family import Family
 
 _WORK_LISTS = "the coding of its work lists is not known here; poplin.convolution places vertices of this kind itself"
@@ -15,4 +15,8 @@ WITHHELD = dict.fromkeys(
 
 def families() -> Iterable[Family]:
     """Every vertex of poplin."""
-    return [family for module in (convolutions, winograd, factorisations) for family in module.families()]
+    return [
+        family
+        for module in (convolutions, kernel_convolutions, winograd, factorisations)
+        for family in module.families()
+    ]

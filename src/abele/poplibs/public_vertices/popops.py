@@ -44,6 +44,10 @@ WITHHELD = {
     "bitonic::CompareAndSwapAtDistance": _WORK_LISTS,
     "bitonic::CompareAndSwapAtDistanceKeyVal": _WORK_LISTS,
     "SplitTranspose1D": _WORK_LISTS,
+    **dict.fromkeys(
+        ("SelectFromIntervals", "SelectFromRowsInColumns", "UpdateIntervalsDEC", "UpdateColumnsDEC"),
+        "its fields are not known here; SelectFromInterval and UpdateIntervalDEC do what it is for, row by row",
+    ),
     "SequenceSlice": "its fields are not known here; popops.sequenceSlice does what it is for",
     "SplineBasis": "its fields are not known here; popops.splineBasis does what it is for",
     "SplineWeighting": "its fields are not known here; popops.splineWeighting does what it is for",

@@ -143,11 +143,11 @@ def families() -> list[Family]:
 
 def _specialisation() -> Parameter:
     known = dict(zip(KINDS, KINDS, strict=True))
+    by_number = {str(n): kind for n, kind in enumerate(KINDS)}
     by_name = choice("popops::ReductionSpecialisation", known, "DEFAULT")
 
     def read(text: str) -> Any:
-        digits = text.rstrip("uU")
-        return KINDS[int(digits)] if digits.isdigit() and int(digits) < len(KINDS) else by_name.read(text)
+        return by_number[text.rstrip("uU")] if text.rstrip("uU") in by_number else by_name.read(text)
 
     return Parameter("ReductionSpecialisation", read, by_name.takes, "DEFAULT", by_name.example)
 

@@ -74,7 +74,23 @@ def families() -> list[Family]:
             found.append(
                 Family(name, lists[0], _maker(form, by_rows), "likely", form.meaning, tuple(lists[1:]), example)
             )
+    floats = type_of(f32, f16)
+    found.append(Family("HadamardProd", (floats,), _product, "likely", "A ← A · B, element by element"))
     return found
+
+
+def _product(dtype: ElementType) -> Instance:
+    a, b = wide("self.A[r][i]", dtype, f32), wide("self.B[r][i]", dtype, f32)
+    fields = (rows("A", dtype, "InOut"), rows("B", dtype, inner="ONE_PTR"))
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        """Source: machine reference §4.8 (HadamardProd)."""
+        taken = 6 + 2 * -(-v.A.lengths // ipu.vector_width(dtype))
+        return np.asarray(5 + sum_rows(taken, v.A.row_begin), np.int64)
+
+    return Instance(
+        "Vertex", fields, tuple(row_loop("A", [f"self.A[r][i] = {wide(f'{a} * {b}', f32, dtype)}"])), cycles
+    )
 
 
 def _parameters(form: _Form) -> list[tuple[Parameter, ...]]:
