@@ -167,7 +167,8 @@ def _check_size(
 
 
 def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
-    if tensor.dtype != field.type:
+    bits_alone = codelet.language == "cpp" and field.type.is_quarter and tensor.dtype.is_quarter
+    if tensor.dtype != field.type and not bits_alone:  # in C++ metadata say what the bits of a quarter mean
         raise TypeMismatchError(
             f"field {codelet.name}.{field.name} is {field.type}, but {tensor!r} is {tensor.dtype}",
             at=debug.location,

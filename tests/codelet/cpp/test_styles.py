@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from abele import numerics
+from abele import Engine, Execute, Graph, numerics
 from abele.codelet import compile_codelet
 from abele.codelet.cpp import load_codelets
 from abele.errors import CodeletError
@@ -55,6 +55,35 @@ def test_standard_algorithms__do_what_they_say() -> None:
     wanted = [10, np.searchsorted(x, 0.5), 2, np.count_nonzero(y > np.float32(0.3)), y.argmax(), 9 + 6]
     assert done["n"].tolist() == wanted
     np.testing.assert_array_equal(done["x"], np.roll(-y, -1))
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 100])
+def test_sort__of_elements_and_of_indices(n: int) -> None:
+    x = RNG.permutation(n).astype("f4")
+    done = run(FOUND["Sorted"], x=x, index=zeros(n, "u2"))
+    np.testing.assert_array_equal(done["index"], np.argsort(-x))
+    np.testing.assert_array_equal(done["x"], np.sort(x))
+
+
+def test_quarter__of_either_format__is_a_field() -> None:
+    graph = Graph("bow-2000:1")
+    graph.codelets.add(FOUND)
+    type_ = numerics.quarter("F152", -3)
+    x = graph.variable(type_, (64,), name="x").map(0)
+    again, out = (
+        graph.variable(type_, (64,), name="again").map(0),
+        graph.variable(numerics.f16, (64,), name="out").map(0),
+    )
+    metadata = graph.constant(numerics.u8, (1,), 0x80 | (-3 & 0x3F), name="metadata").map(0)
+    step = graph.compute_set("step")
+    step.vertex("FromQuarter", tile=0, **{"in": x}, metadata=metadata[0], out=out, again=again)
+    engine = Engine(graph, Execute(step))
+    values = RNG.standard_normal(64).astype("f4")
+    engine["x"] = values
+    engine.run()
+    wanted = numerics.narrow.round_to_nearest(values, type_).astype("f4") * np.float32(2.0**-3)
+    np.testing.assert_array_equal(engine["out"], wanted.astype("f2"))
+    np.testing.assert_array_equal(engine["again"], engine["x"])
 
 
 def test_bits_of_floats__and_results_through_pointers() -> None:

@@ -19,7 +19,7 @@ from abele.codelet.cpp.naming import (
 )
 from abele.codelet.cpp.refusals import refusal_text, text_refusal
 from abele.errors import CodeletError, SymbolError
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType, as_element_type, f8_143
 
 _KINDS = {
     "poplar::Vertex": "vertex",
@@ -330,6 +330,8 @@ def _element(type_: Node | None, refused: _Refused) -> str:
     if type_ is not None and type_.tag == "enumeration_type":
         type_ = unwrapped(type_.node("baseType"))
     name = "" if type_ is None else type_.get("name")
+    if type_ is not None and type_.tag == "structure_type" and base_name(type_) == "quarter":
+        return f8_143.name
     if type_ is not None and type_.kind == "DIBasicType" and name in ELEMENT_TYPES:
         return ELEMENT_TYPES[name].name
     if name == "long double":

@@ -127,6 +127,38 @@ public:
   }
 };
 
+class Sorted : public Vertex {
+public:
+  InOut<Vector<float>> x;
+  Vector<unsigned short> index;
+
+  bool compute() {
+    for (unsigned i = 0; i < index.size(); ++i)
+      index[i] = i;
+    std::sort(index.begin(), index.end(), [this](unsigned a, unsigned b) { return x[a] > x[b]; });
+    std::sort(&x[0], &x[0] + x.size());
+    return true;
+  }
+};
+
+// Eight-bit floats: bits, and metadata that say what they mean.
+class FromQuarter : public Vertex {
+public:
+  Input<Vector<quarter, VectorLayout::SPAN, 8>> in;
+  Input<unsigned char> metadata;
+  Output<Vector<half, VectorLayout::SPAN, 8>> out;
+  InOut<Vector<quarter>> again;
+
+  bool compute() {
+    const QuarterMetadata meaning(*metadata);
+    for (unsigned i = 0; i < in.size(); ++i) {
+      out[i] = toHalf(in[i], meaning);
+      again[i] = toQuarter(out[i], meaning);
+    }
+    return true;
+  }
+};
+
 // Bits of floats, and functions that write through pointers.
 union Bits {
   float f;

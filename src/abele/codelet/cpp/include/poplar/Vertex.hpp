@@ -8,6 +8,7 @@
 #include <poplar/VectorTypes.hpp>
 
 #include <abele/native.hpp>
+#include <abele/sort.hpp>
 #include <tileimplconsts.h>
 
 #include <cstddef>
