@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import pickle
+import resource
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import FileFormatError
-from abele.report import Report, file
+from abele.report import OPS, RUNS, Report, archive, file
+from abele.report.paths import portable_path
 
 
 @pytest.fixture
@@ -167,3 +170,133 @@ def test_load__any_flipped_bytes__loads_or_raises_a_file_error(
     path.write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
     with contextlib.suppress(FileFormatError):
         Report.load(path)
+
+
+# --- what a file may cost, and what it may hold ----------------------------------------------------------------------
+
+
+def document_with(path: Path, meta: bytes) -> Path:
+    """A report whose ``meta`` is a text."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(contents["report.json"]) | {"meta": "@"}
+    contents["report.json"] = json.dumps(document).encode().replace(b'"@"', meta)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        b'{"x": [' + b"[]," * 8_000_000 + b"[]]}",
+        b"[" * 20_000_000,
+        b'{"a":' * 5_000_000,
+        b'{"x": [' + b"1," * 12_000_000 + b"1]}",
+    ],
+    ids=["lists", "depth", "mappings", "numbers"],
+)
+def test_load__small_file_with_millions_of_values__is_refused_before_they_are_made(saved: Path, meta: bytes) -> None:
+    hostile = document_with(saved, meta)
+    assert hostile.stat().st_size < 250_000
+    start, before = time.process_time(), peak_bytes()
+    with pytest.raises(FileFormatError, match=r"report\.json"):
+        Report.load(hostile)
+    assert time.process_time() - start < 1.0
+    assert peak_bytes() - before < 100 << 20
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+@pytest.mark.parametrize(
+    ("entries", "part"),
+    [
+        ({"graph": {"num_steps": [3]}}, "graph"),
+        ({"graph": {"num_steps": -1}}, "graph"),
+        ({"graph": {"num_steps": 2**63}}, "graph"),
+        ({"meta": {"samples_per_run": [8]}}, "meta"),
+        ({"meta": {"steps_per_run": "two"}}, "meta"),
+        ({"meta": {"compile_seconds": -1}}, "meta"),
+        ({"meta": {"name": 3}}, "meta"),
+        ({"meta": {"x": {"a": {"b": {"c": {"d": 1}}}}}}, "meta"),
+        ({"memory": {"categories": ["a"], "available_bytes": 0}}, "memory"),
+        ({"memory": {"categories": [1], "available_bytes": 10}}, "memory"),
+        ({"words": {"steps": {"name": [1]}}}, "words"),
+        ({"words": {}}, "steps"),
+    ],
+)
+def test_load__entries_that_do_not_fit_the_schema__are_refused_by_name(
+    saved: Path, entries: dict[str, object], part: str
+) -> None:
+    with pytest.raises(FileFormatError, match="the report is damaged") as caught:
+        Report.load(header_with(saved, **entries))
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "values"),
+    [
+        ("steps/cycles.npy", np.full(5, -1, np.int64)),
+        ("steps/cycles.npy", np.full(5, (1 << 63) - 1, np.int64)),
+        ("steps/executions.npy", np.full(5, 1 << 61, np.int64)),
+        ("steps/op.npy", np.full(5, 9, np.int32)),
+        ("steps/tile_balance.npy", np.full(5, np.nan)),
+        ("steps/kind.npy", np.zeros((5, 1), np.int32)),
+        ("liveness/step.npy", np.full(2, -1, np.int32)),
+        ("memory.npy", np.full((9, 8), -1, np.int64)),
+        ("memory.npy", np.zeros((9, 0), np.int64)),
+        ("compute_cycles_by_tile.npy", np.zeros(7, np.int64)),
+        ("compute_cycles_by_tile.npy", np.full(8, -5, np.int64)),
+    ],
+)
+def test_load__columns_that_do_not_fit_the_schema__are_refused_by_name(
+    saved: Path, member: str, values: np.ndarray
+) -> None:
+    with pytest.raises(FileFormatError, match="the report is damaged") as caught:
+        Report.load(rewritten(saved, **{member: npy(values)}))
+    assert member.partition("/")[0].removesuffix(".npy") in str(caught.value)
+
+
+def test_load__a_long_word_beside_many_rows__costs_what_it_holds(report: Report, tmp_path: Path) -> None:
+    rows = 100_000
+    runs = RUNS.table(name=["x" * 60_000] + ["y"] * (rows - 1), mode="native")
+    replace(report, runs=runs).save(tmp_path / "long")
+    before = peak_bytes()
+    loaded = Report.load(tmp_path / "long")
+    assert loaded.runs["name"][1] == "y"
+    assert len(loaded.runs["name"][0]) == 60_000
+    assert peak_bytes() - before < 200 << 20
+
+
+def test_save__source_files__are_told_from_the_root_of_their_project(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "project" / "models").mkdir(parents=True)
+    (tmp_path / "project" / "pyproject.toml").touch()
+    file = tmp_path / "project" / "models" / "net.py"
+    ops = OPS.table(name=["a", "b"], file=[str(file), "<stdin>"], cycles=[1, 1])
+    placed = replace(report, ops=ops, steps=report.steps.where("op", -1))
+    placed.save(tmp_path / "short")
+    placed.save(tmp_path / "full", full_paths=True)
+    assert Report.load(tmp_path / "short").ops["file"].tolist() == ["models/net.py", "<stdin>"]
+    assert Report.load(tmp_path / "full").ops["file"].tolist() == [str(file), "<stdin>"]
+    assert placed.ops["file"][0] == str(file)
+
+
+def test_portable_path__files_of_the_package_and_of_libraries__keep_their_package() -> None:
+    assert portable_path(np.__file__) == "numpy/__init__.py"
+    assert portable_path(archive.__file__) == "abele/report/archive.py"
+    assert portable_path("/nowhere/at/all/net.py") == "net.py"
+    assert portable_path("models/net.py") == "models/net.py"
+    assert portable_path("") == ""
+
+
+def test_save__more_zeros_than_a_bomb_may_hold__can_be_loaded(report: Report, tmp_path: Path) -> None:
+    kind = replace(file.KIND, free_bytes=1 << 16, ratio=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "KIND", kind)
+        large = replace(report, runs=RUNS.table(name=["r"] * 20_000))
+        large.save(tmp_path / "zeros")
+        assert len(Report.load(tmp_path / "zeros").runs) == 20_000

@@ -91,7 +91,28 @@ class _Head(msgspec.Struct):
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, fill: Callable[[zipfile.ZipFile], None]) -> None:
+class Target(zipfile.ZipFile):
+    """An archive that is being written, and that its reader will take.
+
+    Args:
+        stream: Where it goes.
+        kind: What it is to hold.
+    """
+
+    def __init__(self, stream: IO[bytes], kind: Kind[Any]) -> None:
+        super().__init__(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+        self._stream = stream
+        self._kind = kind
+        self._unpacked = 0
+
+    def packing(self, size: int) -> int:
+        """How to pack the next member: not at all where a reader would take the archive for a bomb."""
+        self._unpacked += size
+        bomb = self._unpacked > max(self._kind.free_bytes, self._kind.ratio * self._stream.tell())
+        return zipfile.ZIP_STORED if bomb else zipfile.ZIP_DEFLATED
+
+
+def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
     """Write an archive to ``path``: to a temporary file beside it, then moved into place.
 
     Raises:
@@ -102,10 +123,7 @@ def write(path: Path, fill: Callable[[zipfile.ZipFile], None]) -> None:
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        with (
-            os.fdopen(handle, "wb") as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        ):
+        with os.fdopen(handle, "wb") as stream, Target(stream, kind) as archive:
             fill(archive)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
@@ -115,14 +133,14 @@ def write(path: Path, fill: Callable[[zipfile.ZipFile], None]) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_member(archive: zipfile.ZipFile, name: str, content: bytes | str) -> None:
+def write_member(archive: Target, name: str, content: bytes) -> None:
     """Add a member, without a time, so that equal contents make equal files."""
     member = zipfile.ZipInfo(name)
-    member.compress_type = zipfile.ZIP_DEFLATED
+    member.compress_type = archive.packing(len(content))
     archive.writestr(member, content)
 
 
-def write_document(archive: zipfile.ZipFile, kind: Kind[Any], document: dict[str, Any]) -> None:
+def write_document(archive: Target, kind: Kind[Any], document: dict[str, Any]) -> None:
     """Add the document.
 
     Raises:
@@ -140,7 +158,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def write_array(archive: zipfile.ZipFile, name: str, array: npt.ArrayLike) -> None:
+def write_array(archive: Target, name: str, array: npt.ArrayLike) -> None:
     """Add an array; one of a type that NumPy does not have itself goes as its bits."""
     plain = np.asarray(array, order="C")
     if plain.dtype.kind not in "biuf":

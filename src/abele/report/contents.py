@@ -127,8 +127,8 @@ def _check_sum(name: str, values: Any) -> None:
         raise InvalidOptionError(f"the sum of {name} is too large to be one")
 
 
-def check_memory(memory: Memory, compute_cycles_by_tile: npt.NDArray[np.int64]) -> None:
-    """There is a tile, and what the tiles hold and do adds up.
+def check_memory(memory: Memory) -> None:
+    """There is a tile, and what the tiles hold adds up.
 
     Raises:
         InvalidOptionError: It is not so.
@@ -138,6 +138,14 @@ def check_memory(memory: Memory, compute_cycles_by_tile: npt.NDArray[np.int64]) 
     if (memory.bytes < 0).any():
         raise InvalidOptionError("memory.npy holds negative sizes")
     _check_sum("memory.npy", memory.bytes)
+
+
+def check_cycles(compute_cycles_by_tile: npt.NDArray[np.int64]) -> None:
+    """What the tiles compute adds up.
+
+    Raises:
+        InvalidOptionError: It does not.
+    """
     if (compute_cycles_by_tile < 0).any():
         raise InvalidOptionError("compute_cycles_by_tile.npy holds negative cycles")
     _check_sum("compute_cycles_by_tile.npy", compute_cycles_by_tile)

@@ -7,13 +7,14 @@ memory's ``categories`` and ``available_bytes``, and for each text column its di
 
 from __future__ import annotations
 
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from abele.report import archive as container
-from abele.report.contents import Document, check_document, check_memory, check_tables
+from abele.report.contents import Document, check_cycles, check_document, check_memory, check_tables
 from abele.report.memory import Memory
+from abele.report.paths import portable_path
 from abele.report.report import Report
 from abele.report.schema import TABLES, ColumnSpec, Schema
 from abele.report.table import Column, Table, Text
@@ -30,16 +31,28 @@ KIND = container.Kind(
 """Version 2: sync groups and spans; start, groups, block and basis of steps."""
 
 
-def save(report: Report, path: Path) -> None:
+def save(report: Report, path: Path, *, full_paths: bool = False) -> None:
     """Write ``report`` to ``path``: to a temporary file beside it, then moved into place.
+
+    Args:
+        report: The report.
+        path: The file.
+        full_paths: Keep the full paths of source files; otherwise they are told as ``portable_path`` gives them.
 
     Raises:
         FileFormatError: The folder cannot be written.
     """
-    container.write(path, lambda archive: _write(report, archive))
+    shown = report if full_paths else replace(report, ops=_with_portable_paths(report.ops))
+    container.write(path, KIND, lambda archive: _write(shown, archive))
 
 
-def _write(report: Report, archive: zipfile.ZipFile) -> None:
+def _with_portable_paths(ops: Table) -> Table:
+    files = ops.columns["file"]
+    assert isinstance(files, Text)
+    return Table({**ops.columns, "file": Text(files.codes, tuple(map(portable_path, files.words)))})
+
+
+def _write(report: Report, archive: container.Target) -> None:
     words: dict[str, dict[str, list[str]]] = {}
     for name in TABLES:
         table: Table = getattr(report, name)
@@ -83,8 +96,9 @@ def _read(archive: container.Archive, document: Document) -> Report:
     memory = Memory(
         archive.array("memory.npy", "<i8"), document.memory.available_bytes, tuple(document.memory.categories)
     )
+    check_memory(memory)
     cycles = archive.array("compute_cycles_by_tile.npy", "<i8", (memory.num_tiles,))
-    check_memory(memory, cycles)
+    check_cycles(cycles)
     return Report(
         target=document.target,
         graph=document.graph,

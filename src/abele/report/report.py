@@ -152,15 +152,19 @@ class Report:
 
         return to_json(self)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, full_paths: bool = False) -> None:
         """Write the report to a file, all or nothing.
+
+        Args:
+            path: The file.
+            full_paths: Keep the full paths of source files; otherwise only what follows the folder of their project.
 
         Raises:
             FileFormatError: The file cannot be written.
         """
         from abele.report.file import save
 
-        save(self, Path(path))
+        save(self, Path(path), full_paths=full_paths)
 
     @staticmethod
     def load(path: str | Path) -> Report:

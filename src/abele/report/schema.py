@@ -81,7 +81,9 @@ class Schema:
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str) or np.ndim(value) == 0 if not isinstance(value, Text) else False
+    if isinstance(value, Text | list | tuple):
+        return False
+    return isinstance(value, str) or np.ndim(value) == 0
 
 
 def _column(spec: ColumnSpec, value: Any, num_rows: int) -> Column:

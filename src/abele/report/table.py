@@ -43,13 +43,13 @@ class Text:
         return Text(self.codes[rows], self.words)
 
     def decode(self) -> Array:
-        """The strings as a NumPy array of n strings."""
-        return np.asarray(self.words, dtype=np.str_)[self.codes] if self.words else np.zeros(len(self), np.str_)
+        """The strings as a NumPy array of n objects: a long one among many rows takes its own room alone."""
+        return np.array(self.words, dtype=object)[self.codes] if self.words else np.full(len(self), "", dtype=object)
 
     def order(self) -> Array:
         """Rank of each row's string in alphabetical order, int64[n]."""
         rank = np.empty(len(self.words), np.int64)
-        rank[np.argsort(np.asarray(self.words, dtype=np.str_), kind="stable")] = np.arange(len(self.words))
+        rank[np.argsort(np.array(self.words, dtype=object), kind="stable")] = np.arange(len(self.words))
         return rank[self.codes]
 
 

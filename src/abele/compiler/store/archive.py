@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-
 import numpy.typing as npt
 
 from abele.compiler.store.format import Document
@@ -25,7 +23,7 @@ KIND = Kind(
 class Writer:
     """Collects arrays while the document is put together."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, archive: container.Target) -> None:
         self._archive = archive
         self._num = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,11 @@ def save_executable(executable: Executable, path: str | Path, *, full_paths: boo
         FileFormatError: The file cannot be written, or a codelet is C++.
     """
 
-    def fill(archive: zipfile.ZipFile) -> None:
+    def fill(archive: container.Target) -> None:
         document = _document(executable, Writer(archive), full_paths)
         container.write_document(archive, KIND, document)
 
-    container.write(Path(path), fill)
+    container.write(Path(path), KIND, fill)
 
 
 def _document(executable: Executable, writer: Writer, full_paths: bool) -> dict[str, Any]:
