@@ -24,7 +24,7 @@ LIBRARIES = [
         "poplin.multiconv",
     )
 ]
-OF_CALLS = {"options", "op", "prog", "mode", "x", "x_in_place", "x_with_output", "use_scaled_gradient"}
+OF_CALLS = {"None", "options", "op", "prog", "mode", "x", "x_in_place", "x_with_output", "use_scaled_gradient"}
 """Words of signatures."""
 
 
@@ -36,8 +36,18 @@ def test_page__code__runs() -> None:
     assert names["rows"].shape == (32, 1, 64)
 
 
+ABSENT = PAGE[PAGE.index("## What is left out") : PAGE.index("## What surprises")]
+"""What the page says is not there, with what is there instead."""
+
+
+def test_page__left_out__is_not_there() -> None:
+    first = [line.split("|")[1] for line in ABSENT.splitlines() if line.startswith("| ")][1:]
+    for name in re.findall(r"`(\w+)`", " ".join(first)):
+        assert not any(hasattr(library, name) for library in LIBRARIES), name
+
+
 def test_page__names__are_in_the_libraries() -> None:
-    text = CODE.sub("", PAGE)
+    text = CODE.sub("", PAGE).replace(ABSENT, "")
     quoted = {
         re.sub(r"^\w+\.", "", word.split("(")[0]) for word in re.findall(r"`([a-zA-Z0-9_.]+(?:\([^`]*\))?)`", text)
     }

@@ -15,9 +15,9 @@ from abele.poplar import program
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "poplar.md"
 OWNERS = {
-    "Types and small values": [poplar, poplar.OptionFlags, ab.numerics.ElementType],
-    "Devices and targets": [poplar, poplar.Device, poplar.DeviceManager, Target],
-    "Graph": [poplar, poplar.Graph],
+    "Types and small values": [poplar, poplar.OptionFlags, poplar.SourceLocation, ab.numerics.ElementType],
+    "Devices and targets": [poplar, poplar.IPUModel, poplar.Device, poplar.DeviceManager, Target],
+    "Graph": [poplar, poplar.Graph, poplar.DataStream, poplar.RemoteBuffer],
     "Tensor": [poplar, ab.Tensor],
     "Programs": [poplar, program, ab.Sequence, program.Switch],
     "Engine": [poplar, poplar.Engine],

@@ -85,3 +85,21 @@ def test_cycle_count__of_several_tiles__has_a_row_for_each(graph: Graph) -> None
     counted = np.asarray(engine.readTensor("cycles"))
     assert counted.shape == (2, 2)
     assert (counted[:, 0] > 0).all()
+
+
+def test_tiles__of_a_virtual_graph__have_numbers_in_the_whole() -> None:
+    graph = Graph(IPUModel().createDevice())
+    inner = graph.createVirtualGraph([7, 3, 9])
+    assert [inner.convertVirtualTileToPhysicalTile(t) for t in range(3)] == [7, 3, 9]
+    assert inner.convertPhysicalTileToVirtualTile(3) == inner.convertPhysicalTileToVirtualTile(0, 3) == 1
+    assert graph.convertPhysicalTileToVirtualTile(graph.convertVirtualTileToPhysicalTile(5)) == 5
+    with pytest.raises(poplar.invalid_tile_mapping, match="outside the virtual graph"):
+        inner.convertPhysicalTileToVirtualTile(4)
+
+
+def test_names__written_as_contexts__are_the_names() -> None:
+    graph = Graph(IPUModel().createDevice())
+    place = poplar.SourceLocation.Current()
+    assert place.fileName.endswith("test_small_values.py")
+    names = [{"x"}, poplar.DebugContext("x"), poplar.DebugContext(place, "x"), [poplar.DebugContext("a"), "x"]]
+    assert [graph.addVariable(FLOAT, [1], name).name for name in names] == ["x", "x", "x", "a/x"]

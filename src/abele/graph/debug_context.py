@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from abele.graph.debug import caller
+
 
 @dataclass(frozen=True, slots=True)
 class DebugNameAndId:
@@ -23,6 +25,31 @@ class DebugNameAndId:
     def getPathName(self) -> str:
         """The name with those around it."""
         return f"{self.path}/{self.name}" if self.path and self.name else self.path or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where something was written, as Poplar has it; taken, though every object here knows its own origin.
+
+    Attributes:
+        functionName: The function.
+        fileName: The file.
+        lineNumber: The line.
+    """
+
+    functionName: str = ""
+    fileName: str = ""
+    lineNumber: int = 0
+
+    @staticmethod
+    def Current() -> SourceLocation:
+        """The caller's place."""
+        file, line = caller()
+        return SourceLocation("", file, line)
+
+    def getPathName(self) -> str:
+        """Nothing: a place is no part of a name."""
+        return ""
 
 
 class DebugContext:

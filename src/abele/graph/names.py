@@ -173,6 +173,21 @@ class CppNames(VertexNames, HostNames):
             return self.virtual(tiles=np.array(dimensions(tiles, "the tiles of a virtual graph"), dtype=np.int64))
         return self.virtual_tiles_per_ipu(int(tiles)) if end is None else self.virtual(int(tiles), end)
 
+    def convertVirtualTileToPhysicalTile(self: Graph, virtualTileId: int) -> int:  # type: ignore[misc]
+        """The number of a tile in the whole graph; tiles have no other numbers."""
+        self.check_tiles(np.array([virtualTileId], np.int32), "something", self.origin(""))
+        return virtualTileId
+
+    def convertPhysicalTileToVirtualTile(self: Graph, *ipu_and_tile: int) -> int:  # type: ignore[misc]
+        """The number in this graph of a tile of the whole graph: ``(tile)``, or ``(ipu, tile of the IPU)``.
+
+        Raises:
+            TileMappingError: The graph does not have it.
+        """
+        *ipu, tile = ipu_and_tile
+        number = tile + sum(ipu) * self.top_level.system.ipu.num_tiles
+        return self.convertVirtualTileToPhysicalTile(number)
+
     def createReplicatedGraph(self: Graph, replicationFactor: int) -> Graph:  # type: ignore[misc]
         """Refused: replicas are made with the graph.
 

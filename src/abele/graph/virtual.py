@@ -104,6 +104,19 @@ class VirtualGraph(Graph):
         self.check_tiles(numbers.reshape(-1), what, self.origin(""))
         return self.tiles[numbers]
 
+    def convertVirtualTileToPhysicalTile(self, virtualTileId: int) -> int:
+        """The number of a tile in the whole graph."""
+        return int(self.in_top_level([virtualTileId])[0])
+
+    def convertPhysicalTileToVirtualTile(self, *ipu_and_tile: int) -> int:
+        """The number here of a tile of the whole graph: ``(tile)``, or ``(ipu, tile of the IPU)``.
+
+        Raises:
+            TileMappingError: It is outside.
+        """
+        number = self._top.convertPhysicalTileToVirtualTile(*ipu_and_tile)
+        return int(self.own_numbers(np.array([number], np.int32), "something")[0])
+
     def own_numbers(self, tiles: Int32, what: str) -> Int32:
         """The virtual graph's numbers of the whole graph's tiles, int32[n]; −1 (mapped nowhere) stays.
 

@@ -10,8 +10,9 @@ from abele.graph import ComputeSet, FieldRef, Function, HostFunction, RemoteBuff
 from abele.graph import Stream as DataStream
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.codelets import CodeletFileType
-from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId
+from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId, SourceLocation
 from abele.graph.introspect import FieldInfo, VertexIntrospector
+from abele.graph.introspect import FieldInfo as FieldData
 from abele.graph.names import VariableMappingMethod
 from abele.graph.options import OptionFlags, readJSON
 from abele.graph.stream import ReplicatedStreamMode
@@ -89,6 +90,7 @@ from abele.poplar.types import (
     UNSIGNED_INT,
     UNSIGNED_LONGLONG,
     UNSIGNED_SHORT,
+    AbsentTypeError,
     Type,
     convertFromDeviceType,
     convertToDeviceType,
@@ -123,6 +125,7 @@ __all__ = [
     "DeviceManager",
     "Engine",
     "Executable",
+    "FieldData",
     "FieldInfo",
     "FieldRef",
     "FloatingPointBehaviour",
@@ -139,6 +142,7 @@ __all__ = [
     "RelativeSyncDelayType",
     "RemoteBuffer",
     "ReplicatedStreamMode",
+    "SourceLocation",
     "StreamCallback",
     "StringRef",
     "SupervisorVertex",
@@ -221,3 +225,10 @@ __all__ = [
     "unknown_vertex_type",
     "unrecoverable_runtime_error",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Refuse the types that the machine has not, in words."""
+    if name in ("LONG", "UNSIGNED_LONG", "DOUBLE"):
+        raise AbsentTypeError(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,6 +42,14 @@ LONGLONG = i64
 UNSIGNED_LONGLONG = u64
 
 
+class AbsentTypeError(TypeMismatchError, AttributeError):
+    """A type that only the host has; also an AttributeError, so that ``hasattr`` works."""
+
+    def __init__(self, name: str) -> None:
+        instead = {"DOUBLE": "FLOAT", "LONG": "INT or LONGLONG"}.get(name, "UNSIGNED_INT or UNSIGNED_LONGLONG")
+        super().__init__(f"{name} is no element type of the machine: only the host has it", remedy=f"use {instead}")
+
+
 @dataclass(frozen=True, slots=True)
 class equivalent_device_type:
     """The element type that stands on the device for a type of the host: ``equivalent_device_type(float).value``.
