@@ -152,3 +152,50 @@ def test_exceptions__switched_off__give_what_pytorch_gives() -> None:
     got = poptorch.inferenceModel(torch.log, options())(torch.tensor([-1.0, 0.0]))
     assert got[0].isnan()
     assert got[1] == -torch.inf
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "numpy": (X.numpy(), r"x is a NumPy array of shape \[24, 12\](.|\n)*from_numpy"),
+    "sparse": (X.to_sparse(), r"x is a tensor of layout torch\.sparse_coo(.|\n)*to_dense"),
+    "meta": (X.to("meta"), "x is on the device 'meta'"),
+    "list": (X.tolist(), "PyTorch cannot record the model: .*must be Tensor, not list"),
+    "none": (None, "PyTorch cannot record the model: .*must be Tensor, not NoneType"),
+    "shape": (X[:, :5], r"PyTorch cannot record the model: .*\[24, 5\] X \[12, 16\]"),
+    "empty": (X[:0], "Zero-sized tensors are unsupported"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_call__with_what_is_no_input__is_refused_in_words(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    value, text = WRONG[name]
+    with pytest.raises(poptorch.Error, match=text):
+        poptorch.inferenceModel(Classifier(), options())(value)
+    assert not [r for r in caplog.records if r.levelname == "ERROR"]
+
+
+def test_call__array_later__is_refused_as_another_type() -> None:
+    model = poptorch.inferenceModel(Classifier(), options())
+    model(X)
+    with pytest.raises(poptorch.Error, match="Type mismatch for x"):
+        model(X.numpy())
+
+
+def test_call__error_of_the_models_own_code__is_the_models() -> None:
+    class Fails(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        poptorch.inferenceModel(Fails(), options())(X)
+
+
+def test_wrapping__lazy_layer_without_a_shape__is_refused() -> None:
+    model = nn.Sequential(nn.LazyLinear(4))
+    with pytest.raises(poptorch.Error, match=r"'0\.weight' belongs to a lazy layer"):
+        poptorch.inferenceModel(model, options())(X)
+    with pytest.raises(poptorch.Error, match=r"'0\.weight' belongs to a lazy layer"):
+        poptorch.trainingModel(model, options())
+
+
+def test_call__function_written_in_c__is_wrapped() -> None:
+    assert torch.equal(poptorch.inferenceModel(torch.neg, options())(X), -X)

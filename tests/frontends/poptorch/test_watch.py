@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable
 
@@ -123,3 +124,67 @@ def test_optimizer__of_some_parameters__trains_those() -> None:
     training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.last.parameters(), lr=0.5))
     training(X, LABELS)
     assert torch.equal(model.first.weight, before)
+
+
+def test_weights__shared_by_two_training_wrappers__are_trained_by_both() -> None:
+    first, second = classifier(), Classifier()
+    second.first = first.first
+    eager = copy.deepcopy((first, second))
+    assert eager[0].first is eager[1].first
+    wrappers = [poptorch.trainingModel(m, options(), torch.optim.SGD(m.parameters(), lr=0.5)) for m in (first, second)]
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.5) for m in eager]
+    for number in (0, 1, 1, 0, 0, 1):
+        wrappers[number](X, LABELS)
+        optimizers[number].zero_grad()
+        eager[number](X, LABELS)[1].backward()
+        optimizers[number].step()
+    for got, expected in zip((first, second), eager, strict=True):
+        for ours, theirs in zip(got.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_calls__train_evaluate_save_train_load_train__equal_eager_pytorch() -> None:
+    model = classifier()
+    eager = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.5)
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    inference = poptorch.inferenceModel(model, options())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        expected = eager(X, LABELS)[1]
+        expected.backward()
+        optimizer.step()
+        torch.testing.assert_close(training(X, LABELS)[1], expected.detach(), rtol=1e-4, atol=1e-5)
+
+    step()
+    model.eval()
+    torch.testing.assert_close(inference(X), eager(X).detach(), rtol=1e-4, atol=1e-5)
+    saved = copy.deepcopy(model.state_dict())
+    step()
+    training.load_state_dict(saved)
+    eager.load_state_dict(saved)
+    step()
+    training.detachFromDevice()
+    model.load_state_dict(saved)
+    eager.load_state_dict(saved)
+    step()
+    torch.testing.assert_close(inference(X), eager(X).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")
+def test_learning_rate__of_a_scheduler__is_taken_by_set_optimizer() -> None:
+    model = classifier()
+    eager = copy.deepcopy(model)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.5) for m in (model, eager)]
+    schedules = [torch.optim.lr_scheduler.StepLR(o, 1, 0.1) for o in optimizers]
+    training = poptorch.trainingModel(model, options(), optimizers[0])
+    for _ in range(3):
+        training(X, LABELS)
+        optimizers[1].zero_grad()
+        eager(X, LABELS)[1].backward()
+        optimizers[1].step()
+        for schedule in schedules:
+            schedule.step()
+        training.setOptimizer(optimizers[0])
+    torch.testing.assert_close(model.last.weight.detach(), eager.last.weight.detach(), rtol=1e-4, atol=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,10 +103,12 @@ class CompiledModel:
                 place = self.program.weights[name]
                 self.engine.write(place, to_stream(tensor.detach(), place.dtype.np))
 
-    def download_weights(self) -> None:
-        """Copy the device's weights to the host's tensors."""
+    def download_weights(self, wanted: Callable[[torch.Tensor], bool]) -> None:
+        """Copy the device's weights to those of the host's tensors that are wanted."""
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             for name, tensor in self.captured.weights.items():
+                if not wanted(tensor):
+                    continue
                 tensor.copy_(from_stream(self.engine.read(self.program.weights[name])))
 
     def upload_hyper(self, groups: list[dict[str, float]]) -> None:

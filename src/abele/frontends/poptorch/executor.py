@@ -14,7 +14,7 @@ import torch
 
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.batching import Batching
-from abele.frontends.poptorch.capture.capture import own_tensors
+from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
 from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error
@@ -24,7 +24,7 @@ from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.signature import Signature
 from abele.frontends.poptorch.watch import Watch
-from abele.frontends.poptorch.weights import bring_up_to_date, follow, release
+from abele.frontends.poptorch.weights import bring_up_to_date, follow, owner_of, release
 
 _capturing = False
 
@@ -144,6 +144,7 @@ class PoplarExecutor(Inspection):
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         self._batching.schedule()
+        check_initialised(self._model)
         self._signature.record(args, kwargs)
         micro_args, micro_kwargs = (_map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
         weights = list(own_tensors(self._model).values())
@@ -233,8 +234,8 @@ class PoplarExecutor(Inspection):
         return self._training or bool(self._require().captured.net.updates)
 
     def copyWeightsToHost(self) -> None:
-        """Copy weights from the device to the host's tensors."""
-        self._require().download_weights()
+        """Copy weights from the device to the host's tensors, but for those that another wrapper trained since."""
+        self._require().download_weights(lambda tensor: owner_of(tensor) in (self, None))
         self._weights_changed = False
 
     def copyWeightsToHostIfNeeded(self) -> bool:
@@ -258,11 +259,16 @@ class PoplarExecutor(Inspection):
         return {name: _version(t) for name, t in self._require().captured.weights.items()}
 
     def _refresh_shared_weights(self) -> None:
-        """Take over weights that another wrapper of the same model trained."""
+        """Take over weights that another wrapper trained, and their ownership where this one goes on training them."""
         compiled = self._require()
-        foreign = [bring_up_to_date(tensor, but=self) for tensor in compiled.captured.weights.values()]
-        if any(foreign) and self._weight_versions() != self._seen:
+        foreign = [t for t in compiled.captured.weights.values() if bring_up_to_date(t, but=self)]
+        if not foreign:
+            return
+        if self._weight_versions() != self._seen:
+            self.copyWeightsToHostIfNeeded()
             self.copyWeightsToDevice()
+        if self._changes_weights():
+            follow(foreign, self)
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
         """Load weights into the host's model and, if it is there, onto the device."""

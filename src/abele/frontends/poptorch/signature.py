@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.errors import ArgumentError, CheckError, Error
 
 MISMATCH = (
     "This error occurred because the inputs passed at runtime don't match the inputs used to compile the model. "
@@ -73,9 +74,12 @@ class Signature:
         """Remember these arguments as those compiled for; returns their tensors in order.
 
         Raises:
-            Error: A tensor without elements.
+            Error: A tensor without elements, or one that is not dense on the host.
+            ArgumentError: A NumPy array.
         """
         named = self._named(args, kwargs)
+        for name, value in named.items():
+            _check_leaves(name, value)
         tensors = [t for t in _leaves(named) if isinstance(t, torch.Tensor)]
         for tensor in tensors:
             if tensor.numel() == 0:
@@ -108,6 +112,23 @@ def _leaves(tree: Any) -> Iterator[Any]:
             yield from _leaves(value)
     else:
         yield tree
+
+
+def _check_leaves(name: str, tree: Any) -> None:
+    """Raise at what can never be an input; ``name`` is the parameter that it is passed as."""
+    for leaf in _leaves(tree):
+        if isinstance(leaf, np.ndarray):
+            raise ArgumentError(
+                f"{name} is a NumPy array of shape {list(leaf.shape)}",
+                remedy=f"torch.from_numpy({name}) gives a tensor",
+            )
+        if isinstance(leaf, torch.Tensor) and leaf.layout != torch.strided:
+            raise Error(f"{name} is a tensor of layout {leaf.layout}", remedy=f"{name}.to_dense()")
+        if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+            raise Error(
+                f"{name} is on the device {str(leaf.device)!r}; the host sends inputs from its own memory",
+                remedy="make it with device='cpu'" if leaf.is_meta else f"{name}.cpu()",
+            )
 
 
 def _spec(tree: Any) -> Any:
@@ -151,6 +172,7 @@ def _match_tensor(name: str, expected: TensorSpec, got: Any) -> None:
         raise _mismatch(f"Data type mismatch for {name}: expected {expected.dtype} but got {got.dtype}")
     if got.shape != expected.shape:
         raise _mismatch(f"Shape mismatch for {name}: expected {expected.shape} but got {got.shape}")
+    _check_leaves(name, got)
 
 
 def _match_type(name: str, expected: type, got: Any) -> None:

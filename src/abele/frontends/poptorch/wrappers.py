@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from abele.frontends.poptorch.capture.capture import check_initialised
 from abele.frontends.poptorch.errors import ArgumentError
 from abele.frontends.poptorch.executor import PoplarExecutor
 from abele.frontends.poptorch.options import Options
@@ -59,6 +60,7 @@ def trainingModel(
     user_model = model.model if isinstance(model, PoplarExecutor) else model
     if not isinstance(user_model, torch.nn.Module):
         raise ArgumentError(f"the model is {user_model!r}, not a torch.nn.Module")
+    check_initialised(user_model)
     previous = _WRAPPED.get(user_model, lambda: None)()
     if previous is not None and previous.isCompiled():
         raise RuntimeError(

@@ -86,6 +86,20 @@ def capture(
     return reader.result()
 
 
+def check_initialised(model: torch.nn.Module) -> None:
+    """Raise if a lazy layer has not seen an input yet.
+
+    Raises:
+        Error: One has not; it is named.
+    """
+    lazy = [name for name, tensor in own_tensors(model).items() if torch.nn.parameter.is_lazy(tensor)]
+    if lazy:
+        raise Error(
+            f"{lazy[0]!r} belongs to a lazy layer whose shape is not known yet",
+            remedy="run the model once on the host before it is wrapped",
+        )
+
+
 def own_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and buffers of a model by name, each under every name that it has."""
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]

@@ -6,7 +6,9 @@ Everything else sees :class:`Exported`, which is ours.
 from __future__ import annotations
 
 import functools
+import logging
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -20,11 +22,14 @@ import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
+from abele.errors import AbeleError
 from abele.frontends.poptorch.errors import Error
 from abele.graph.debug import DebugInfo
 
 _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 _INPUT_ROLES = {
     InputKind.PARAMETER: "parameter",
@@ -128,18 +133,11 @@ def _decomposed(
     tried: set[Any] = set()
     while True:
         unknown = {n.target for n in program.graph.nodes if n.op == "call_function" and not handled(n)} - tried
-        known = {op: rule for op in unknown if (rule := _decomposition(op))}
+        known = {op: _decompositions()[op] for op in unknown if op in _decompositions()} if unknown else {}
         if not known:
             return program
         tried |= unknown
         program = program.run_decompositions(known)
-
-
-def _decomposition(op: Any) -> Callable[..., Any] | None:
-    """How PyTorch makes an operator of others, if it can."""
-    rule = _decompositions().get(op)
-    can = getattr(op, "_can_decompose", lambda: False)
-    return op.decompose if rule is None and can() else rule
 
 
 @functools.cache
@@ -220,12 +218,20 @@ def _function_name(function: Any) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that PyTorch's own export code causes."""
+    """Without the warnings that PyTorch's own export code causes, and its log of what is raised as an error as well."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*(export|pytree|LeafSpec|treespec).*")
-        yield
+        loggers = [logging.getLogger(name) for name in _LOGGERS]
+        levels = [logger.level for logger in loggers]
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
 
 
 def _explained(error: Exception) -> Exception:
@@ -240,7 +246,16 @@ def _explained(error: Exception) -> Exception:
             because=lines[0] if lines else None,
             remedy="use torch.cond or torch.where instead of a Python condition",
         )
-    return error
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, AbeleError) or not frames[-1].filename.startswith(_PACKAGES[0]):
+        return error
+    own = [f for f in frames if not f.filename.startswith(_PACKAGES)]
+    return Error(
+        f"PyTorch cannot record the model: {text.strip().splitlines()[0] if text.strip() else type(error).__name__}",
+        at=f"{own[-1].filename}:{own[-1].lineno}" if own else None,
+        remedy="make the same call on the host: what fails there fails here as well. Arguments and results are tensors "
+        "and numbers in tuples, lists and dicts",
+    )
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------
