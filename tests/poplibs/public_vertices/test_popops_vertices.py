@@ -36,7 +36,7 @@ def test_casts__vectors_and_rows__as_numpy(source: str, target: str) -> None:
     values = rng.integers(-40, 40, (3, 11)) / (8 if one.is_float else 1)
     values = values != 0 if source == "bool" else values
     x = hand.put(values.astype(one.np), one)
-    outs = [hand.room((3, 11), other) for _ in range(4)]
+    outs = [hand.room((3, 11), other) for _ in range(5)]
     hand.place(f"popops::Cast1D<{source},{target}>", src=x.flatten(), dst=outs[0].flatten(), numElems=33)
     hand.place(f"popops::Cast<{source},{target}>", src=x.flatten(), dst=outs[1].flatten(), numElems=33)
     hand.place(f"popops::Cast2D<{source},{target}>", src=listed(x), dst=listed(outs[2]))
@@ -44,10 +44,13 @@ def test_casts__vectors_and_rows__as_numpy(source: str, target: str) -> None:
     hand.place(
         f"popops::CastSupervisor<{source},{target}>", src=x.flatten(), dst=outs[3].flatten(), partitionParams=packed
     )
+    whole = hand.place(f"popops::Cast1D<{source},{target}>", src=x.flatten(), dst=outs[4].flatten())
     got = hand.run()
     wanted = hand.data[x].astype(other.np)
     for out in outs:
         np.testing.assert_array_equal(got[out], wanted)
+    told = [v for v in hand.steps if v.codelet.kind == "multi"]
+    assert {hand.cycles(v) for v in told} == {hand.cycles(whole)}
 
 
 def test_check_accuracy_when_cast__half_holds_the_first_alone() -> None:
@@ -482,3 +485,21 @@ def test_bounds__a_vector_that_is_too_short__the_checks_name_vertex_and_field() 
     hand.place("popops::Cast1D<float,half>", src=hand.put(np.ones(4), "f32"), dst=hand.room(8, "f16"), numElems=8)
     with pytest.raises(AbeleError, match="src"):
         hand.run(checks="bounds")
+
+
+@pytest.mark.parametrize(("size", "cycles", "silicon"), [(10, 203, 285), (1024, 1733, 1815)])
+def test_sum__cost__the_published_estimate_and_what_silicon_adds_to_it(size: int, cycles: int, silicon: int) -> None:
+    """Machine reference §4.0: a Bow takes 82 cycles more, whatever the size."""
+    hand = Hand(1)
+    a, b, c = (hand.put(np.zeros(size), "f32") for _ in range(3))
+    vertex = hand.place("popops::BinaryOp1D<popops::expr::BinaryOpType::ADD,float>", in1=a, in2=b, out=c)
+    assert hand.cycles(vertex) == cycles == silicon - 82
+
+
+@pytest.mark.parametrize(("size", "cycles"), [(64, 286), (128, 376), (256, 574), (512, 952)])
+def test_scaled_subtract__cost__the_published_estimate(size: int, cycles: int) -> None:
+    """Machine reference §4.0: a Bow takes 44 to 46 cycles more."""
+    hand = Hand(1)
+    a, b, s = hand.put(np.zeros(size), "f32"), hand.put(np.zeros(size), "f32"), hand.put([1.0], "f32")
+    name = "popops::ScaledSubtractSupervisor<float,float,float,false>"
+    assert hand.cycles(hand.place(name, A=a, B=b, scaleB=s, size=size)) == cycles

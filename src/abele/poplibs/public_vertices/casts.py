@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ from abele.poplibs.public_vertices.parameters import COPIED, type_of
 from abele.poplibs.public_vertices.text import loop, one, place, row_loop, rows, shared_loop, state, vector
 
 Int64 = npt.NDArray[np.int64]
-Size = Literal["numElems", "partitionParams"]
 
 ENTRY_2D = 18
 """Worker slots of Cast2D before its first row; a row starts with the other 19 of the 37 of Cast1D, whose two terms are
@@ -31,11 +29,8 @@ def families() -> list[Family]:
     """Every vertex of this module."""
     both = (type_of(*COPIED, name="source"), type_of(*COPIED, name="target"))
     return [
-        *Family("Cast1D", both, _on_vector("MultiVertex", "numElems"), "sure", "dst = src, converted").called(),
-        Family("CastSupervisor", both, _on_vector("SupervisorVertex", "partitionParams"), "likely", "as Cast1D"),
-        *Family("Cast", both, _on_vector("Vertex", "numElems"), "sure", "as Cast1D, on one worker").called(
-            "Cast1DSingleWorker"
-        ),
+        *Family("Cast1D", both, _shared, "likely", "dst = src, converted").called("CastSupervisor"),
+        *Family("Cast", both, _single, "sure", "as Cast1D, on one worker").called("Cast1DSingleWorker"),
         Family("Cast2D", both, _on_rows, "sure", "dst = src, converted"),
         Family(
             "CheckAccuracyWhenCast",
@@ -54,38 +49,50 @@ def _statement(source: ElementType, target: ElementType, at: str) -> list[str]:
     return element_statements(fused, [place(f"self.src{at}", source)], [place(f"self.dst{at}", target)])
 
 
-_TOTAL = [
-    "most = i64(self.partitionParams) >> 9",
-    "many = (i64(self.partitionParams) >> 6) & 7",
-    "total = many * most + (6 - many) * (most - 4) - (i64(self.partitionParams) & 7)",
-]
-"""Elements of a CastSupervisor: ``many`` workers convert ``most`` and the others 4 less, the last a few less."""
+_TOTAL = (
+    "total = len(self.dst)",
+    "if self.partitionParams != 0:",
+    "    most = i64(self.partitionParams) >> 9",
+    "    many = (i64(self.partitionParams) >> 6) & 7",
+    "    total = many * most + (6 - many) * (most - 4) - (i64(self.partitionParams) & 7)",
+    "if self.numElems != 0:",
+    "    total = i64(self.numElems)",
+)
+"""Elements of a cast on all workers; of ``partitionParams``: ``many`` workers convert ``most`` and the others 4 less,
+the last a few less."""
 
 
-def _on_vector(kind: str, size: Size) -> Callable[..., Instance]:
-    def make(source: ElementType, target: ElementType) -> Instance:
-        lines = _statement(source, target, "[i]")
-        fields = (vector("src", source, layout="ONE_PTR"), vector("dst", target, "Output", "ONE_PTR"), state(size, u32))
-        head, total = ([], "i64(self.numElems)") if size == "numElems" else (_TOTAL, "total")
-        body = shared_loop(total, lines, 4) if kind == "MultiVertex" else loop(total, lines)
+def _single(source: ElementType, target: ElementType) -> Instance:
+    fields = (
+        vector("src", source, layout="ONE_PTR"),
+        vector("dst", target, "Output", "ONE_PTR"),
+        state("numElems", u32),
+    )
+    each, slots = cast_loop(source, target)
 
-        def cycles(v: Any, ipu: Ipu) -> Int64:
-            elements = _elements(np.asarray(getattr(v, size), np.int64)) if size != "numElems" else v.numElems
-            elements = np.asarray(elements, np.int64)
-            if kind != "Vertex":
-                return cast_cycles(source, target)(elements, ipu)
-            each, slots = cast_loop(source, target)
-            return np.asarray(PROLOGUE + -(-elements // each) * slots, np.int64)
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        return np.asarray(PROLOGUE + -(-np.asarray(v.numElems, np.int64) // each) * slots, np.int64)
 
-        return Instance(kind, fields, (*head, *body), cycles)
-
-    return make
+    return Instance("Vertex", fields, tuple(loop("i64(self.numElems)", _statement(source, target, "[i]"))), cycles)
 
 
-def _elements(packed: Int64) -> Int64:
-    """Elements that the field of a CastSupervisor speaks of."""
-    most, many = packed >> 9, packed >> 6 & 7
-    return np.asarray(many * most + (6 - many) * (most - 4) - (packed & 7), np.int64)
+def _shared(source: ElementType, target: ElementType) -> Instance:
+    """On all workers. How many elements say ``numElems``, ``partitionParams`` or, where neither is set, ``dst``."""
+    fields = (
+        vector("src", source, layout="ONE_PTR"),
+        vector("dst", target, "Output"),
+        state("numElems", u32),
+        state("partitionParams", u32),
+    )
+    body = (*_TOTAL, *shared_loop("total", _statement(source, target, "[i]"), 4))
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        number, packed, size = (np.asarray(n, np.int64) for n in (v.numElems, v.partitionParams, v.dst))
+        most, many = packed >> 9, packed >> 6 & 7
+        told = np.where(packed > 0, many * most + (6 - many) * (most - 4) - (packed & 7), size)
+        return cast_cycles(source, target)(np.where(number > 0, number, told), ipu)
+
+    return Instance("MultiVertex", fields, body, cycles, defaults={"numElems": 0, "partitionParams": 0})
 
 
 def _on_rows(source: ElementType, target: ElementType) -> Instance:

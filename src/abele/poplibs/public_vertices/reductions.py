@@ -128,11 +128,10 @@ def families() -> list[Family]:
                 f"out[i] from partials[i + p · partialsWidth + o · outerStride]{more}",
             ),
         ]
-    equal = (*parameters,)
     found.append(
         Family(
             "ReducePartialsEqualSize",
-            equal,
+            parameters,
             _equal_size,
             "likely",
             "out[0 … outCount · 8 bytes] from rows of (partialsSizeM1 + 1) · outCount vectors",
