@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from abele.compiler.step_kinds import NEUTRAL, STREAMS, kind_of, name_of
-from abele.errors import GraphRecursionError
 from abele.graph.control import Block as NamedBlock
 from abele.graph.control import CycleCount, Switch
-from abele.graph.program import Call, If, LibraryCall, Program, Repeat, RepeatWhile, Sequence
+from abele.graph.program import Call, If, LibraryCall, Program, Repeat, RepeatWhile, Sequence, check_nesting
 
 ASSUMED_TRIPS = 1
 
@@ -92,7 +91,6 @@ class _Context:
     executions: int = 1
     is_assumed: bool = False
     call: int = -1
-    functions: tuple[int, ...] = ()
     path: str = ""
     block: str = ""
 
@@ -163,16 +161,8 @@ class _Lowering:
 
     def _called(self, node: Call, at: _Context) -> Step | Block:
         function = node.function
-        if id(function) in at.functions:
-            raise GraphRecursionError(
-                f"function {function.debug.full_name!r} calls itself",
-                at=node.debug.location or None,
-                because=f"the function was made at {function.debug.location}" if function.debug.file else None,
-                remedy="the machine has no call stack: write the recursion as a loop",
-            )
-        inside = replace(at, functions=(*at.functions, id(function)))
         before = [self.lower(c, at) for c in node.copies_in]
-        body = self.lower_apart(function.body, inside)
+        body = self.lower_apart(function.body, at)
         after = [self.lower(c, at) for c in node.copies_out]
         return Block("sequence", [*before, body, *after]) if before or after else body
 
@@ -186,12 +176,13 @@ def lower(programs: list[Program]) -> Lowered:
     """The control programs of one executable as blocks and steps.
 
     Raises:
-        GraphRecursionError: A function calls itself.
+        GraphRecursionError: A function calls itself, or a program is inside itself.
         ControlProgramError: A node is of an unknown kind.
     """
     lowering = _Lowering()
     blocks = []
     for number, program in enumerate(programs):
+        check_nesting(program)
         item = lowering.lower_apart(program, _Context(program=number))
         blocks.append(item if isinstance(item, Block) else Block("sequence", [item]))
     return Lowered(blocks, lowering.steps, lowering.calls)

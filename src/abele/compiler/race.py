@@ -1,4 +1,5 @@
-"""Race check: within a compute set no element is written by two vertices, or written by one and read by another."""
+"""Race check: within a compute set no element is written by two vertices, or by two fields of one, or written by one
+vertex and read by another."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Access(NamedTuple):
 
 
 class Race(NamedTuple):
-    """Two vertices that touch the same elements; the first writes them."""
+    """Two vertices, or two fields of one, that touch the same elements; the first writes them."""
 
     writer: Access
     other: Access
@@ -115,9 +116,8 @@ def _write_race(writes: Writes) -> Race | None:
     position = np.arange(len(writes.end), dtype=np.int64)
     furthest = np.maximum.accumulate(np.where(writes.end == writes.reach, position, 0))
     clash = late[writes.vertex[late] != writes.vertex[furthest[late - 1]]]
-    if len(clash) == 0:
-        return None
-    second = int(clash[0])
+    # without two vertices, two fields (or two rows of one) of the same vertex write the same
+    second = int(clash[0]) if len(clash) else int(late[0])
     return Race(writes.access(second), writes.access(int(furthest[second - 1])), False)
 
 

@@ -15,6 +15,8 @@ def race_error(race: Race, compute_set: ComputeSet) -> DataRaceError:
     variable, element = graph.locate(begin)
     end = min(end - begin + element, variable.size)
     use = race.writer.use
+    if race.writer.vertex == race.other.vertex:
+        return _twice(race, compute_set, variable, element, end)
     doing = "read" if race.other_reads else "written to"
     where = use.group.origin_of(race.writer.vertex - use.first_vertex).location
     return DataRaceError(
@@ -23,6 +25,19 @@ def race_error(race: Race, compute_set: ComputeSet) -> DataRaceError:
         at=f"{where + ' · ' if where else ''}compute set {compute_set.name!r}, {_box(variable, element, end)}",
         because=f"{_who(race.writer)} writes them\n{_who(race.other)} {'reads' if race.other_reads else 'writes'} them",
         remedy=_remedy(race),
+    )
+
+
+def _twice(race: Race, compute_set: ComputeSet, variable: Variable, element: int, end: int) -> DataRaceError:
+    """A vertex two of whose fields write the same elements."""
+    names = [access.use.field.name for access in (race.other, race.writer)]
+    codelet = race.writer.use.group.codelet.name
+    fields = f"fields {' and '.join(names)}" if names[0] != names[1] else f"two rows of field {names[0]}"
+    return DataRaceError(
+        f"{fields} of one {codelet} both write elements [{element}:{end}) of variable {variable.name!r}",
+        at=f"compute set {compute_set.name!r}, {_box(variable, element, end)}",
+        because=_who(race.writer).removesuffix(",") + ", has both",
+        remedy="connect them to different elements, or use one InOut field",
     )
 
 

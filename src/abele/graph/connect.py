@@ -13,7 +13,7 @@ from abele.graph.debug import DebugInfo
 from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
-from abele.numerics import to_device
+from abele.numerics import misfit, to_device
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -222,18 +222,14 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
 
 def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugInfo) -> Any:
     """Values of state as elements of its type, which must hold them."""
-    if field.type.kind in ("int", "uint") and given.size and given.dtype.kind != "b":
-        limits = np.iinfo(field.type.np)
-        low, high = given.min(), given.max()
-        if low < limits.min or high > limits.max:
-            wrong = low if low < limits.min else high
-            raise FieldOverflowError(
-                f"field {codelet.name}.{field.name} is {field.type}, from {limits.min:,} to {limits.max:,}; "
-                f"it was given {wrong:,}",
-                at=debug.location,
-                because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
-                remedy="declare the field with a wider type, or give each vertex less",
-            )
+    wrong = misfit(given, field.type)
+    if wrong is not None:
+        raise FieldOverflowError(
+            f"field {codelet.name}.{field.name} is {field.type}; it was given {wrong}",
+            at=debug.location,
+            because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
+            remedy="declare the field with another type, or give each vertex a number that fits",
+        )
     return to_device(given, field.type)
 
 

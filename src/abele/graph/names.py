@@ -62,8 +62,10 @@ class CppNames(VertexNames, HostNames):
     def addConstant(  # type: ignore[misc]
         self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"
     ) -> Tensor:
-        """Poplar's name for :meth:`Graph.constant`; a flat list of values fills the shape in row-major order."""
-        return self.constant(type, shape, _shaped(value, dimensions(shape, "a constant")), name_of(name, "constant"))
+        """As Poplar's: a constant on no tile until :meth:`setTileMapping` puts it on one; :meth:`Graph.constant` is on
+        tile 0. A flat list of values fills the shape in row-major order."""
+        dims = dimensions(shape, "a constant")
+        return self._new(type, dims, name_of(name, "constant"), "constant", _shaped(value, dims))
 
     def addConstantHalf(  # type: ignore[misc]
         self: Graph, type: Any, shape: Sequence[int], value: Any, name: Any = "constant"

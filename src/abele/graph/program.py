@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from abele.errors import ConstantWriteError, ControlProgramError, TypeMismatchError
+from abele.errors import ConstantWriteError, ControlProgramError, GraphRecursionError, TypeMismatchError
 from abele.graph.debug import DebugInfo, here
 from abele.graph.expect import expect_step, whole_number
 from abele.graph.remote import RemoteBuffer
@@ -52,6 +52,10 @@ class Sequence(Program):
                 f"a Sequence takes programs, not {type(step).__name__}",
                 at=here("add").location,
                 remedy="wrap a compute set in Execute(…), a tensor pair in Copy(…)",
+            )
+        if step is self:
+            raise GraphRecursionError(
+                f"{self!r} is added to itself", at=here("add").location, remedy="write a loop: Repeat(n, sequence)"
             )
         self.steps.append(step)
         return self
@@ -385,6 +389,60 @@ def walk(program: Program) -> Iterator[Program]:
     yield program
     for child in program.children():
         yield from walk(child)
+
+
+MOST_NESTED = 120
+"""Programs inside each other, beyond what any program needs: tools walk them by recursion."""
+
+
+def check_nesting(program: Program) -> None:
+    """Raise unless the steps of a program form a tree, of a depth that can be walked.
+
+    Raises:
+        GraphRecursionError: A program is inside itself, or programs are nested too deep.
+    """
+    open_: dict[int, Program] = {}
+    done: dict[int, int] = {}
+    waiting: list[tuple[Program, tuple[Program, ...] | None]] = [(program, None)]
+    while waiting:
+        step, inner = waiting.pop()
+        if inner is not None:
+            del open_[id(step)]
+            done[id(step)] = 1 + max(done[id(c)] for c in inner)
+        elif id(step) in open_:
+            raise _inside_itself(step, list(open_.values()))
+        elif id(step) not in done:
+            inner = step.children()
+            if not inner:
+                done[id(step)] = 1
+                continue
+            open_[id(step)] = step
+            waiting.append((step, inner))
+            waiting.extend((c, None) for c in inner)
+    if done[id(program)] > MOST_NESTED:
+        raise GraphRecursionError(
+            f"programs are nested {done[id(program)]:,} deep, at most {MOST_NESTED} are taken",
+            at=program.debug.location or None,
+            remedy="add steps to one Sequence rather than wrapping sequences, and loop with Repeat",
+        )
+
+
+def _inside_itself(step: Program, around: list[Program]) -> GraphRecursionError:
+    calls = [s for s in around[around.index(step) :] if isinstance(s, Call)]
+    if calls:
+        function = calls[-1].function
+        return GraphRecursionError(
+            f"function {function.debug.full_name!r} calls itself",
+            at=calls[-1].debug.location or None,
+            because=f"the function was made at {function.debug.location}" if function.debug.file else None,
+            remedy="the machine has no call stack: write the recursion as a loop",
+        )
+    return GraphRecursionError(
+        f"{step!r} is inside itself",
+        at=step.debug.location or None,
+        because="programs are trees: what is added to a program must not hold that program",
+        remedy="write a loop: Repeat(n, body), RepeatWhileTrue(condition, predicate, body)",
+    )
 
 
 def check_predicate(predicate: Tensor, debug: DebugInfo) -> None:

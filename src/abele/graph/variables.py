@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorCreationError, TensorError
+from abele.errors import TensorCreationError, TensorError, TypeMismatchError
 from abele.graph.block import whole as whole_block
 from abele.graph.block_list import BlockList
 from abele.graph.expect import dimensions
@@ -17,7 +17,7 @@ from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import TileMapping
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
-from abele.numerics import as_element_type, to_device
+from abele.numerics import as_element_type, misfit, to_device
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -50,7 +50,7 @@ class Variables:
 
         Raises:
             TensorCreationError: A negative dimension, more than 2^63 elements, or an initial value of another shape.
-            TypeMismatchError: An element type that the machine lacks.
+            TypeMismatchError: An element type that the machine lacks, or an initial value that does not fit it.
             TileMappingError: A tile that the graph lacks.
         """
         tensor = self._new(dtype, shape, name, "variable", initial)
@@ -101,6 +101,7 @@ class Variables:
         Raises:
             TensorError: The view is not the whole of one variable.
             TensorCreationError: The shapes differ.
+            TypeMismatchError: A value does not fit the element type.
         """
         strided = tensor.strided()
         if strided is None or strided.variable.size != tensor.size or tensor.contains_aliases:
@@ -147,5 +148,12 @@ def _contents(variable: Variable, value: npt.ArrayLike, shape: Sequence[int]) ->
             f"{variable!r} cannot start as an array of shape {list(given)}",
             at=variable.debug.location or None,
             remedy=f"one number, or an array of shape {list(shape)}",
+        )
+    wrong = misfit(value, variable.dtype)
+    if wrong is not None:
+        raise TypeMismatchError(
+            f"{variable!r} holds {variable.dtype}, it cannot start as {wrong}",
+            at=variable.debug.location or None,
+            remedy=f"values that fit, or another type; array.astype({variable.dtype.np.name!r}) cuts them",
         )
     return np.broadcast_to(to_device(value, variable.dtype), tuple(shape))

@@ -166,6 +166,44 @@ def to_device(array: npt.ArrayLike, type_: ElementType) -> npt.NDArray[Any]:
     return np.asarray(given.astype(type_.np, copy=False), order="C")
 
 
+def misfit(array: npt.ArrayLike, type_: ElementType) -> str | None:
+    """The first element of ``array`` that no element of ``type_`` can stand for, and why; None where all can.
+
+    Integers and bools hold whole numbers in their range. Floats hold all numbers, rounded, but those that are finite
+    and would become infinite or NaN.
+    """
+    given = np.asarray(array)
+    if given.dtype == type_.np or given.dtype == np.bool_ or not given.size:
+        return None
+    if given.dtype.kind not in "iuf" and given.dtype not in _WIDENED:
+        return f"values of type {given.dtype}, which are no numbers"
+    if type_.is_float:
+        with np.errstate(all="ignore"):
+            stored = to_host(to_device(given, type_), type_)
+        wrong, why = np.isfinite(np.asarray(given, np.float64)) & ~np.isfinite(stored), "too large"
+    else:
+        wrong, why = _not_whole(given, type_)
+    if not wrong.any():
+        return None
+    return f"{given.reshape(-1)[int(wrong.reshape(-1).argmax())]}, which is {why}"
+
+
+def _not_whole(given: npt.NDArray[Any], type_: ElementType) -> tuple[npt.NDArray[np.bool_], str]:
+    """Which elements an integer or bool type cannot hold, and why."""
+    low, high = (0, 1) if type_.kind == "bool" else (int(np.iinfo(type_.np).min), int(np.iinfo(type_.np).max))
+    if given.dtype.kind in "iu":
+        least, most = int(given.min()), int(given.max())
+        if low <= least and most <= high:
+            return np.zeros(given.shape, np.bool_), ""
+        listed = given.astype(object)
+        return np.asarray((listed < low) | (listed > high), np.bool_), f"not from {low:,} to {high:,}"
+    wide = np.asarray(given, np.float64)
+    broken = ~np.isfinite(wide) | (np.trunc(wide) != wide)
+    if broken.any():
+        return broken, "no integer"
+    return (wide < float(low)) | (wide >= float(high + 1)), f"not from {low:,} to {high:,}"
+
+
 def to_host(array: npt.NDArray[Any], type_: ElementType | None = None) -> npt.NDArray[Any]:
     """``array`` in a type that every NumPy routine knows: bf16 and 8-bit floats widen to f32, the rest stays.
 
