@@ -25,17 +25,18 @@ BAD: list[tuple[ElementType, Any, str]] = [
     (i32, 1.5, "1.5, which is no integer"),
     (i32, float("nan"), "nan, which is no integer"),
     (i32, float("inf"), "inf, which is no integer"),
-    (i32, 2**31, "2147483648, which is not from -2,147,483,648"),
+    (i32, 2**31, "2,147,483,648, which is not from -2,147,483,648 to 2,147,483,647"),
     (i32, 3e9, "3000000000.0, which is not from"),
     (u32, -2.0, "-2.0, which is not from 0"),
     (u64, 2.0**64, "which is not from 0"),
     (i64, 2.0**63, "which is not from"),
+    (u64, 2**70, "which is not from 0"),
     (bool_, 2, "2, which is not from 0 to 1"),
     (f16, 1e6, "1000000.0, which is too large"),
-    (f16, 70000, "70000, which is too large"),
+    (f16, 70000, "70,000, which is too large"),
     (f32, 1e39, "1e+39, which is too large"),
     (bf16, 3.4e38 * 10, "which is too large"),
-    (f32, "three", "which are no numbers"),
+    (f32, "three", "'three', which is no number"),
 ]
 GOOD: list[tuple[ElementType, Any]] = [
     (u8, 255),
@@ -69,8 +70,7 @@ def test_initial_value__that_does_not_fit__is_refused(type_: ElementType, value:
         with pytest.raises(TypeMismatchError) as caught:
             make()
         assert "'x'" in str(caught.value)
-        assert text.split(",")[0] in str(caught.value)
-        assert text.split(",")[-1] in str(caught.value)
+        assert text in str(caught.value)
         assert str(type_) in str(caught.value)
 
 
@@ -94,7 +94,7 @@ def test_state__that_does_not_fit__is_refused(value: Any, text: str) -> None:
     graph = Graph("bow-2000")
     y = graph.variable(f32, (2, 2), "y").map(0)
     step = graph.compute_set("keep")
-    with pytest.raises(FieldOverflowError, match=rf"field Keep\.n is u8; it was given {text}, which is no"):
+    with pytest.raises(FieldOverflowError, match=rf"field Keep\.n is u8.*; it was given {text}"):
         step.vertices(Keep, tile=[0, 0], y=y, n=[1, value])
 
 

@@ -225,7 +225,9 @@ def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugInfo) 
     wrong = misfit(given, field.type)
     if wrong is not None:
         raise FieldOverflowError(
-            f"field {codelet.name}.{field.name} is {field.type}; it was given {wrong}",
+            f"field {codelet.name}.{field.name} is {field.type}, {wrong.limits}; it was given {wrong.value}"
+            if wrong.limits
+            else f"field {codelet.name}.{field.name} is {field.type}; it was given {wrong}",
             at=debug.location,
             because=f"{codelet.name} is declared at {codelet.file}:{codelet.line}",
             remedy="declare the field with another type, or give each vertex a number that fits",

@@ -166,8 +166,26 @@ def to_device(array: npt.ArrayLike, type_: ElementType) -> npt.NDArray[Any]:
     return np.asarray(given.astype(type_.np, copy=False), order="C")
 
 
-def misfit(array: npt.ArrayLike, type_: ElementType) -> str | None:
-    """The first element of ``array`` that no element of ``type_`` can stand for, and why; None where all can.
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An element that a type cannot hold.
+
+    Attributes:
+        value: The element as text.
+        why: What is wrong with it.
+        limits: What the type holds, where the element is beyond it.
+    """
+
+    value: str
+    why: str
+    limits: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value}, which is {self.why}"
+
+
+def misfit(array: npt.ArrayLike, type_: ElementType) -> Misfit | None:
+    """The first element of ``array`` that no element of ``type_`` can stand for; None where all can.
 
     Integers and bools hold whole numbers in their range. Floats hold all numbers, rounded, but those that are finite
     and would become infinite or NaN.
@@ -175,33 +193,34 @@ def misfit(array: npt.ArrayLike, type_: ElementType) -> str | None:
     given = np.asarray(array)
     if given.dtype == type_.np or given.dtype == np.bool_ or not given.size:
         return None
-    if given.dtype.kind not in "iuf" and given.dtype not in _WIDENED:
-        return f"values of type {given.dtype}, which are no numbers"
+    flat = given.reshape(-1)
+    if given.dtype.kind == "O":  # integers beyond 64 bits, or anything
+        try:
+            flat = flat.astype(np.float64)
+        except (TypeError, ValueError):
+            return Misfit(repr(flat[0]), "no number")
+    elif given.dtype.kind not in "iuf" and given.dtype not in _WIDENED:
+        return Misfit(repr(flat[0].item()), "no number")
     if type_.is_float:
         with np.errstate(all="ignore"):
-            stored = to_host(to_device(given, type_), type_)
-        wrong, why = np.isfinite(np.asarray(given, np.float64)) & ~np.isfinite(stored), "too large"
-    else:
-        wrong, why = _not_whole(given, type_)
+            stored = to_host(to_device(flat, type_), type_)
+        return _first(flat, np.isfinite(flat.astype(np.float64)) & ~np.isfinite(stored), "too large")
+    low, high = (0, 1) if type_.kind == "bool" else (int(np.iinfo(type_.np).min), int(np.iinfo(type_.np).max))
+    limits = f"from {low:,} to {high:,}"
+    if given.dtype.kind in "iu":
+        inside = low <= int(flat.min()) and int(flat.max()) <= high
+        wide = flat[:0] if inside else flat.astype(object)
+        return _first(flat, np.asarray((wide < low) | (wide > high), np.bool_), f"not {limits}", limits)
+    wide = flat.astype(np.float64)
+    broken = _first(flat, ~np.isfinite(wide) | (np.trunc(wide) != wide), "no integer")
+    return broken or _first(flat, (wide < float(low)) | (wide >= float(high + 1)), f"not {limits}", limits)
+
+
+def _first(flat: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], why: str, limits: str = "") -> Misfit | None:
     if not wrong.any():
         return None
-    return f"{given.reshape(-1)[int(wrong.reshape(-1).argmax())]}, which is {why}"
-
-
-def _not_whole(given: npt.NDArray[Any], type_: ElementType) -> tuple[npt.NDArray[np.bool_], str]:
-    """Which elements an integer or bool type cannot hold, and why."""
-    low, high = (0, 1) if type_.kind == "bool" else (int(np.iinfo(type_.np).min), int(np.iinfo(type_.np).max))
-    if given.dtype.kind in "iu":
-        least, most = int(given.min()), int(given.max())
-        if low <= least and most <= high:
-            return np.zeros(given.shape, np.bool_), ""
-        listed = given.astype(object)
-        return np.asarray((listed < low) | (listed > high), np.bool_), f"not from {low:,} to {high:,}"
-    wide = np.asarray(given, np.float64)
-    broken = ~np.isfinite(wide) | (np.trunc(wide) != wide)
-    if broken.any():
-        return broken, "no integer"
-    return (wide < float(low)) | (wide >= float(high + 1)), f"not from {low:,} to {high:,}"
+    value = flat[int(wrong.argmax())]
+    return Misfit(f"{value:,}" if flat.dtype.kind in "iu" else f"{value}", why, limits)
 
 
 def to_host(array: npt.NDArray[Any], type_: ElementType | None = None) -> npt.NDArray[Any]:
