@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -25,6 +25,7 @@ from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
 from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import CodeletDef
+from abele.errors import CodeletAccessError, CodeletError
 from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
 from abele.numerics import ElementType
@@ -78,6 +79,29 @@ class CompiledCodelet:
         an index outside a field touches nothing, and the first is reported: ``checked.Violation`` reads the report."""
         make = partial(driver.checked_module, self.definition, self.tree)
         return self._native("run_checked", make).address("run_checked")
+
+    @property
+    def run_worker(self) -> int:
+        """Address of ``void run_worker(i64 begin, i64 end, void** tables, i64 worker)``, in C++ codelets.
+
+        Raises:
+            CodeletError: The codelet is in Python, whose workers run one by one as plain Python.
+        """
+        raise CodeletError(f"workers of {self.definition.name} do not run alone", at=self.definition.location)
+
+    @property
+    def run_worker_checked(self) -> int:
+        """As :attr:`run_checked` for the worker whose number is in word 4 of the report.
+
+        Raises:
+            CodeletError: As :attr:`run_worker`.
+        """
+        return self.run_worker
+
+    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError] | None:
+        """The vertex of the first access outside a field that checked code reported, and the error, where native code
+        knows the line; None for codelets that are run again as plain Python to find it."""
+        return None
 
     @cached_property
     def run_counted(self) -> int:

@@ -13,29 +13,32 @@ from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.checked import WORDS, Violation
 from abele.errors import AbeleError, CodeletError
 from abele.graph.intervals import Int64
+from abele.llvm.flush import denormals_flushed
 from abele.runtime.copies import Runs, copy_leaf
-from abele.runtime.direct import NativeVertices
-from abele.runtime.interpreted import can_interpret, run_vertex
+from abele.runtime.direct import fault_error
+from abele.runtime.faults import GuardedCalls
+from abele.runtime.interpreted import can_interpret, place_of, run_vertex
 from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.placed import PlacedGroup
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_WORDS, _WORKER = 8, 4
+"""Room for the report of any language, and the word of it with a worker's number."""
 _COPY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 @dataclass(eq=False)
 class BoundedVertices:
-    """Runs the vertices of a compute set. A vertex that reaches outside a field is put back as it was and run again as
-    plain Python, which says where. C++ vertices run as they are.
+    """Runs the vertices of a compute set. A Python vertex that reaches outside a field is put back as it was and run
+    again as plain Python, which says where; C++ vertices know their lines themselves.
 
     Attributes:
         compile: Gives the native code of a codelet.
-        native: Runs C++ vertices; those run here only by :meth:`trial` may do without.
     """
 
     compile: Callable[[CodeletDef], CompiledCodelet]
-    native: NativeVertices | None = None
     _saved: dict[PlacedGroup, _Saved] = field(default_factory=dict)
+    _calls: GuardedCalls = field(default_factory=GuardedCalls)
 
     def __call__(self, groups: Sequence[PlacedGroup]) -> None:
         """Run all vertices of some groups.
@@ -44,14 +47,11 @@ class BoundedVertices:
             CodeletAccessError: An access outside a field.
         """
         for placed in groups:
-            if can_interpret(placed.group):
-                self._run(placed)
-            elif self.native is not None:
-                self.native.run(placed, 0, placed.num)
+            self._run(placed)
 
     def trial(self, placed: PlacedGroup) -> AbeleError | None:
         """How a vertex of a group would leave a field on what memory holds now, if one does; nothing is changed."""
-        if placed.tables.sink is not None or not can_interpret(placed.group):
+        if placed.tables.sink is not None:
             return None
         for runs in placed.tables.gather:
             _copy(runs)
@@ -68,6 +68,35 @@ class BoundedVertices:
         return None
 
     def _run(self, placed: PlacedGroup) -> None:
+        if can_interpret(placed.group):
+            self._run_python(placed)
+        else:
+            self.run_native(placed, 0, placed.num)
+
+    def run_native(self, placed: PlacedGroup, begin: int, end: int, worker: int | None = None) -> None:
+        """Run vertices with every access checked, or one worker of each in C++; those from files have no lines.
+
+        Raises:
+            CodeletAccessError: An access outside a field; it touched nothing.
+        """
+        code = self.compile(placed.group.codelet)
+        tables, report = np.array(placed.tables.addresses, dtype=np.int64), np.zeros(_WORDS, np.int64)
+        report[_WORKER] = worker or 0
+        leaf = code.run_checked if worker is None else code.run_worker_checked
+        with denormals_flushed():
+            fault = self._calls.run(leaf, begin, end, address_of(tables), address_of(report))
+        if fault is not None:
+            raise fault_error(fault, placed, begin, end)
+        found = code.access_error(report[:_WORDS].tolist())
+        if found is not None:
+            vertex, error = found
+            at = "\n".join(filter(None, (error.at, place_of(placed, vertex))))
+            raise type(error)(error.message, at=at, because=error.because, remedy=error.remedy)
+        violation = Violation.of(report) if placed.group.codelet.language != "cpp" else None
+        if violation is not None:
+            raise _unexplained(placed, violation)
+
+    def _run_python(self, placed: PlacedGroup) -> None:
         if placed not in self._saved:
             self._saved[placed] = _Saved.of(placed)
         saved = self._saved[placed]
@@ -81,6 +110,16 @@ class BoundedVertices:
             saved.restore(violation.vertex)
             run_vertex(placed, violation.vertex)
             raise _unexplained(placed, violation)
+
+
+def run_in_order(groups: Sequence[PlacedGroup], bounded: BoundedVertices) -> None:
+    """Run vertices as plain Python, one after the other; codelets in C++ as checked native code."""
+    for placed in groups:
+        if can_interpret(placed.group):
+            for vertex in range(placed.num):
+                run_vertex(placed, vertex)
+        else:
+            bounded.run_native(placed, 0, placed.num)
 
 
 @dataclass(eq=False)

@@ -99,6 +99,10 @@ class GuardWord(IntEnum):
     """The signal of the last fault; 0 for none."""
     ADDRESS = 16
     """What the fault was about: for memory, the address."""
+    STACK = 17
+    """Where the stack of leaves begins; 0: they use the thread's."""
+    SELF = 18
+    """Where the guard itself is, by which it is known."""
     WORDS = 32
 
 

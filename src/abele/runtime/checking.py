@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from abele.graph import Graph, Program, Tensor
 from abele.runtime.arena import Arena
-from abele.runtime.bounded import BoundedVertices
+from abele.runtime.bounded import BoundedVertices, run_in_order
 from abele.runtime.callbacks import Callbacks
 from abele.runtime.checks import Checks
 from abele.runtime.direct import NativeVertices
 from abele.runtime.effects import EffectsOf
-from abele.runtime.interpreted import InterpretedSupersteps, run_in_order
+from abele.runtime.interpreted import InterpretedSupersteps
 from abele.runtime.lower import Lowering, Surroundings
 from abele.runtime.nan_watch import NanWatch
 from abele.runtime.shadow import Shadow
@@ -39,15 +39,15 @@ class Checking:
     def supersteps(self, placed: Supersteps, callbacks: Callbacks, debug: bool) -> Supersteps | InterpretedSupersteps:
         """What emits compute sets."""
         interpreted = debug or self.checks.interpreted
-        native = NativeVertices(placed.compile)
+        native, bounded = NativeVertices(placed.compile), BoundedVertices(placed.compile)
         if self.checks.vertex_order is not None:
-            self.shuffled = ShuffledVertices(self.checks.vertex_order, interpreted, native)
+            self.shuffled = ShuffledVertices(self.checks.vertex_order, interpreted, native, bounded)
             return InterpretedSupersteps(placed, callbacks, self.shuffled)
         if not interpreted:
             return placed
         if not debug:
-            return InterpretedSupersteps(placed, callbacks, BoundedVertices(placed.compile, native))
-        return InterpretedSupersteps(placed, callbacks, lambda groups: run_in_order(groups, native))
+            return InterpretedSupersteps(placed, callbacks, bounded)
+        return InterpretedSupersteps(placed, callbacks, lambda groups: run_in_order(groups, bounded))
 
     def lowering(self, around: Surroundings, programs: Sequence[Program], graph: Graph, placed: Supersteps) -> Lowering:
         """What turns programs into bytecode."""

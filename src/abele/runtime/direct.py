@@ -14,7 +14,19 @@ from abele.runtime.groups import fields_overlap
 from abele.runtime.memory import address_of
 from abele.runtime.placed import PlacedGroup
 
-RunRange = Callable[[int, int], Fault | None]
+RunRange = Callable[[int, int, int], Fault | None]
+
+
+def fault_error(fault: Fault, placed: PlacedGroup, begin: int, end: int) -> ApplicationRuntimeError:
+    """The error of a fault in vertices ``begin`` to ``end``."""
+    name = placed.group.codelet.name
+    which = f"vertex {begin}" if end == begin + 1 else f"vertices {begin} to {end - 1}"
+    return ApplicationRuntimeError(
+        f"{which} of {name} cannot go on: {fault.reason}",
+        at=f"{which} of {placed.num} × {name}\n"
+        f"compute set {placed.compute_set.name!r}, made at {placed.group.origin_of(0).location}",
+        remedy='Engine(…, checks="bounds") names the access, if it is one outside a field',
+    )
 
 
 class NativeVertices:
@@ -27,28 +39,24 @@ class NativeVertices:
     def __init__(self, compile: Callable[[CodeletDef], CompiledCodelet]) -> None:
         self._compile = compile
         self._calls = GuardedCalls()
-        self._ready: dict[PlacedGroup, RunRange] = {}
+        self._ready: dict[tuple[PlacedGroup, bool], RunRange] = {}
 
-    def run(self, placed: PlacedGroup, begin: int, end: int) -> None:
-        """Run vertices ``begin`` to ``end``.
+    def run(self, placed: PlacedGroup, begin: int, end: int, worker: int | None = None) -> None:
+        """Run vertices ``begin`` to ``end``; of a MultiVertex in C++, one worker alone if it is given.
 
         Raises:
             ApplicationRuntimeError: One of them touched memory that belongs to nothing.
         """
-        if placed not in self._ready:
-            self._ready[placed] = self._prepared(placed)
+        way = placed, worker is not None
+        if way not in self._ready:
+            self._ready[way] = self._prepared(*way)
         with denormals_flushed():
-            fault = self._ready[placed](begin, end)
+            fault = self._ready[way](begin, end, worker or 0)
         if fault is not None:
-            raise ApplicationRuntimeError(
-                f"vertices of {placed.group.codelet.name} cannot go on: {fault.reason}",
-                at=f"vertices {begin} to {end - 1} of {placed.num} × {placed.group.codelet.name}\n"
-                f"compute set {placed.compute_set.name!r}, made at {placed.group.origin_of(0).location}",
-                remedy='Engine(…, checks="bounds") finds the access',
-            )
+            raise fault_error(fault, placed, begin, end)
 
-    def _prepared(self, placed: PlacedGroup) -> RunRange:
+    def _prepared(self, placed: PlacedGroup, one_worker: bool) -> RunRange:
         code = self._compile(placed.group.codelet)
-        leaf = code.run_aliasing if fields_overlap(placed.tables) else code.run
+        leaf = code.run_worker if one_worker else code.run_aliasing if fields_overlap(placed.tables) else code.run
         tables = np.array(placed.tables.addresses, dtype=np.int64)
-        return lambda begin, end: self._calls.run(leaf, begin, end, address_of(tables))
+        return lambda begin, end, worker: self._calls.run(leaf, begin, end, address_of(tables), worker)

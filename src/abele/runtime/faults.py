@@ -4,7 +4,8 @@ A leaf is called through ``abele_guarded``, which notes the stack and the regist
 thread's *guard*. When the operating system signals a fault to a thread whose guard is active, the handler lets the
 thread go on behind that call, as ``longjmp`` does: the leaf is given up where it is, the other threads meet this one at
 the next barrier, and the run fails. Faults anywhere else, in Python or in other libraries, go to whoever handled them
-before. No lock is held in a leaf, and none of its frames has anything to undo, so nothing is lost by leaving it.
+before. No lock is held in a leaf, and none of its frames has anything to undo, so nothing is lost by leaving it. Leaves
+have a stack of their own, so that what they do to it, be it too deep or beyond an array there, harms nobody else's.
 
 The handler finds the guard of its thread in a table of fixed size, by the number of the thread: it can do that without
 thread-local storage, which code made at run time does not have.
@@ -13,6 +14,7 @@ thread-local storage, which code made at run time does not have.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import signal
 import threading
 import weakref
@@ -24,7 +26,7 @@ import numpy as np
 
 from abele.graph.intervals import Int64
 from abele.runtime.bytecode import ACTION_BYTES, GuardWord
-from abele.runtime.memory import address_of, aligned_block
+from abele.runtime.memory import address_of, aligned_block, forbid_page, guarded_or_none
 from abele.runtime.primitives import can_recover, primitives
 
 _NUM_GUARDS = 1024
@@ -32,8 +34,13 @@ _SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGILL) + ((signal.SIGBUS,) if
 _SA_SIGINFO, _SA_ONSTACK = 0x4, 0x08000000
 _SS_DISABLE = 2
 _STACK_BYTES = 1 << 17
+_LEAF_STACK_BYTES = 1 << 23
+_BEYOND_STACK = 1 << 30
+_NOTED = (GuardWord.LEAF, GuardWord.BEGIN, GuardWord.END, GuardWord.ARGS, GuardWord.STACK)
+_ROOM_ABOVE = 4096
+"""What an array on the stack may be left by upwards without a fault."""
 _CALL = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
 
 
@@ -48,6 +55,7 @@ class Fault:
         begin: First unit of the share that it ran.
         end: One past the last.
         args: Address of its argument list.
+        stack: Where the stack of leaves begins, which grows downwards; 0 if they have none of their own.
     """
 
     signal: str
@@ -56,10 +64,14 @@ class Fault:
     begin: int
     end: int
     args: int
+    stack: int = 0
 
     @property
     def reason(self) -> str:
         """What happened, in words."""
+        end = self.stack - _LEAF_STACK_BYTES + _ROOM_ABOVE
+        if self.stack and end - _BEYOND_STACK <= self.address < end + mmap.PAGESIZE:
+            return "more on the stack than it holds"
         if self.signal in ("SIGSEGV", "SIGBUS"):
             return "an access to memory that belongs to nothing"
         return "an operation that the host's processor refuses" if self.signal == "SIGFPE" else f"signal {self.signal}"
@@ -78,14 +90,24 @@ class Guards:
     def __init__(self, num: int) -> None:
         taken = _taken(num)
         self._rows = [row for _, row in taken]
+        self._stacks = guarded_or_none(num * _LEAF_STACK_BYTES, huge=False) if can_recover() else None
+        for number, row in enumerate(self._rows):
+            row[GuardWord.STACK], row[GuardWord.SELF] = self._stack(number), address_of(row)
         self.pointers = np.array([address_of(row) for row in self._rows], dtype=np.int64)
         weakref.finalize(self, _give_back, [number for number, _ in taken if number is not None])
+
+    def _stack(self, number: int) -> int:
+        """Where the stack of one thread begins, which grows downwards; below it is a page without access."""
+        if self._stacks is None:
+            return 0
+        begin = address_of(self._stacks) + number * _LEAF_STACK_BYTES
+        return begin + _LEAF_STACK_BYTES - _ROOM_ABOVE if forbid_page(begin) else 0
 
     def take_faults(self) -> Iterator[Fault]:
         """The faults since this was last asked."""
         for row in self._rows:
             if row[GuardWord.SIGNAL]:
-                words = (int(row[w]) for w in (GuardWord.LEAF, GuardWord.BEGIN, GuardWord.END, GuardWord.ARGS))
+                words = (int(row[w]) for w in _NOTED)
                 yield Fault(signal.Signals(int(row[GuardWord.SIGNAL])).name, int(row[GuardWord.ADDRESS]), *words)
                 row[GuardWord.SIGNAL] = 0
 
@@ -94,13 +116,14 @@ class GuardedCalls:
     """Calls of leaves from Python."""
 
     def __init__(self) -> None:
-        self._guards = Guards(1)
-        self._call = _CALL(primitives().call_guarded)
+        self._guards: Guards | None = None
 
-    def run(self, leaf: int, begin: int, end: int, args: int) -> Fault | None:
-        """Run units of a leaf; the fault that ended it, if one did."""
+    def run(self, leaf: int, begin: int, end: int, args: int, extra: int = 0) -> Fault | None:
+        """Run units of a leaf, which may take one word more; the fault that ended it, if one did."""
         prepare_thread()
-        if not self._call(int(self._guards.pointers[0]), leaf, begin, end, args):
+        if self._guards is None:
+            self._guards, self._call = Guards(1), _CALL(primitives().call_guarded)
+        if not self._call(int(self._guards.pointers[0]), leaf, begin, end, args, extra):
             return None
         return next(self._guards.take_faults(), None)
 

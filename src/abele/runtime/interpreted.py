@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from abele.errors import AbeleError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.callbacks import Callbacks
-from abele.runtime.direct import NativeVertices
 from abele.runtime.emitter import Emitter
 from abele.runtime.placed import PlacedGroup, Watch
 from abele.runtime.seeds import Seeds
@@ -83,16 +82,6 @@ class InterpretedSupersteps:
         return self._groups[compute_set]
 
 
-def run_in_order(groups: Sequence[PlacedGroup], native: NativeVertices) -> None:
-    """Run vertices as plain Python, one after the other; codelets in C++ as native code."""
-    for placed in groups:
-        if not can_interpret(placed.group):
-            native.run(placed, 0, placed.num)
-            continue
-        for vertex in range(placed.num):
-            run_vertex(placed, vertex)
-
-
 def can_interpret(group: VertexGroup) -> bool:
     """Whether the codelet is written in Python."""
     return group.codelet.language == "python"
@@ -103,14 +92,15 @@ def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> N
     try:
         interpret(placed.group.codelet, vertex_fields(placed, vertex), worker)
     except AbeleError as error:
-        at = "\n".join(filter(None, (error.at, _place(placed, vertex))))
+        at = "\n".join(filter(None, (error.at, place_of(placed, vertex))))
         raise type(error)(error.message, at=at, because=error.because, remedy=error.remedy) from error
     except Exception as error:
-        error.add_note(_place(placed, vertex))
+        error.add_note(place_of(placed, vertex))
         raise
 
 
-def _place(placed: PlacedGroup, vertex: int) -> str:
+def place_of(placed: PlacedGroup, vertex: int) -> str:
+    """Which vertex, on which tile, in which compute set, and where the user made it."""
     group = placed.group
     replica, vertex = divmod(vertex, group.num)
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"

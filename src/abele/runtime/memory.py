@@ -43,11 +43,21 @@ def aligned_block(size: int) -> npt.NDArray[np.uint8]:
 def guarded_block(size: int) -> npt.NDArray[np.uint8]:
     """At least ``size`` zero bytes in whole pages, with nothing to be touched around them; plain memory on systems
     where that cannot be had."""
+    found = guarded_or_none(size)
+    return aligned_block(size) if found is None else found
+
+
+def guarded_or_none(size: int, *, huge: bool = True) -> npt.NDArray[np.uint8] | None:
+    """As :func:`guarded_block`, in large pages where it is ``huge``; None where that cannot be had."""
     if sys.platform == "linux" and sys.maxsize > 1 << 32 and size <= _SLOT_BYTES // 2 and _is_unlimited():
-        region = _Region.reserved(max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE)
-        if region is not None:
-            return np.asarray(region)
-    return aligned_block(size)
+        region = _Region.reserved(max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE, huge)
+        return None if region is None else np.asarray(region)
+    return None
+
+
+def forbid_page(address: int) -> bool:
+    """Let nobody touch one page of a guarded block any more; whether that worked."""
+    return not _library().mprotect(address, mmap.PAGESIZE, _PROT_NONE)
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
@@ -63,7 +73,7 @@ class _Region:
         weakref.finalize(self, _give_back, slot)
 
     @staticmethod
-    def reserved(size: int) -> _Region | None:
+    def reserved(size: int, huge: bool) -> _Region | None:
         """Memory between two guards, or None where there is no room."""
         library, slot = _library(), _reserved_slot()
         if slot is None:
@@ -72,7 +82,7 @@ class _Region:
         region = _Region(slot, begin, size)
         if library.mprotect(begin, size, _READ_WRITE):
             return None
-        if size >= _HUGE:
+        if huge and size >= _HUGE:
             library.madvise(begin, size, _HUGE_PAGES)
         return region
 

@@ -52,7 +52,7 @@ class Primitives:
         read_flags: Leaf that notes a thread's flags; one unit a thread.
         changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
         fill_zones: ``void fill_zones(i64 first, i64 count, i64* begins, i64* ends)``.
-        call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args)``; 1 if it faulted.
+        call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args, i64 extra)``; 1 if it faulted.
         native: What keeps the code in memory.
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.runtime.bounded import BoundedVertices
 from abele.runtime.direct import NativeVertices
 from abele.runtime.interpreted import can_interpret, run_vertex
 from abele.runtime.placed import PlacedGroup
@@ -18,9 +19,11 @@ class ShuffledVertices:
         seed: What the orders are drawn from.
         interpreted: Run all of them as plain Python. Multi-worker vertices in Python always are.
         native: Runs those that are not.
+        bounded: Runs those in C++ where accesses are checked.
     """
 
-    def __init__(self, seed: int, interpreted: bool, native: NativeVertices) -> None:
+    def __init__(self, seed: int, interpreted: bool, native: NativeVertices, bounded: BoundedVertices) -> None:
+        self._bounded = bounded
         self._seed = seed
         self._interpreted = interpreted
         self._native = native
@@ -39,12 +42,14 @@ class ShuffledVertices:
             self._run_one(groups[which], vertex)
 
     def _run_one(self, placed: PlacedGroup, vertex: int) -> None:
-        python = can_interpret(placed.group)
-        if python and placed.group.codelet.kind == "multi":
-            workers = int(placed.group.codelet.attributes["num_workers"])
-            for worker in self._random.permutation(workers).tolist():
+        codelet = placed.group.codelet
+        workers: Sequence[int | None] = (None,)
+        if codelet.kind == "multi" and codelet.language != "stored":
+            workers = self._random.permutation(int(codelet.attributes["num_workers"])).tolist()
+        for worker in workers:
+            if can_interpret(placed.group) and (self._interpreted or worker is not None):
                 run_vertex(placed, vertex, worker)
-        elif python and self._interpreted:
-            run_vertex(placed, vertex)
-        else:
-            self._native.run(placed, vertex, vertex + 1)
+            elif self._interpreted:
+                self._bounded.run_native(placed, vertex, vertex + 1, worker)
+            else:
+                self._native.run(placed, vertex, vertex + 1, worker)

@@ -11,7 +11,7 @@ import llvmlite.binding as binding
 
 from abele.llvm.host import host_cpu
 
-_HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")
+HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")
 """Calls that only tell the optimiser something, in terms of values or metadata that counting may leave out."""
 _NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
 
@@ -191,7 +191,7 @@ def _reaching(block: str, header: str, before: dict[str, list[str]]) -> set[str]
 def _read(source: Any) -> Block:
     block = Block(source.name)
     for value in source.instructions:
-        if _HINT.search(str(value)):
+        if HINT.search(str(value)):
             continue
         operands, targets = [], []
         for operand in value.operands:

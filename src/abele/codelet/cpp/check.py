@@ -62,14 +62,14 @@ def check_vertex(vertex: VertexClass, number: int, module: Module, metadata: Met
         field, line = written
         raise CodeletError(
             f"{vertex.name} writes to its input {field.name!r}",
-            at=_source_line(line, metadata) or vertex.location,
+            at=source_line(line, metadata) or vertex.location,
             because="an Input is read only; what is written to it would be lost, or overwrite what others read",
             remedy=f"declare {field.name} as InOut, or write to an Output",
         )
 
 
 def _problems(vertex: VertexClass, line: str, module: Module, metadata: Metadata) -> Iterator[AbeleError]:
-    at = _source_line(line, metadata) or vertex.location
+    at = source_line(line, metadata) or vertex.location
     call = _CALL.search(line)
     if _DOUBLE.search(line) or (call is not None and _DOUBLE_CALL.search(line)):
         yield CodeletError(
@@ -121,6 +121,7 @@ def _unresolved(vertex: VertexClass, name: str, at: str) -> CodeletLinkError:
     return CodeletLinkError(f"{vertex.name} {what}", at=at, because=because, remedy=remedy)
 
 
-def _source_line(line: str, metadata: Metadata) -> str | None:
+def source_line(line: str, metadata: Metadata) -> str | None:
+    """``file:line`` of a line of code with debug information."""
     place = _PLACE.search(line)
     return None if place is None else metadata.source_line(place[1], str(HEADERS))

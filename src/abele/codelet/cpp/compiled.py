@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from abele.codelet.compiled import CompiledCodelet
 from abele.codelet.cpp.blocks import Blocks
+from abele.codelet.cpp.checking import Checked
 from abele.codelet.cpp.costing import Costs, cost_blocks
 from abele.codelet.cpp.counting import control_body, counted_body
 from abele.codelet.cpp.extract import Code
 from abele.codelet.cpp.fingerprint import fingerprint
-from abele.codelet.cpp.native import RUN, RUN_COUNTED, SLOTS, VERTEX, module_text, readable_text
+from abele.codelet.cpp.native import (
+    RUN,
+    RUN_CHECKED,
+    RUN_COUNTED,
+    RUN_WORKER,
+    RUN_WORKER_CHECKED,
+    SLOTS,
+    VERTEX,
+    Function,
+    module_text,
+    readable_text,
+)
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.taint import Taint
+from abele.codelet.cpp.violation import violation
 from abele.codelet.sizes import UNKNOWN, Sizes
-from abele.errors import CodeletError
+from abele.errors import CodeletAccessError, CodeletError
 
 if TYPE_CHECKING:
     from abele.codelet.cpp.unit import Unit
@@ -63,16 +77,41 @@ class CompiledCppCodelet(CompiledCodelet):
             remedy="run it compiled; printf in it prints",
         )
 
-    @property
-    def run_checked(self) -> int:
-        """C++ accesses memory through pointers, whose fields are not known.
+    @cached_property
+    def checked(self) -> Checked:
+        """Its code with every access checked, and which accesses there are."""
+        return self.cpp.unit.checked(self.cpp.number)
 
-        Raises:
-            CodeletError: Always.
-        """
-        raise CodeletError(
-            f"accesses of codelet {self.definition.name} cannot be checked: it is in C++", at=self.definition.location
-        )
+    @cached_property
+    def run_checked(self) -> int:
+        """As ``CompiledCodelet.run_checked``; :func:`~abele.codelet.cpp.violation.violation` reads the report."""
+        return self._checked_address(RUN_CHECKED)
+
+    @cached_property
+    def run_worker_checked(self) -> int:
+        """As :attr:`run_checked`: runs the worker alone whose number is in word 4 of the report."""
+        return self._checked_address(RUN_WORKER_CHECKED)
+
+    @cached_property
+    def run_worker(self) -> int:
+        """Address of ``void run_worker(i64 begin, i64 end, void** tables, i64 worker)``: runs one worker of each
+        vertex, fields that overlap included."""
+
+        def text() -> str:
+            code = self.cpp.unit.code(self.cpp.number, aliasing=True)
+            return module_text(self.cpp.vertex, code.body, code.around, RUN_WORKER, aliasing=True)
+
+        return self._native("run_worker", text).address("run_worker")
+
+    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError] | None:
+        """The vertex of the first access outside a field that checked code reported, and the error."""
+        return violation(self.cpp.vertex, self.checked.sites, words)
+
+    def _checked_address(self, function: Function) -> int:
+        def text() -> str:
+            return module_text(self.cpp.vertex, self.checked.body, self.checked.around, function, aliasing=True)
+
+        return self._native(function.name, text).address(function.name)
 
     @property
     def run_stochastic(self) -> None:

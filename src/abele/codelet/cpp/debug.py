@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from abele.codelet.compiled import compile_codelet
-from abele.codelet.tables import build_tables
+from abele.codelet.cpp.checking import WORDS, WORKER
+from abele.codelet.tables import Tables, build_tables
 from abele.codelet.vertex import CodeletDef
-from abele.errors import CodeletError
+from abele.llvm.flush import denormals_flushed
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def run_natively(definition: CodeletDef, fields: Mapping[str, Any], worker: int | None = None) -> None:
-    """Run one vertex; nothing about its accesses is checked.
+    """Run one vertex, every access checked.
 
     Args:
         definition: The codelet.
@@ -22,12 +26,8 @@ def run_natively(definition: CodeletDef, fields: Mapping[str, Any], worker: int 
         worker: None: all workers of a MultiVertex.
 
     Raises:
-        CodeletError: One worker alone is to run.
+        CodeletAccessError: An access outside a field; it touched nothing.
     """
-    if worker is not None and definition.kind == "multi":
-        raise CodeletError(
-            f"worker {worker} of {definition.name} cannot run alone: the codelet is in C++", at=definition.location
-        )
     scalars = [f for f in definition.fields if f.rank == 0]
     given = dict(fields)
     for field in scalars:
@@ -36,10 +36,22 @@ def run_natively(definition: CodeletDef, fields: Mapping[str, Any], worker: int 
         elif field.initial is not None:
             given.setdefault(field.name, field.initial(1))
     tables = build_tables(definition, [given])
-    tables.run(compile_codelet(definition).run_aliasing)
+    _run(definition, tables, worker if definition.kind == "multi" else None)
     column = 0
     for field in definition.fields:
         target = fields.get(field.name)
         if field in scalars and isinstance(target, np.ndarray):
             target.reshape(-1)[:] = given[field.name] if field.is_edge else tables.columns[column]
         column += {0: 1, 1: 2, 2: 3}[field.rank]
+
+
+def _run(definition: CodeletDef, tables: Tables, worker: int | None) -> None:
+    code = compile_codelet(definition)
+    report = np.zeros(WORDS, np.int64)
+    given = (0, 1, ctypes.addressof(tables.pointers), report.ctypes.data)
+    report[WORKER] = worker or 0
+    with denormals_flushed():
+        _RUN(code.run_checked if worker is None else code.run_worker_checked)(*given)
+    found = code.access_error(report.tolist())
+    if found is not None:
+        raise found[1]

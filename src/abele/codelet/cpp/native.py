@@ -9,6 +9,8 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.codelet.cpp.checking import FUNCTIONS as CHECKS
+from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.functions import RANDOM, with_functions
 from abele.codelet.cpp.reflect import Member, VertexClass
@@ -16,7 +18,7 @@ from abele.codelet.driver import OVERHEAD
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.llvm import flush
-from abele.llvm.emit import I8, I32, I64, POINTER, VOID, Value, constant, intrinsic
+from abele.llvm.emit import I1, I8, I32, I64, POINTER, VOID, Value, constant, intrinsic
 from abele.llvm.random import GOLDEN, emit_mix
 
 _POINTER_BYTES = 8
@@ -36,17 +38,25 @@ class Function:
         counts: Whether it takes ``i64* out`` and gives costs.
         reads_data: Whether edges may be read and written; their pointers may be null otherwise.
         adds: Whether costs are added to ``out``, not set.
+        checks: Whether the code of a vertex is checked; then it takes ``i64* report``.
+        one_worker: Whether it takes the number of a worker, i64, and runs that one alone; where it checks, the number
+            is in the report.
     """
 
     name: str
     counts: bool = False
     reads_data: bool = True
     adds: bool = False
+    checks: bool = False
+    one_worker: bool = False
 
 
 RUN = Function("run")
 RUN_COUNTED = Function("run_counted", counts=True, adds=True)
 SLOTS = Function("slots", counts=True, reads_data=False)
+RUN_WORKER = Function("run_worker", one_worker=True)
+RUN_CHECKED = Function("run_checked", checks=True)
+RUN_WORKER_CHECKED = Function("run_worker_checked", checks=True, one_worker=True)
 
 
 def module_text(
@@ -67,7 +77,8 @@ def module_text(
     _Driver(module, vertex, function, sizes, body).emit()
     text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
     body, functions = with_functions(body)
-    return _declared_once("\n".join([around, text, functions, _definition(vertex, body, function, aliasing)]))
+    checks = CHECKS if function.checks else ""
+    return _declared_once("\n".join([around, text, functions, checks, _definition(vertex, body, function, aliasing)]))
 
 
 def readable_text(vertex: VertexClass, body: str, around: str) -> str:
@@ -93,6 +104,7 @@ def _definition(vertex: VertexClass, body: str, function: Function, aliasing: bo
     attribute = "" if aliasing else "noalias "
     declared = [f"{p.type} {attribute if p.type == 'ptr' else ''}%{p.name}" for p in parameters(vertex)]
     declared += ["ptr noalias %slots"] if function.counts else []
+    declared += PARAMETERS if function.checks else []
     return f'define internal void @"{VERTEX}"({", ".join(declared)}) alwaysinline mustprogress {{\n{body}}}\n'
 
 
@@ -105,17 +117,27 @@ class _Driver:
         self.prints = _PRINTS.search(body) is not None
         types = [POINTER if p.type == "ptr" else I32 for p in parameters(vertex)]
         types += [POINTER] if function.counts else []
+        types += [POINTER, I64, POINTER] if function.checks else []
         self.callee = ll.Function(module, ll.FunctionType(VOID, types), VERTEX)
 
     def emit(self) -> None:
-        arguments = [I64, I64, POINTER] + [POINTER] * self.function.counts
-        fn = ll.Function(self.module, ll.FunctionType(VOID, arguments), self.function.name)
+        function = self.function
+        arguments = [I64, I64, POINTER] + [POINTER] * (function.counts + function.checks)
+        arguments += [I64] * (function.one_worker and not function.checks)
+        fn = ll.Function(self.module, ll.FunctionType(VOID, arguments), function.name)
         begin, end, tables, *out = fn.args
         start, test, inside, done = (fn.append_basic_block(n) for n in ("start", "vertices", "vertex", "done"))
         b = ll.IRBuilder(start)
         self.counter, self.random = b.alloca(I64, name="slots"), b.alloca(I64, name="random")
         self.counter.type = self.random.type = POINTER
-        mode = flush.emit_enter(b) if self.function.reads_data else None
+        if function.checks:
+            self.report, self.nowhere = out[0], self._zeros(b)
+        if function.one_worker:
+            noted = (
+                b.load(b.gep(out[0], [constant(I64, WORKER)], source_etype=I64), typ=I64) if function.checks else out[0]
+            )
+            self.worker = b.trunc(noted, I32)
+        mode = flush.emit_enter(b) if function.reads_data else None
         columns = self._columns(b, tables)
         b.branch(test)
         b.position_at_end(test)
@@ -135,6 +157,13 @@ class _Driver:
         if self.prints:
             b.call(self._function("fflush", I32, [POINTER]), [ll.Constant(POINTER, None)])
         b.ret_void()
+
+    def _zeros(self, b: ll.IRBuilder) -> Value:
+        place = b.alloca(ll.ArrayType(I8, NOWHERE_BYTES), name="nowhere")
+        place.align, place.type = 64, POINTER
+        fill = self._function("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
+        b.call(fill, [place, constant(I8, 0), constant(I64, NOWHERE_BYTES), constant(I1, 0)])
+        return place
 
     def _columns(self, b: ll.IRBuilder, tables: Value) -> list[list[Value]]:
         found, first = [], 0
@@ -158,7 +187,10 @@ class _Driver:
         drawn = b.gep(self.drawn, [number], source_etype=I32) if self.draws else None
         if drawn is not None:
             b.store(b.load(drawn, typ=I32), counts)
-        if self.vertex.kind != "multi":
+        if self.function.one_worker:
+            self._call(b, fields, number, self.worker)
+            total = None
+        elif self.vertex.kind != "multi":
             self._call(b, fields, number, constant(I32, 0))
             total = b.load(self.counter, typ=I64) if self.function.counts else None
         else:
@@ -197,6 +229,8 @@ class _Driver:
         if self.function.counts:
             b.store(constant(I64, 0), self.counter)
             given.append(self.counter)
+        if self.function.checks:
+            given += [self.report, number, self.nowhere]
         b.call(self.callee, given)
 
     def _field(self, b: ll.IRBuilder, member: Member, columns: list[Value], number: Value) -> list[Value]:

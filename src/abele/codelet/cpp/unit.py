@@ -20,12 +20,15 @@ from typing import Any
 
 import llvmlite.binding as binding
 
-from abele.codelet.cpp.check import check_vertex
+from abele.codelet.cpp.blocks import Blocks
+from abele.codelet.cpp.check import check_vertex, source_line
+from abele.codelet.cpp.checking import Checked, Site, checked_code, source_lines
 from abele.codelet.cpp.extract import Code, Module
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.fragments import Fragments
 from abele.codelet.cpp.linking import FrontEnd, linked
 from abele.codelet.cpp.metadata import Metadata
+from abele.codelet.cpp.native import VERTEX, readable_text
 from abele.codelet.cpp.optimise import optimise, parsed, with_entries
 from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.cpp.toolchain import compile_to_bitcode, find_compiler
@@ -123,7 +126,30 @@ class Unit:
             self._codes[number, aliasing] = code
         return self._codes[number, aliasing]
 
+    def checked(self, number: int) -> Checked:
+        """Code of a vertex class that checks its accesses."""
+        part = f"{number} checked"
+        known = self._kept(part)
+        if known is not None:
+            record = json.loads(known)
+            return Checked(record["body"], record["around"], tuple(Site(**s) for s in record["sites"]))
+        vertex = self.vertices[number]
+        module, metadata = self._module(vertex, aliasing=True)
+        code = module.code(0)
+        blocks = Blocks(readable_text(vertex, code.body, code.around), VERTEX)
+        lines = source_lines(blocks, module.entry(0), lambda line: source_line(line, metadata))
+        found = checked_code(blocks, code.around, vertex.members, lines)
+        self._keep(part, json.dumps(found.record()).encode())
+        return found
+
     def _compiled(self, vertex: VertexClass, *, aliasing: bool) -> Code:
+        module, metadata = self._module(vertex, aliasing=aliasing)
+        check_vertex(vertex, 0, module, metadata)
+        code = module.code(0)
+        _check_globals(vertex, code)
+        return code
+
+    def _module(self, vertex: VertexClass, *, aliasing: bool) -> tuple[Module, Metadata]:
         if not vertex.compute:
             raise CodeletLinkError(
                 f"compute() of {vertex.name} is declared, and defined nowhere",
@@ -132,11 +158,7 @@ class Unit:
             )
         text = self._fragments.around([vertex.compute])
         optimised = optimise(with_entries(text, [vertex], self._front.signatures, aliasing=aliasing))
-        module = Module(optimised)
-        check_vertex(vertex, 0, module, Metadata(optimised))
-        code = module.code(0)
-        _check_globals(vertex, code)
-        return code
+        return Module(optimised), Metadata(optimised)
 
     @cached_property
     def _fragments(self) -> Fragments:

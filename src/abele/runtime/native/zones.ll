@@ -48,9 +48,9 @@ none:
   ret i64 -1
 }
 
-define i64 @call_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args) {
+define i64 @call_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 %extra) {
   call void @guard_begin(ptr %guard)
-  %faulted = call i64 @abele_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 0)
+  %faulted = call i64 @abele_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 %extra)
   ret i64 %faulted
 }
 
