@@ -29,7 +29,6 @@ REFUSED: dict[tuple[str, str], tuple[type[AbeleError], str]] = {
     ("gelu_codelet.cpp", "GeluAccumulators"): (CodeletError, "f16v4hihoamp runs on the hardware only"),
     ("heap_beside_stack.cpp", "WithVector"): (CodeletLinkError, "WithVector"),
     ("matmul_amp.cpp", "MatmulAmp"): (CodeletError, "f32sisov2amp runs on the hardware only"),
-    ("popops_cast_quarter.cpp", "popops::CastFromQuarter"): (CodeletError, "quarter"),
     ("poprand_dropout.cpp", "poprand::UniformSupervisor<float>"): (CodeletError, "'urand32' runs on the hardware only"),
     ("recursion_beside_loop.cpp", "Ackermann"): (CodeletError, "calls itself"),
     ("supervisor_styles.cpp", "RunAll"): (CodeletError, "'runall' runs on the hardware only"),
