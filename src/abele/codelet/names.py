@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _TIGHT = re.compile(r"\s*([<>,()*&\[\]]|::)\s*")
 _WORD = re.compile(r"[0-9][\w']*|'(?:[^'\\]|\\.[^']*)'|::|[<>,()*&\[\]]|[^\s<>,()*&\[\]':]+|:|'")
@@ -23,6 +24,7 @@ _FIXED = {
 _PARTS = frozenset(["unsigned", "signed", "int", "short", "long", "longlong", "char"])
 
 
+@lru_cache(maxsize=4096)
 def normalised(name: str) -> str:
     """A vertex name as it is registered: ``X< 16u, unsigned, long long >`` is ``X<16,unsigned int,longlong>``."""
     if "<" not in name:
