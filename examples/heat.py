@@ -38,7 +38,7 @@ class Diffuse(ab.MultiVertex):
 
 
 def add_step(graph, before, after, block, alpha):
-    """A compute set that diffuses all cells but the outermost of ``before`` into ``after``, one block a tile."""
+    """A compute set that diffuses all cells but the outermost of ``before`` into ``after``, one block per tile."""
     height, width = block
     down, across = (before.shape[0] - 2) // height, (before.shape[1] - 2) // width
     tiles = np.arange(down * across)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -212,7 +211,49 @@ class OutOfMemoryError(AbeleError):
         self.tiles = tiles
 
 
+_LONGEST_NAME = 100
+"""Names that are longer are only compared for equality but for case and separators."""
+
+
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice that ``name`` was probably meant to be, or None when nothing comes close."""
-    matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
-    return matches[0] if matches else None
+    """The choice that ``name`` was probably meant to be, or None when nothing comes close.
+
+    Close are choices that differ in case and separators only, of which the name is the beginning, or that are a slip or
+    two of the keyboard away: one for every four letters, at least one. ``foo`` is no slip of ``goto``.
+    """
+    choices, plain = list(choices), _plain(name)
+    best, fewest = None, max(1, len(plain) // 4) + 1
+    for choice in choices:
+        other = _plain(choice)
+        slips = 0 if plain == other else _slips(plain, other, fewest)
+        if slips < fewest:
+            best, fewest = choice, slips
+    if best is None and len(plain) >= _SHORTEST_BEGINNING:
+        return next((choice for choice in choices if _plain(choice).startswith(plain)), None)
+    return best
+
+
+_SHORTEST_BEGINNING = 4
+"""Letters from which on a name may be taken for the beginning of another."""
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter not in "_- ")
+
+
+def _slips(a: str, b: str, most: int) -> int:
+    """Letters inserted, left out, replaced or swapped with a neighbour between two names, at most ``most``.
+
+    The rows of the table of distances between beginnings of ``a`` and of ``b``, one after the other (optimal string
+    alignment).
+    """
+    if abs(len(a) - len(b)) >= most or max(len(a), len(b)) > _LONGEST_NAME:
+        return most
+    before, row = list(range(len(b) + 1)), list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        two_before, before, row = before, row, [i, *[0] * len(b)]
+        for j, y in enumerate(b, 1):
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                row[j] = min(row[j], two_before[j - 2] + 1)
+    return min(row[-1], most)

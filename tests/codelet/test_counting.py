@@ -55,7 +55,7 @@ def each(cls: type, n: int = 1000, **state: float) -> float:
 
 @pytest.mark.parametrize(("kind", "measured"), [(f32, 6.27), (f16, 7.85)], ids=str)
 def test_slots__naive_triad__within_15_percent_of_silicon(kind, measured: float) -> None:
-    # 3,726 and 1,488 GB/s on 1,216 tiles at 1.6 GHz: bytes an element over bytes a slot
+    # 3,726 and 1,488 GB/s on 1,216 tiles at 1.6 GHz: bytes per element over bytes a slot
     assert each(triad(kind), s=2) == pytest.approx(measured, rel=0.15)
 
 

@@ -126,7 +126,7 @@ def test_listing__several_programs__are_listed_apart(example: Example) -> None:
     found = compile_program(example.graph, {"first": Call(example.function), "second": Sync()})
     text = found.listing(reasons=False)
     assert text.count("program '") == 2
-    assert "program 'second': 1 step, 64 cycles a run" in text
+    assert "program 'second': 1 step, 64 cycles per run" in text
 
 
 def test_listing__after_a_run__marks_no_step_as_assumed(example: Example) -> None:

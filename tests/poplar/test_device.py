@@ -55,7 +55,7 @@ def test_virtual_device__fewer_tiles__has_them() -> None:
     device = poplar.IPUModel().createDevice()
     assert device.createVirtualDevice(4).getTarget().getNumTiles() == 4
     assert device.createVirtualDevice([7, 8, 9]).getTarget().getNumTiles() == 3
-    with pytest.raises(poplar.invalid_machine_model, match="a virtual device of 2000 tiles an IPU"):
+    with pytest.raises(poplar.invalid_machine_model, match="a virtual device of 2000 tiles per IPU"):
         device.createVirtualDevice(2000)
 
 

@@ -120,7 +120,7 @@ def test_shifted_sequence__first_step__is_the_single_one() -> None:
     made = rnn.shift_rnn_tensor(bench.graph, base, single, bench.prog)
     (got,) = bench.run_both(made)
     np.testing.assert_array_equal(got, [[-1] * 4, range(4), range(4, 8)])
-    with pytest.raises(TensorError, match="has not the shape of a step of"):
+    with pytest.raises(TensorError, match="does not have the shape of a step of"):
         rnn.shift_rnn_tensor(bench.graph, base, base, bench.prog)
     with pytest.raises(TypeMismatchError, match="is i32"):
         rnn.shift_rnn_tensor(bench.graph, base, bench.tensor(np.zeros(4, np.int32)), bench.prog)

@@ -53,7 +53,7 @@ def test_timeline_text__what_the_report_does_not_hold__is_marked(overlapped: Rep
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"width": 12}, "a timeline of width 12 leaves 5 characters a lane"),
+        ({"width": 12}, "a timeline of width 12 leaves 5 characters per lane"),
         ({"program": 3}, "the report holds no timeline of program 3"),
         ({"first": 100}, "no cycles from 100 to 100 to show"),
         ({"first": 5, "cycles": 0}, "no cycles from 5 to 5 to show"),

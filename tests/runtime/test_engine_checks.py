@@ -117,7 +117,7 @@ class Shared(MultiVertex):
 
 
 class Fixture:
-    """Two variables of three rows, one row a tile."""
+    """Two variables of three rows, one row per tile."""
 
     def __init__(self) -> None:
         self.graph = Graph("bow-2000")

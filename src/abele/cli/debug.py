@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from abele.errors import InvalidOptionError
+from abele.words import counted, ordinal
 
 if TYPE_CHECKING:
     from abele.runtime import Engine
@@ -61,4 +62,5 @@ def _stepped(number: int, commands: Path | None) -> Iterator[None]:
     finally:
         Engine.run = plain  # type: ignore[method-assign]
         if calls < number:
-            print(f"abele: the program called engine.run {calls} times, never a {number}th", file=sys.stderr)
+            made = f"the program called engine.run {counted(calls, 'time')}; there was no {ordinal(number)} call"
+            print(f"abele: {made}", file=sys.stderr)

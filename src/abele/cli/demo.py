@@ -22,7 +22,7 @@ demo_app = typer.Typer(help="Train a model for real, and see what the modelled m
 
 SystemOption = Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Write the report to this file.")]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Host threads; one a core by default.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Host threads; one per core by default.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of weights, dropout, order and simulated data.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", help="Passes over the training data.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]

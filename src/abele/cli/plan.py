@@ -13,6 +13,7 @@ from rich.text import Text
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError
 from abele.machine import System, systems
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.poplibs.poplin.explain import Explanation
@@ -77,9 +78,11 @@ def conv(
     kernel: Annotated[str, typer.Option(help="Extents of the kernel, such as 3,3.")],
     channels: Annotated[str, typer.Option(help="In- and out-channels, such as 64,64.")],
     batch: Annotated[int, typer.Option(help="Samples.")] = 1,
-    stride: Annotated[str, typer.Option(help="Steps by which the kernel moves: one number, or one a dimension.")] = "1",
-    padding: Annotated[str, typer.Option(help="Zeros on both sides: one number, or one a dimension.")] = "0",
-    dilation: Annotated[str, typer.Option(help="Distance of kernel elements: one number, or one a dimension.")] = "1",
+    stride: Annotated[
+        str, typer.Option(help="Steps by which the kernel moves: one number, or one per dimension.")
+    ] = "1",
+    padding: Annotated[str, typer.Option(help="Zeros on both sides: one number, or one per dimension.")] = "0",
+    dilation: Annotated[str, typer.Option(help="Distance of kernel elements: one number, or one per dimension.")] = "1",
     groups: Annotated[int, typer.Option(help="Groups of channels that do not mix.")] = 1,
     system: SystemOption = "bow",
     type: TypeOption = "half",
@@ -139,7 +142,9 @@ def _numbers(name: str, given: str, count: int | None = None) -> tuple[int, ...]
     if count is not None and len(numbers) == 1:
         return numbers * count
     if count is not None and len(numbers) != count:
-        raise InvalidOptionError(f"--{name} takes one number, or one for each of {count} dimensions, got {given!r}")
+        raise InvalidOptionError(
+            f"--{name} takes one number, or one for each of {counted(count, 'dimension')}, got {given!r}"
+        )
     return numbers
 
 

@@ -27,7 +27,7 @@ def validate(
         Path | None, typer.Option(help="CSV of small f16 products on every tile of a Bow: N, cycles_measured.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes for operators; one a core by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes for operators; one per core by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
     """Compare predictions with published figures: silicon, and Graphcore's own model.

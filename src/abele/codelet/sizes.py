@@ -28,7 +28,7 @@ class Sizes:
     """Known sizes of the fields of a group's vertices.
 
     Attributes:
-        known: One entry a field; fields of single elements have none.
+        known: One entry per field; fields of single elements have none.
     """
 
     known: tuple[Size, ...] = ()

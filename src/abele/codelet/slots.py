@@ -77,7 +77,7 @@ LOOP_STEP = MAIN
 """Stepping the index that elements are addressed by, once an iteration.
 
 Counting down and branching (``brnzdec``) is one more instruction, the last of an iteration. Source: §1.2 S; §7.1 D: the
-naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots an element, where two loads, product, sum,
+naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots per element, where two loads, product, sum,
 store, step and branch give 6. The zero-overhead ``rpt`` would give 5: compiled scalar loops do not seem to use it.
 """
 ENTRY_SLOTS = 6

@@ -14,6 +14,7 @@ from abele.graph.intervals import Int64
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.vertices import Edge, StateData, VertexGroup
 from abele.machine import Ipu
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -56,7 +57,7 @@ class Rows:
 
 
 class GroupView:
-    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry a vertex.
+    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry per vertex.
 
     ``num`` is the number of vertices, unless a field has that name.
     """
@@ -87,7 +88,7 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
     it is wired to, until a run counts it.
 
     Raises:
-        CodeletError: A formula or estimator gives something else than one number a vertex.
+        CodeletError: A formula or estimator gives something else than one number per vertex.
         MissingPerfEstimateError: The code cannot be counted, and nobody says what it costs.
     """
     definition = group.codelet
@@ -163,7 +164,7 @@ def _cycles_and_flops(found: Any) -> tuple[Any, Any]:
 
 
 def _whole(found: Any, group: VertexGroup, who: str) -> Int64:
-    """One whole number a vertex, int64[N], fractions rounded up."""
+    """One whole number per vertex, int64[N], fractions rounded up."""
     result = np.asarray(found)
     try:
         numbers = np.broadcast_to(result, (group.num,))
@@ -171,9 +172,9 @@ def _whole(found: Any, group: VertexGroup, who: str) -> Int64:
         numbers = None
     if numbers is None or numbers.dtype.kind not in "iuf" or not bool((np.isfinite(numbers) & (numbers >= 0)).all()):
         raise CodeletError(
-            f"{who} gave {_described(result)} for {group.num} vertices",
+            f"{who} gave {_described(result)} for {counted(group.num, 'vertex')}",
             at=group.codelet.location,
-            remedy="return one number a vertex, not below 0; v.x of an edge is an array of lengths",
+            remedy="return one number per vertex, not below 0; v.x of an edge is an array of lengths",
         )
     return np.asarray(np.ceil(numbers), dtype=np.int64)
 

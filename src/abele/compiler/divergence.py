@@ -24,6 +24,7 @@ from abele.graph.program import Copy, If, Program, RepeatWhile
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
+from abele.words import counted
 
 Bool = npt.NDArray[np.bool_]
 
@@ -124,7 +125,7 @@ def _error(graph: Graph, step: Step, number: int, source: Mapping[int, int | str
     predicate = _predicate(step.node)
     name = type(step.node).__name__
     return ControlProgramError(
-        f"{name} on {predicate!r}: control flow could diverge between the {graph.replicas} replicas",
+        f"{name} on {predicate!r}: control flow could diverge between the {counted(graph.replicas, 'replica')}",
         at=step.node.debug.location or None,
         because=" · ".join([*chain[:3], reason]),
         remedy=f"if it is the same in all replicas, say so before: AssumeEqualAcrossReplicas({predicate.name})",

@@ -17,8 +17,8 @@ _KIB = 1024
 def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> Int64:
     """Cycles that each tile is busy sending or receiving, int64[tiles].
 
-    Model: a tile sends and receives one word a cycle at the same time; what both tiles of a
-    pair want arrives at them two words a cycle. Each piece that arrives needs control events of its receiver.
+    Model: a tile sends and receives one word per cycle at the same time; what both tiles of a
+    pair want arrives at them two words per cycle. Each piece that arrives needs control events of its receiver.
     Source: machine.md §2.1 to 2.3 (PopLibs ExchangeEstimator; fragments after OSM PLANNER_SUGGESTIONS.md).
     """
     exchange = ipu.exchange

@@ -31,6 +31,7 @@ from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
 from abele.machine import System
 from abele.report import Report
+from abele.words import counted
 
 
 @dataclass(eq=False, repr=False)
@@ -176,7 +177,7 @@ class Executable:
         return [s for s in self.plan if s.estimated]
 
     def steps_of(self, node: Program) -> list[Step]:
-        """The steps that a program node became: one, or one a call of the function that holds it.
+        """The steps that a program node became: one, or one per call of the function that holds it.
 
         A node that is only structure, such as a Sequence, became none itself; a CycleCount two, around its body.
         """
@@ -230,7 +231,7 @@ class Executable:
         """
         counts = np.asarray(executions, dtype=np.int64)
         if counts.shape != (len(self.steps),):
-            raise EngineError(f"executions of {counts.size} steps for an executable of {len(self.steps)}")
+            raise EngineError(f"executions of {counted(counts.size, 'step')} for an executable of {len(self.steps)}")
         ran = range(len(self.programs)) if programs is None else programs
         self._executions = counts
         self._counted = self._counted | frozenset(ran)

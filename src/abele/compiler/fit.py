@@ -12,6 +12,7 @@ from abele.errors import OutOfMemoryError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.machine import System
+from abele.words import counted
 
 CANNOT_FIT = "Out of memory: Cannot fit all variable data onto one or more tiles"
 """How Poplar says it, so that a search finds both."""
@@ -35,7 +36,7 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
     full = int((total > plan.available_bytes).sum())
     raise OutOfMemoryError(
         f"{CANNOT_FIT}: {_tile_name(tile, graph.system)} needs {int(total[tile]):,} B, has {plan.available_bytes:,} B "
-        f"({over:,} B too much); {full:,} of {len(total):,} tiles are too full",
+        f"({over:,} B too much); {full:,} of {counted(len(total), 'tile')} are too full",
         tiles=_payload(plan, total),
         at=_where(plan, steps, tile),
         because=_because(plan, graph, tile),

@@ -75,7 +75,7 @@ class Lowered:
     """A lowered control program.
 
     Attributes:
-        programs: One block a program.
+        programs: One block per program.
         steps: All steps in program order.
         calls: The library calls that steps refer to; a call inside a function appears once a call of the function.
     """

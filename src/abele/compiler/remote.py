@@ -7,6 +7,7 @@ import math
 from abele.compiler.durations import host_cycles
 from abele.errors import StreamMemoryError
 from abele.graph.graph import Graph
+from abele.words import counted
 
 
 def remote_cycles(num_bytes: int, num_ipus: int, graph: Graph) -> int:
@@ -47,7 +48,7 @@ def check_remote_memory(graph: Graph) -> None:
     raise StreamMemoryError(
         f"remote buffers need {needed:,} B of streaming memory, {system.name} has {system.dram_bytes:,} B",
         at=largest.debug.location or None,
-        because=f"{len(buffers)} buffers in each of {graph.replicas} replicas; the largest is {largest!r}, "
+        because=f"{counted(len(buffers), 'buffer')} in each of {graph.replicas} replicas; the largest is {largest!r}, "
         f"{largest.bytes:,} B",
         remedy="fewer rows, fewer replicas, or a larger system",
     )

@@ -38,7 +38,7 @@ class SyncGroups:
 
     @staticmethod
     def of(graph: Graph) -> SyncGroups:
-        """The groups of a graph: one an IPU, less the tiles of the user's groups."""
+        """The groups of a graph: one per IPU, less the tiles of the user's groups."""
         system = graph.system
         num_ipus, each = system.num_ipus, system.ipu.num_tiles
         label = np.repeat(np.arange(num_ipus), each)

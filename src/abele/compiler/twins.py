@@ -225,7 +225,7 @@ def relocated(twin: Twin, superstep: Superstep, tiles_per_ipu: int) -> None:
 
 
 def rolled(by_tile: _Column, tiles: int) -> _Column:
-    """A column with one entry a tile, for what happens ``tiles`` further on; nothing falls off its ends."""
+    """A column with one entry per tile, for what happens ``tiles`` further on; nothing falls off its ends."""
     return by_tile if tiles == 0 else np.concatenate([by_tile[-tiles:], by_tile[:-tiles]])
 
 

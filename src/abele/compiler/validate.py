@@ -12,6 +12,7 @@ from abele.graph.graph import Graph
 from abele.graph.program import Execute, Program, WriteUndef
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, VertexGroup
+from abele.words import counted
 
 
 class Validator:
@@ -61,9 +62,9 @@ def _check_mapping(variable: Variable, graph: Graph, user: str) -> None:
         nothing = missing == variable.size
         shape = f"{variable.dtype}{list(variable.shape)}"
         raise TileMappingError(
-            f"{what} ({shape}, {variable.size:,} elements) is mapped to no tile"
+            f"{what} ({shape}, {counted(variable.size, 'element')}) is mapped to no tile"
             if nothing
-            else f"{missing:,} of {variable.size:,} elements of {what} ({shape}) are mapped to no tile, "
+            else f"{missing:,} of {counted(variable.size, 'element')} of {what} ({shape}) are mapped to no tile, "
             f"the first of them [{hole[0]}:{hole[1]})",
             at=variable.debug.location or None,
             because=f"{user} uses it",
@@ -72,7 +73,7 @@ def _check_mapping(variable: Variable, graph: Graph, user: str) -> None:
     if len(mapping.tile) and int(mapping.tile.max()) >= graph.num_tiles:
         raise TileMappingError(
             f"{what} is mapped to tile {int(mapping.tile.max())}, "
-            f"but {graph.system.name} has {graph.num_tiles:,} tiles",
+            f"but {graph.system.name} has {counted(graph.num_tiles, 'tile')}",
             at=variable.debug.location or None,
             because=f"{user} uses it",
             remedy=f"use tiles 0 to {graph.num_tiles - 1}, or a larger system",
@@ -105,7 +106,7 @@ def check_group(group: VertexGroup, graph: Graph, where: str) -> None:
         outside = (group.tile < 0) | (group.tile >= num_tiles)
         raise TileMappingError(
             f"vertex {int(outside.argmax())} of {group!r} in {where} is on tile {int(group.tile[outside][0])}, "
-            f"but the system has {num_tiles:,} tiles",
+            f"but the system has {counted(num_tiles, 'tile')}",
             at=group.debug.location or None,
         )
     for name, edge in group.edges.items():
@@ -126,10 +127,10 @@ def _check_edge(edge: Edge, name: str, group: VertexGroup, where: str) -> None:
         fits = int(edge.index.min()) >= 0 and int(edge.index.max()) < edge.regions.num
     if not fits:
         raise GraphConnectionError(
-            f"field {group.codelet.name}.{name} in {where} does not fit {group.num} vertices: "
-            f"{rows} rows of {edge.regions.num} regions",
+            f"field {group.codelet.name}.{name} in {where} does not fit {counted(group.num, 'vertex')}: "
+            f"{counted(rows, 'row')} of {edge.regions.num} regions",
             at=group.debug.location or None,
-            remedy="give one region a vertex; a rank-2 field also takes row_begin[N + 1]",
+            remedy="give one region per vertex; a rank-2 field also takes row_begin[N + 1]",
         )
 
 

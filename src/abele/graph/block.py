@@ -38,7 +38,7 @@ class Block(NamedTuple):
     Attributes:
         variable: The storage.
         offset: Element of the variable at the block's first index.
-        origin: The block's first index in the view, one number a dimension.
+        origin: The block's first index in the view, one number per dimension.
         factors: Per dimension, extents, steps in the view and strides in the variable, outermost first; a dimension
             with one index has none.
     """

@@ -114,7 +114,7 @@ class BlockTable(Content):
         )
 
     def changed(self, dim: int, extent: Int64, step: Int64, stride: Int64) -> BlockTable:
-        """The table with another factor, one a block, along ``dim``; arrays int64[k]."""
+        """The table with another factor, one per block, along ``dim``; arrays int64[k]."""
         factor = (extent[:, None], step[:, None], stride[:, None])
         return self._changed(dim, self.offset, self.origin[dim], *factor)
 

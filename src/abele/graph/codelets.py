@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from abele.codelet.names import normalised
 from abele.errors import CodeletError, CodeletLoadError, SymbolError, UnknownVertexTypeError, nearest
 from abele.graph.debug import caller
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
@@ -145,7 +146,9 @@ class Codelets:
         return UnknownVertexTypeError(
             f"unknown vertex type {name!r}",
             at=f"{file}:{line}" if file else None,
-            because=f"the graph knows {len(self._known)} codelets" if self._known else "the graph knows no codelets",
+            because=f"the graph knows {counted(len(self._known), 'codelet')}"
+            if self._known
+            else "the graph knows no codelets",
             remedy=remedy,
         )
 

@@ -88,7 +88,7 @@ class VertexRef:
             )
         if not 0 <= index < len(pieces):
             raise VectorSizeError(
-                f"field {full} has {len(pieces)} pieces, there is no piece {index}",
+                f"field {full} has {counted(len(pieces), 'piece')}, there is no piece {index}",
                 at=self._here(),
                 because=f"its size was set at {self.origins[name]}",
             )

@@ -14,6 +14,7 @@ from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
 from abele.numerics import misfit, to_device
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -237,15 +238,15 @@ def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugInfo) 
 
 _TAKES = {
     0: "a tensor of one element a vertex",
-    1: "a tensor with one row a vertex, shared(tensor), regions, or a list of tensors",
+    1: "a tensor with one row per vertex, shared(tensor), regions, or a list of tensors",
     2: "a tensor [vertices, rows, elements] or a list of lists of tensors",
 }
 
 
 def _mismatch(codelet: CodeletDef, field: FieldDef, what: str, num: int, debug: DebugInfo) -> GraphConnectionError:
-    takes = "one number a vertex" if field.direction == "state" and field.rank == 0 else _TAKES[field.rank]
+    takes = "one number per vertex" if field.direction == "state" and field.rank == 0 else _TAKES[field.rank]
     return GraphConnectionError(
-        f"field {codelet.name}.{field.name} does not fit {num} vertices: {what}",
+        f"field {codelet.name}.{field.name} does not fit {counted(num, 'vertex')}: {what}",
         at=debug.location,
         remedy=f"a rank-{field.rank} field takes {takes}",
     )

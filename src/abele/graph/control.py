@@ -10,6 +10,7 @@ from abele.graph.debug import here
 from abele.graph.expect import expect_step
 from abele.graph.program import Program, Sequence, check_predicate
 from abele.graph.tensor import Tensor
+from abele.words import counted
 
 SYNC_KINDS = ("internal", "external", "global")
 
@@ -269,7 +270,9 @@ class CrossReplicaCopy(Program):
         replicas = source.graph.replicas
         if sorted(self.map) != list(range(replicas)) or sorted(self.map.values()) != list(range(replicas)):
             raise ControlProgramError(
-                f"{self.map} is no permutation of the {replicas} replicas", at=at, remedy="name every replica once"
+                f"{self.map} is no permutation of the {counted(replicas, 'replica')}",
+                at=at,
+                remedy="name every replica once",
             )
 
     def reads(self) -> tuple[Tensor, ...]:

@@ -13,6 +13,7 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 from abele.numerics import as_element_type
+from abele.words import counted
 
 MAX_STREAM_BYTES = 128 * 2**20
 """Largest host buffer of one stream. Source: Poplar's documentation of stream buffers, 128 MiB."""
@@ -106,7 +107,7 @@ class HostEnds:
         repeats = whole_number(repeats, f"remote buffer {name!r} has a number of rows")
         if num_elements < 1 or repeats < 1:
             raise RemoteBufferError(
-                f"remote buffer {name!r} would have {repeats} rows of {num_elements} elements",
+                f"remote buffer {name!r} would have {counted(repeats, 'row')} of {counted(num_elements, 'element')}",
                 at=debug.location,
                 remedy="both must be positive",
             )

@@ -14,6 +14,7 @@ from abele.graph.content import Content
 from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent
 from abele.graph.regions import cut_runs
 from abele.graph.tensor import Tensor
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -61,7 +62,7 @@ def reorder_to_simplify(tensor: Tensor, others: Sequence[Tensor] = ()) -> tuple[
     for other in others:
         if other.size != tensor.size:
             raise TensorError(
-                f"{other!r} has {other.size} elements, {tensor!r} has {tensor.size}: they cannot be paired"
+                f"{other!r} has {counted(other.size, 'element')}, {tensor!r} has {tensor.size}: they cannot be paired"
             )
     begin, length = tensor.intervals()
     order = np.argsort(begin, kind="stable")
@@ -76,7 +77,7 @@ def sorted_contiguous_regions(tensor: Tensor, regions: Sequence[Any], remove_ali
 
     Args:
         tensor: The view.
-        regions: Intervals ``[begin, end)`` of the flattened view; or a list of such lists, one a tile, say.
+        regions: Intervals ``[begin, end)`` of the flattened view; or a list of such lists, one per tile, say.
         remove_aliased: Leave out what shows an element that an interval before it in memory order shows.
 
     Returns:
@@ -92,7 +93,9 @@ def sorted_contiguous_regions(tensor: Tensor, regions: Sequence[Any], remove_ali
     wrong = (table[:, 1] < 0) | (table[:, 2] > tensor.size) | (table[:, 2] < table[:, 1])
     if wrong.any():
         _, low, high = table[wrong][0].tolist()
-        raise TensorIndexError(f"interval [{low}, {high}) is outside {tensor!r}, which has {tensor.size} elements")
+        raise TensorIndexError(
+            f"interval [{low}, {high}) is outside {tensor!r}, which has {counted(tensor.size, 'element')}"
+        )
     owner, position, length, head = _memory_order(tensor, table, remove_aliased)
     result: list[list[list[Interval]]] = [[] for _ in lists]
     for tile, at, size, is_head in zip(owner.tolist(), position.tolist(), length.tolist(), head.tolist(), strict=True):

@@ -24,6 +24,7 @@ from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.graph.variables import Variables
 from abele.machine import System, systems
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.virtual import VirtualGraph
@@ -109,7 +110,7 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
         each = self.system.ipu.num_tiles
         if not 1 <= count <= each:
             raise TileMappingError(
-                f"{count} tiles of every IPU of {self.system.name}, which have {each}",
+                f"{counted(count, 'tile')} of every IPU of {self.system.name}, which have {each}",
                 at=self.origin("").location or None,
             )
         return self.virtual(tiles=(np.arange(self.system.num_ipus)[:, None] * each + np.arange(count)).reshape(-1))
@@ -240,7 +241,7 @@ def _share(system: System, replicas: int) -> System:
     """The part of a system that one of ``replicas`` has."""
     if replicas < 1 or system.num_ipus % replicas:
         raise GraphReplicationError(
-            f"{replicas} replicas cannot share the {system.num_ipus} IPUs of {system.name} equally",
+            f"{counted(replicas, 'replica')} cannot share the {system.num_ipus} IPUs of {system.name} equally",
             remedy=f"a divisor of {system.num_ipus}, or a larger system",
         )
     return system.with_ipus(system.num_ipus // replicas)

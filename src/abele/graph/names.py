@@ -26,6 +26,7 @@ from abele.graph.tensor import Tensor
 from abele.graph.vertex_names import VertexNames
 from abele.machine import Target
 from abele.numerics import as_element_type, f16
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -96,7 +97,7 @@ class CppNames(VertexNames, HostNames):
     # --- mapping -----------------------------------------------------------------------------------------------------
 
     def setTileMapping(self: Graph, item: Tensor | VertexRef, tile: Any) -> None:  # type: ignore[misc]
-        """Place a view (on a tile, or by intervals a tile) or a vertex; the last placing counts."""
+        """Place a view (on a tile, or by intervals per tile) or a vertex; the last placing counts."""
         expect(item, (VertexRef, Tensor), "setTileMapping places a tensor or a vertex")
         if isinstance(item, VertexRef):
             item.tile = whole_number(tile, "a vertex is placed on a tile")
@@ -197,7 +198,7 @@ class CppNames(VertexNames, HostNames):
             GraphReplicationError: Always.
         """
         raise GraphReplicationError(
-            f"a graph cannot be replicated {replicationFactor} times after it was made",
+            f"a graph cannot be replicated {counted(replicationFactor, 'time')} after it was made",
             at=self.origin("").location or None,
             remedy=f"Graph(target, replication_factor({replicationFactor})), or Graph(system, replicas=…)",
         )

@@ -18,7 +18,7 @@ class PerfEstimator:
     """An estimator of one graph.
 
     Attributes:
-        function: ``function(view, ipu)`` gives one number a vertex, int[N], as ``cycles`` of a codelet does; if it is
+        function: ``function(view, ipu)`` gives one number per vertex, int[N], as ``cycles`` of a codelet does; if it is
             asked per vertex, ``function(introspector, target)`` gives the number of one. Either may give a pair:
             cycles, and floating-point operations.
         per_vertex: Whether it is asked vertex by vertex, as Poplar's are.

@@ -18,6 +18,7 @@ from abele.graph.mapping import Int32, TileMapping
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -32,7 +33,7 @@ class Placing:
     def map(self: Graph, tensor: Tensor, mapping: Any) -> Tensor:  # type: ignore[misc]
         """Place a view's elements and return the view: on one tile, ``"linear"``, or by intervals of the view.
 
-        Intervals are ``{tile: [intervals]}``, a list of intervals a tile, or a :class:`TileMapping`.
+        Intervals are ``{tile: [intervals]}``, a list of intervals per tile, or a :class:`TileMapping`.
 
         Raises:
             TileMappingError: A tile that the graph lacks, or an interval outside the view.
@@ -64,7 +65,9 @@ class Placing:
         """
         count = np.asarray(tiles, dtype=np.int32)
         if tensor.ndim == 0 or len(count) != tensor.shape[0]:
-            raise TileMappingError(f"{len(count)} tiles for the rows of {tensor!r}", at=self.origin("").location)
+            raise TileMappingError(
+                f"{counted(len(count), 'tile')} for the rows of {tensor!r}", at=self.origin("").location
+            )
         width = tensor.size // max(1, tensor.shape[0])
         begin = np.arange(len(count), dtype=np.int64) * width
         self._place(tensor, begin, np.full(len(count), width, dtype=np.int64), count, self.origin(tensor.name))
@@ -100,7 +103,7 @@ class Placing:
         self.check_tiles(tile, f"variable {tensor.name!r}", debug)
         if len(begin) and (begin.min() < 0 or int((begin + length).max()) > tensor.size):
             raise TileMappingError(
-                f"the mapping of {tensor!r} reaches outside its {tensor.size} elements", at=debug.location
+                f"the mapping of {tensor!r} reaches outside its {counted(tensor.size, 'element')}", at=debug.location
             )
         at, size = tensor.intervals()
         if len(at) == 1:
@@ -157,7 +160,7 @@ class Placing:
         if len(tiles) and (int(tiles.min()) < 0 or int(tiles.max()) >= self.num_tiles):
             wrong = int(tiles.max()) if int(tiles.max()) >= self.num_tiles else int(tiles.min())
             raise TileMappingError(
-                f"{what} is mapped to tile {wrong}, but {self.system.name} has {self.num_tiles} tiles",
+                f"{what} is mapped to tile {wrong}, but {self.system.name} has {counted(self.num_tiles, 'tile')}",
                 at=debug.location,
                 remedy=f"use tiles 0 to {self.num_tiles - 1}, or a larger system",
             )

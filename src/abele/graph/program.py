@@ -12,6 +12,7 @@ from abele.graph.expect import expect_step, whole_number
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.compute_set import ComputeSet
@@ -102,7 +103,7 @@ class Copy(Program):
         source: Where the elements come from.
         destination: Where they go.
         name: What the step is called.
-        offset: Rows of the remote buffer: u32 (or i32), one row number or one a row copied; row 0 when left out.
+        offset: Rows of the remote buffer: u32 (or i32), one row number or one per row copied; row 0 when left out.
 
     Raises:
         ControlProgramError: The numbers of elements differ, a stream runs the other way, or neither end is a view.
@@ -152,7 +153,7 @@ class Copy(Program):
         sizes = [e.num_elements * rows if isinstance(e, RemoteBuffer) else e.size for e in (source, destination)]
         if sizes[0] != sizes[1]:
             raise ControlProgramError(
-                f"Copy from {source!r} to {destination!r}: {sizes[0]} elements into {sizes[1]}", at=at
+                f"Copy from {source!r} to {destination!r}: {counted(sizes[0], 'element')} into {sizes[1]}", at=at
             )
         if isinstance(destination, Tensor) and not destination.writable:
             why = "is constant" if destination.contains_constant else "shows an element more than once"
@@ -235,7 +236,9 @@ class Repeat(Program):
         self.body = body
         self.debug = here("repeat")
         if count < 0:
-            raise ControlProgramError(f"a Repeat runs {count} times", at=self.debug.location, remedy="0 or more")
+            raise ControlProgramError(
+                f"a Repeat runs {counted(count, 'time')}", at=self.debug.location, remedy="0 or more"
+            )
 
     def children(self) -> tuple[Program, ...]:
         """The body."""

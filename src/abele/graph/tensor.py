@@ -21,6 +21,7 @@ from abele.graph.tensor_names import Shape, TensorNames
 from abele.graph.tensor_shown import TensorShown
 from abele.graph.tensor_views import TensorViews
 from abele.numerics import ElementType, as_element_type
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
@@ -114,7 +115,7 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         extent = self.shape[dim]
         if not -extent <= index < extent:
             raise TensorIndexError(
-                f"index {index} is out of range for dimension {dim} of {self!r}, which has {extent} indices"
+                f"index {index} is out of range for dimension {dim} of {self!r}, which has {counted(extent, 'index')}"
             )
         content = self.content.picked(dim, index + extent if index < 0 else index)
         return self._view(self.shape[:dim] + self.shape[dim + 1 :], content)
@@ -147,7 +148,7 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         extent = self.shape[dim]
         if not 0 <= begin <= end <= extent:
             raise TensorIndexError(
-                f"slice [{begin}, {end}) is outside dimension {dim} of {self!r}, which has {extent} indices",
+                f"slice [{begin}, {end}) is outside dimension {dim} of {self!r}, which has {counted(extent, 'index')}",
                 remedy="t[-2:] counts from the end; slice() takes indices from the start" if begin < 0 else None,
             )
         if end - begin == extent:
@@ -190,12 +191,14 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         if wanted.count(-1) == 1:
             known = -math.prod(wanted)
             if known == 0 or self.size % known:
-                raise TensorError(f"cannot reshape {self!r} to {list(wanted)}: {self.size} elements do not divide")
+                raise TensorError(
+                    f"cannot reshape {self!r} to {list(wanted)}: {counted(self.size, 'element')} do not divide"
+                )
             wanted = tuple(self.size // known if n == -1 else n for n in wanted)
         if math.prod(wanted) != self.size or any(n < 0 for n in wanted):
             raise TensorError(
                 f"cannot reshape {self!r} to {list(wanted)}: "
-                f"it has {self.size} elements, the new shape {math.prod(wanted)}"
+                f"it has {counted(self.size, 'element')}, the new shape {math.prod(wanted)}"
             )
         if self.size == 0:
             return self._view(wanted, BlockList(()))
@@ -216,7 +219,7 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         order = as_shape(axes) if axes else tuple(reversed(range(self.ndim)))
         order = tuple([self._dim(a) for a in order])
         if sorted(order) != list(range(self.ndim)):
-            raise TensorError(f"{list(order)} is no permutation of the {self.ndim} dimensions of {self!r}")
+            raise TensorError(f"{list(order)} is no permutation of the {counted(self.ndim, 'dimension')} of {self!r}")
         return self._view([self.shape[d] for d in order], self.content.permuted(order))
 
     def expand_dims(self, dim: int = 0) -> Tensor:
@@ -226,7 +229,7 @@ class Tensor(TensorNames, TensorViews, TensorShown):
             TensorIndexError: There is no such place.
         """
         if not -self.ndim - 1 <= dim <= self.ndim:
-            raise TensorIndexError(f"{self!r} has {self.ndim} dimensions; none can be added before {dim}")
+            raise TensorIndexError(f"{self!r} has {counted(self.ndim, 'dimension')}; none can be added before {dim}")
         dim = dim if dim >= 0 else dim + self.ndim + 1
         return self._view((*self.shape[:dim], 1, *self.shape[dim:]), self.content.expanded(dim))
 
@@ -234,13 +237,13 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         """The view without the given dimensions of one index (all such when none is given).
 
         Raises:
-            TensorError: A dimension has not one index.
+            TensorError: A dimension does not have one index.
         """
         gone = {self._dim(d) for d in as_shape(dims)} if dims else {d for d, n in enumerate(self.shape) if n == 1}
         content = self.content
         for d in sorted(gone, reverse=True):
             if self.shape[d] != 1:
-                raise TensorError(f"cannot squeeze dimension {d} of {self!r}: it has {self.shape[d]} indices")
+                raise TensorError(f"cannot squeeze dimension {d} of {self!r}: it has {counted(self.shape[d], 'index')}")
             content = content.dropped(d)
         return self._view([n for d, n in enumerate(self.shape) if d not in gone], content) if gone else self
 
@@ -345,7 +348,9 @@ def _full_index(index: Any, tensor: Tensor) -> list[Any]:
             raise TensorIndexError(f"{tensor!r} takes integers, slices, None and ..., not {item!r}")
     used = sum(item is not None and item is not Ellipsis for item in items)
     if used > tensor.ndim:
-        raise TensorIndexError(f"{used} indices for a tensor of {tensor.ndim} dimensions, {tensor!r}")
+        raise TensorIndexError(
+            f"{counted(used, 'index')} for a tensor of {counted(tensor.ndim, 'dimension')}, {tensor!r}"
+        )
     if Ellipsis in items:
         at = items.index(Ellipsis)
         items[at : at + 1] = [slice(None)] * (tensor.ndim - used)

@@ -186,7 +186,7 @@ class TensorShown:
         return self.graph.mapping_of(self)
 
     def map(self: Tensor, mapping: Any) -> Tensor:  # type: ignore[misc]
-        """Place the view's elements: on one tile, by ``{tile: [intervals]}`` or by a list of intervals a tile.
+        """Place the view's elements: on one tile, by ``{tile: [intervals]}`` or by a list of intervals per tile.
 
         Intervals are of the flattened view; tiles are numbered as in the whole graph. Elements already placed move.
         Returns the view.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from abele.errors import TensorError, TensorIndexError
 from abele.graph.block_list import BlockList
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.clone import TensorCloneMethod
@@ -50,7 +51,7 @@ class TensorViews:
 
     def _check_dims(self: Tensor, first: int, last: int) -> None:  # type: ignore[misc]
         if not 0 <= first <= last <= self.ndim:
-            raise TensorIndexError(f"{self!r} has {self.ndim} dimensions, not [{first}, {last})")
+            raise TensorIndexError(f"{self!r} has {counted(self.ndim, 'dimension')}, not [{first}, {last})")
 
     def moveaxis(self: Tensor, source: int, destination: int) -> Tensor:  # type: ignore[misc]
         """The view with one dimension moved to another position."""
@@ -104,7 +105,7 @@ class TensorViews:
 
     def _check_times(self: Tensor, count: int, dim: int) -> None:  # type: ignore[misc]
         if count < 0:
-            raise TensorError(f"cannot repeat dimension {dim} of {self!r} {count} times")
+            raise TensorError(f"cannot repeat dimension {dim} of {self!r} {counted(count, 'time')}")
 
     def append(self: Tensor, other: Tensor, dim: int = 0) -> Tensor:  # type: ignore[misc]
         """The view with ``other`` after it along ``dim``; one dimension less counts as one index."""

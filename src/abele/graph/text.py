@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def describe(graph: Graph, max_items: int = 100) -> str:
-    """Counts, a line a variable with its mapping, and a line a compute set, as text.
+    """Counts, a line per variable with its mapping, and a line per compute set, as text.
 
     Args:
         graph: The graph.
@@ -41,7 +41,7 @@ def describe(graph: Graph, max_items: int = 100) -> str:
 
 
 def mapping_table(variables: Sequence[Variable], max_items: int = 100) -> list[str]:
-    """A line a variable: type, shape, bytes, the tiles it lies on and how evenly.
+    """A line per variable: type, shape, bytes, the tiles it lies on and how evenly.
 
     The balance is the mean number of elements of the tiles in use by that of the fullest: 100 % is perfectly even.
     """

@@ -16,6 +16,7 @@ from abele.graph.expect import expect, whole_number
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
 from abele.graph.tensor import Tensor
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
@@ -85,7 +86,7 @@ class VertexNames:
 
         Args:
             codelet: A decorated class, or the name of a codelet.
-            function: ``function(view, ipu)`` gives one number a vertex, as ``cycles`` of a codelet does: issue slots
+            function: ``function(view, ipu)`` gives one number per vertex, as ``cycles`` of a codelet does: issue slots
                 for a ``Vertex``, cycles of the tile for the other kinds. Or a pair: these, and floating-point
                 operations.
             per_vertex: ``function(introspector, target)`` is asked vertex by vertex instead, as in Poplar.
@@ -116,7 +117,9 @@ class VertexNames:
         """
         declared = _declared(self.codelet(vertexName), fieldName)
         if not 0 <= dimIndex < declared.rank:
-            raise FieldOverflowError(f"field {vertexName}.{fieldName} has {declared.rank} dimensions, no {dimIndex}")
+            raise FieldOverflowError(
+                f"field {vertexName}.{fieldName} has {counted(declared.rank, 'dimension')}, no {dimIndex}"
+            )
         limit = declared.layout(dimIndex).max_size
         return SPAN_MAX if limit is None else limit
 

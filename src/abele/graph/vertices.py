@@ -24,7 +24,7 @@ class Edge:
 
     Attributes:
         regions: The regions, shared between vertices.
-        index: Region of each row, int64[rows]; a rank-0 or rank-1 field has one row a vertex.
+        index: Region of each row, int64[rows]; a rank-0 or rank-1 field has one row per vertex.
         row_begin: For a rank-2 field, rows of vertex i are ``row_begin[i]`` to ``row_begin[i + 1]``, int64[N + 1].
     """
 
@@ -50,7 +50,7 @@ class StateData:
     """Initial values of one state field of every vertex in a group.
 
     Attributes:
-        values: One value a vertex (scalar state), or all vectors after each other.
+        values: One value per vertex (scalar state), or all vectors after each other.
         row_begin: For vector state, the values of vertex i are ``row_begin[i]`` to ``row_begin[i + 1]``.
     """
 

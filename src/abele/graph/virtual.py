@@ -88,7 +88,7 @@ class VirtualGraph(Graph):
         wrong = tiles[(tiles < 0) | (tiles >= self.num_tiles)]
         if len(wrong):
             raise TileMappingError(
-                f"{what} is mapped to tile {wrong[0]}, but the virtual graph has {self.num_tiles} tiles",
+                f"{what} is mapped to tile {wrong[0]}, but the virtual graph has {counted(self.num_tiles, 'tile')}",
                 at=debug.location or None,
                 because=f"it is {self._words()}",
                 remedy=f"use tiles 0 to {self.num_tiles - 1}, or the graph that it was made from",
@@ -129,7 +129,7 @@ class VirtualGraph(Graph):
             raise TileMappingError(
                 f"{what} lies on tile {tiles[outside[0]]} of {self._top.system.name}, outside the virtual graph",
                 at=self.origin("").location or None,
-                because=f"the virtual graph has {self.num_tiles} tiles: it is {self._words()}",
+                because=f"the virtual graph has {counted(self.num_tiles, 'tile')}: it is {self._words()}",
                 remedy="copy it to a tensor inside, or ask the graph that has the tile",
             )
         return own

@@ -7,6 +7,7 @@ import math
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels.ir import Affine, Const, HostKernel, Index, Load, Nest, Random, Store, compute_type, result_type
 from abele.numerics import u32
+from abele.words import counted
 
 _MOST = 1 << 62
 """What indices and sizes may come to, so that native code can count with 64 bits."""
@@ -41,7 +42,9 @@ def check_kernel(kernel: HostKernel) -> None:
 
 def _check_sizes(kernel: HostKernel) -> None:
     if min(kernel.num_inputs, kernel.num_outputs) < 0:
-        raise TensorError(f"kernel has {kernel.num_inputs} inputs and {kernel.num_outputs} outputs")
+        raise TensorError(
+            f"kernel has {counted(kernel.num_inputs, 'input')} and {counted(kernel.num_outputs, 'output')}"
+        )
     for number, shape in enumerate(kernel.shapes):
         if any(n < 0 for n in shape) or math.prod(shape) > _MOST:
             raise TensorError(f"%{number} has shape {list(shape)}")

@@ -45,7 +45,7 @@ class Typed:
 
     @property
     def wide(self) -> bool:
-        """Whether it has a value a lane."""
+        """Whether it has a value per lane."""
         return isinstance(self.value.type, ll.VectorType)
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
 from abele.kernels.ops import COMBINES, OPS
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
+from abele.words import counted
 
 _COMPUTE_TYPES = {"f32": f32, "f16": f32, "bf16": f32, "i8": i32, "i16": i32, "i32": i32, "i64": i64}
 _COMPUTE_TYPES |= {"u8": u32, "u16": u32, "u32": u32, "u64": u64, "bool": bool_}
@@ -234,7 +235,7 @@ class Apply(Expr):
             close = nearest(op, OPS)
             raise InvalidOptionError(f"no kernel operation {op!r}", remedy=f"{close!r}" if close else None)
         if len(args) != OPS[op].arity:
-            raise TensorError(f"kernel operation {op!r} takes {OPS[op].arity} arguments, got {len(args)}")
+            raise TensorError(f"kernel operation {op!r} takes {counted(OPS[op].arity, 'argument')}, got {len(args)}")
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "operands", args)
 

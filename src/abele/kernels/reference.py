@@ -25,6 +25,7 @@ from abele.kernels.ir import (
 from abele.kernels.ops import COMBINES, OPS, Array, identity
 from abele.llvm.random import hash_u32
 from abele.numerics import ElementType, bf16, f16, f32
+from abele.words import counted
 
 
 def evaluate(kernel: HostKernel, arrays: Sequence[Array], *, precise: bool = False) -> list[Array]:
@@ -40,7 +41,7 @@ def evaluate(kernel: HostKernel, arrays: Sequence[Array], *, precise: bool = Fal
         TensorError: The number or the shapes of ``arrays`` do not fit.
     """
     if not kernel.num_inputs <= len(arrays) <= kernel.num_inputs + kernel.num_outputs:
-        raise TensorError(f"kernel takes {kernel.num_inputs} inputs, got {len(arrays)} arrays")
+        raise TensorError(f"kernel takes {counted(kernel.num_inputs, 'input')}, got {len(arrays)} arrays")
     state = _Evaluator(kernel, precise)
     for number, array in enumerate(arrays):
         if np.shape(array) != kernel.shapes[number]:

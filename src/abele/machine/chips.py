@@ -12,7 +12,7 @@ from abele.machine.sync import Sync
 _UNITS_MK1 = "conv unit defaults of Mk1 targets, PLhist b13f4f7c"
 _UNITS_MK2 = "getNumConvUnits, PL lib/poplin/PerformanceEstimation.hpp:1668"
 _WEIGHTS = "weightsPerConvUnit, PL lib/poplin/ConvModel.cpp"
-_CORE = "cycles a position, PL lib/poplin/PerformanceEstimation.hpp:808-840"
+_CORE = "cycles per position, PL lib/poplin/PerformanceEstimation.hpp:808-840"
 
 MEMORY_MK1 = cite(
     TileMemory,

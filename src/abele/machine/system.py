@@ -108,7 +108,7 @@ class System(Spec):
         """Several IPUs need links."""
         if self.num_ipus > 1 and self.ipu_links.topology == "none":
             raise MachineError(
-                f"{self.name}: {self.num_ipus} IPUs, but IpuLinks.topology = 'none'",
+                f"{self.name}: {counted(self.num_ipus, 'IPU')}, but IpuLinks.topology = 'none'",
                 remedy="give the links a topology: pair, ladder or torus",
             )
 

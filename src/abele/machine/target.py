@@ -12,6 +12,7 @@ from abele.machine import systems
 from abele.machine.amp import AmpMode
 from abele.machine.system import System
 from abele.numerics import ElementType, as_element_type
+from abele.words import counted
 
 ARCHITECTURES = {
     "ipu1": {2: "c2"},
@@ -283,7 +284,7 @@ def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> 
     preset = next((preset for most, preset in sizes.items() if num_ipus <= most), None)
     if preset is None:
         raise MachineError(
-            f"no {name} machine has {num_ipus} IPUs",
+            f"no {name} machine has {counted(num_ipus, 'IPU')}",
             remedy=f"at most {max(sizes)}; a system of your own may have more",
         )
     system = systems.get(preset).with_ipus(num_ipus)
@@ -291,8 +292,8 @@ def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> 
         return system
     if not 0 < tiles_per_ipu <= system.ipu.num_tiles:
         raise MachineError(
-            f"an {name} target of {tiles_per_ipu} tiles an IPU",
-            because=f"{system.ipu.name} has {system.ipu.num_tiles} tiles",
+            f"an {name} target of {counted(tiles_per_ipu, 'tile')} per IPU",
+            because=f"{system.ipu.name} has {counted(system.ipu.num_tiles, 'tile')}",
             remedy=f"1 to {system.ipu.num_tiles}",
         )
     return system.evolve(ipu={"num_tiles": tiles_per_ipu})

@@ -44,7 +44,7 @@ class OpRule:
             wanted: For each input, whether its gradient is needed.
 
         Returns:
-            One value an input; None where the input has no gradient or it is not wanted.
+            One value per input; None where the input has no gradient or it is not wanted.
         """
         raise UnsupportedOpError(
             f"{op.kind} has no derivative",

@@ -74,7 +74,7 @@ class Device:
         return self._attached
 
     def createVirtualDevice(self, tiles: int | Sequence[int]) -> Device:
-        """The same device with so many tiles an IPU, or with as many as are listed; they are numbered from 0.
+        """The same device with so many tiles per IPU, or with as many as are listed; they are numbered from 0.
 
         Raises:
             MachineError: The device has fewer tiles.
@@ -82,7 +82,9 @@ class Device:
         ipu = self.system.ipu
         count = tiles if isinstance(tiles, int) else -(-len(tiles) // self.system.num_ipus)
         if not 0 < count <= ipu.num_tiles:
-            raise MachineError(f"a virtual device of {count} tiles an IPU", because=f"{ipu.name} has {ipu.num_tiles}")
+            raise MachineError(
+                f"a virtual device of {counted(count, 'tile')} per IPU", because=f"{ipu.name} has {ipu.num_tiles}"
+            )
         target = Target(self.system.evolve(ipu={"num_tiles": count}), self._target.type)
         return Device(target, self._id, tuple(self._members), self._busy)
 
@@ -172,8 +174,8 @@ class DeviceManager:
             if not device.isAttached() and device.attach():
                 return device
         raise EngineError(
-            f"no device of {numIPUs} IPUs is free",
-            because=f"{self._system.name} has {self._system.num_ipus} IPUs",
+            f"no device of {counted(numIPUs, 'IPU')} is free",
+            because=f"{self._system.name} has {counted(self._system.num_ipus, 'IPU')}",
             remedy="detach another device, or ask for a power of two that the machine has",
         )
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import FileFormatError
+from abele.words import counted
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -227,7 +228,7 @@ class Archive:
         """The same, of one dimension."""
         values = self.array(name, dtype)
         if values.ndim != 1:
-            raise ValueError(f"{name} has {values.ndim} dimensions, expected 1")
+            raise ValueError(f"{name} has {counted(values.ndim, 'dimension')}, expected 1")
         return values
 
     def document(self, kind: Kind[D]) -> D:

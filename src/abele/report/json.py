@@ -21,7 +21,7 @@ Keys of the object that :func:`to_json` gives:
 ``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``
     Tables, column name to list.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
-    Lists with one entry a tile.
+    Lists with one entry per tile.
 """
 
 from __future__ import annotations

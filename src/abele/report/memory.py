@@ -33,7 +33,7 @@ class Memory:
         categories: Names of the rows.
 
     Raises:
-        InvalidOptionError: ``bytes`` does not have one row a category.
+        InvalidOptionError: ``bytes`` does not have one row per category.
     """
 
     bytes: npt.NDArray[np.int64]

@@ -60,7 +60,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
     room = width - max(map(len, names)) - 2
     if room < _LEAST:
         raise InvalidOptionError(
-            f"a timeline of width {width} leaves {max(room, 0)} characters a lane", remedy=f"{_LEAST - room} more"
+            f"a timeline of width {width} leaves {max(room, 0)} characters per lane", remedy=f"{_LEAST - room} more"
         )
     total = int(report.cycles(program).total)
     end = horizon(report, program, room) if cycles is None else first + cycles

@@ -53,7 +53,7 @@ class Arena:
     at first use.
 
     Attributes:
-        replicas: Number of images, one a replica.
+        replicas: Number of images, one per replica.
         stride: Bytes from a variable in one image to the same in the next.
     """
 

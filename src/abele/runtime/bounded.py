@@ -20,6 +20,7 @@ from abele.runtime.faults import GuardedCalls
 from abele.runtime.interpreted import can_interpret, place_of, run_vertex
 from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.placed import PlacedGroup
+from abele.words import counted
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _WORDS, _WORKER = 8, 4
@@ -178,6 +179,6 @@ def _unexplained(placed: PlacedGroup, violation: Violation) -> CodeletError:
     name = definition.fields[violation.field].name
     return CodeletError(
         f"vertex {violation.vertex} of {definition.name} reaches for {name}[{violation.index}], "
-        f"which has {violation.size} elements",
+        f"which has {counted(violation.size, 'element')}",
         at=definition.location,
     )

@@ -80,7 +80,7 @@ class Shared(IntEnum):
     """Not 0 once a leaf has faulted; the run ends at the next barrier."""
     RELEASE = 16
     ARRIVED = 24
-    """One cache line a thread from here on."""
+    """One cache line per thread from here on."""
 
 
 class GuardWord(IntEnum):

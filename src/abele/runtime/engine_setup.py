@@ -10,6 +10,7 @@ from abele.errors import EngineError, InvalidOptionError, nearest
 from abele.graph import Copy, Graph, Program, Stream, walk
 from abele.runtime.checks import Checks
 from abele.runtime.options import EngineOptions
+from abele.words import counted
 
 Programs = Program | Sequence[Program] | Mapping[str, Program]
 MODES = ("native", "tiles")
@@ -31,7 +32,7 @@ def check_options(mode: str, threads: int | None) -> None:
             f"there is no mode {mode!r}", remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(MODES)
         )
     if threads is not None and threads < 1:
-        raise InvalidOptionError(f"an engine cannot run on {threads} threads", remedy="1 or more")
+        raise InvalidOptionError(f"an engine cannot run on {counted(threads, 'thread')}", remedy="1 or more")
 
 
 def executable(

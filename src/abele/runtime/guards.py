@@ -8,6 +8,7 @@ from abele.codelet import compile_codelet
 from abele.codelet.compiled import GuardedCodelet
 from abele.errors import ApplicationRuntimeError
 from abele.runtime.placed import PlacedGroup
+from abele.words import counted
 
 
 def first_violation(placed: Iterable[PlacedGroup]) -> ApplicationRuntimeError | None:
@@ -21,7 +22,7 @@ def first_violation(placed: Iterable[PlacedGroup]) -> ApplicationRuntimeError | 
             field = vertices.codelet.fields[found.field]
             name = vertices.codelet.name
             return ApplicationRuntimeError(
-                f"vertex {name} reaches for {field.name}[{found.index}], which has {found.size} elements",
+                f"vertex {name} reaches for {field.name}[{found.index}], which has {counted(found.size, 'element')}",
                 at=f"vertex {number} of {vertices.num} × {name} on tile {int(vertices.tile[number])}\n"
                 f"compute set {group.compute_set.name!r}, made at {vertices.origin_of(number).location}",
                 because="its codelet comes from a file; accesses outside fields are left out, and the run is over",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from abele.errors import ConstantWriteError, EngineError, TensorAccessError, TensorError, TypeMismatchError, nearest
 from abele.graph import Graph, HostHandle, Stream, Tensor
 from abele.numerics import ElementType, as_element_type
+from abele.words import counted
 
 Handle = str | Tensor
 
@@ -72,7 +73,7 @@ def find_tensor(graph: Graph, handle: Handle) -> Tensor:
     if found:
         places = "\n".join(v.debug.location for v in found if v.debug.file)
         raise EngineError(
-            f"{len(found)} variables are called {handle!r}",
+            f"{counted(len(found), 'variable')} are called {handle!r}",
             because=f"they were made at\n{places}" if places else None,
             remedy="index the engine with the tensor itself, or give the variables different names",
         )

@@ -26,7 +26,7 @@ RunVertices = Callable[[list[PlacedGroup]], None]
 
 @dataclass(eq=False)
 class InterpretedSupersteps:
-    """Emits compute sets as calls back to Python, one a superstep.
+    """Emits compute sets as calls back to Python, one per superstep.
 
     Attributes:
         supersteps: Places the vertices, as for native execution.

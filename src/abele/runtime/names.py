@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from abele.errors import StreamConnectionError, TensorAccessError
 from abele.runtime.host_access import find_stream, find_tensor
+from abele.words import counted
 
 if TYPE_CHECKING:
     from typing import IO
@@ -43,7 +44,7 @@ class CppNames:
         tensor = _known(self, handle)
         values, replicas = np.asarray(begin).reshape(-1)[:end], self.graph.replicas
         if values.size not in (tensor.size, replicas * tensor.size):
-            raise TensorAccessError(f"{tensor!r} has {tensor.size} elements, it was given {values.size}")
+            raise TensorAccessError(f"{tensor!r} has {counted(tensor.size, 'element')}, it was given {values.size}")
         each = () if values.size == tensor.size else (replicas,)
         self.write(handle, values.reshape((*each, *tensor.shape)))
 
@@ -61,7 +62,7 @@ class CppNames:
             return values
         flat = begin.reshape(-1)[:end]
         if flat.size != values.size:
-            raise TensorAccessError(f"{tensor!r} has {values.size} elements, there is room for {flat.size}")
+            raise TensorAccessError(f"{tensor!r} has {counted(values.size, 'element')}, there is room for {flat.size}")
         np.copyto(flat, values.reshape(-1))
         return begin
 

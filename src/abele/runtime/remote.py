@@ -12,6 +12,7 @@ from abele.graph import Graph, RemoteBuffer
 from abele.numerics import to_device, to_host
 from abele.runtime.host_access import check_kind
 from abele.runtime.memory import address_of, aligned_block
+from abele.words import counted
 
 
 class RemoteMemory:
@@ -78,7 +79,7 @@ class RemoteMemory:
     def _check(self, buffer: RemoteBuffer, row: int | None, replica: int) -> None:
         if row is not None and not 0 <= row < buffer.repeats:
             raise RemoteBufferError(
-                f"row {row} of remote buffer {buffer.name!r}, which has {buffer.repeats} rows "
+                f"row {row} of remote buffer {buffer.name!r}, which has {counted(buffer.repeats, 'row')} "
                 f"(0 to {buffer.repeats - 1})",
                 at=buffer.debug.location,
             )

@@ -1,4 +1,4 @@
-"""Host threads: persistent, one a core; all run the same job in step."""
+"""Host threads: persistent, one per core; all run the same job in step."""
 
 from __future__ import annotations
 

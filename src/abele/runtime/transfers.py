@@ -19,6 +19,7 @@ from abele.runtime.leaf import Leaf, Phase, StreamUse
 from abele.runtime.memory import address_of, aligned_block
 from abele.runtime.primitives import primitives
 from abele.runtime.steering import fail
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.runtime.lower import Lowering
@@ -203,7 +204,7 @@ def _row_error(lowering: Lowering, copy: Copy, buffer: RemoteBuffer) -> RemoteBu
     replica, place = (int(i) for i in np.argwhere((rows < 0) | (rows >= buffer.repeats))[0])
     where = f" in replica {replica}" if arena.replicas > 1 else ""
     return RemoteBufferError(
-        f"row {rows[replica, place]} of remote buffer {buffer.name!r}, which has {buffer.repeats} rows"
+        f"row {rows[replica, place]} of remote buffer {buffer.name!r}, which has {counted(buffer.repeats, 'row')}"
         f" (0 to {buffer.repeats - 1})",
         at=copy.debug.location,
         because=f"element {place} of the offset {copy.offset!r} holds it{where}",

@@ -52,7 +52,7 @@ def read_silicon(path: str | Path) -> list[tuple[int, float]]:
             except (TypeError, ValueError) as wrong:
                 raise FileFormatError(f"{name}: {wrong}", at=f"line {line}") from None
     if not found:
-        raise FileFormatError(f"{name} has no rows", remedy="a header N,cycles_measured and a line a measurement")
+        raise FileFormatError(f"{name} has no rows", remedy="a header N,cycles_measured and a line per measurement")
     return found
 
 

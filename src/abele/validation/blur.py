@@ -24,7 +24,7 @@ IMAGE = (1122, 2200)
 """Rows and columns of the image."""
 CHANNELS = 4
 GRIDS = {1: (32, 38), 4: (76, 64)}
-"""Blocks down and across the image, by number of IPUs: one a tile, numbered row by row."""
+"""Blocks down and across the image, by number of IPUs: one per tile, numbered row by row."""
 _STEPS = 200
 """Steps of a measured run."""
 
@@ -63,11 +63,11 @@ def compare() -> Comparison:
     """Figures of every variant on one and on four GC2."""
     figures = tuple(figure for variant in VARIANTS for ipus in GRIDS for figure in _figures(variant, ipus))
     about = (
-        "The image lies in blocks, one a tile. Each of a tile's six workers takes rows of its block, and halo "
+        "The image lies in blocks, one per tile. Each of a tile's six workers takes rows of its block, and halo "
         "cells are exchanged. The vertex is in our codelet language and counted instruction by instruction. For "
         "half4 and float2 one instruction works on a whole vector. Rows come with their halo cells in one piece, "
         "so blocks are copied before every step. The measured program is known by its description alone. Its "
-        "vertices took 26 slots a float where ours count 16. Its copies moved one 32-bit word a cycle where ours "
+        "vertices took 26 slots a float where ours count 16. Its copies moved one 32-bit word per cycle where ours "
         "move 64 bits, and results were copied once more afterwards; ours are written in place. Our sync contains "
         "the launch. Exchange follows from the layout alone. On four IPUs only the time of whole runs was "
         "published."

@@ -11,7 +11,7 @@ from abele.validation.figures import Bars, Comparison, Figure
 COUNTER_CYCLES = 45
 """What reading the cycle counter took; it is in the measurements. Source: TessellateIPU's tests."""
 ADD = {10: 330, 1024: 1860}
-"""Measured cycles of f32 addition by elements a tile, on 4 to 1,024 tiles. Source: machine.md §7.1."""
+"""Measured cycles of f32 addition by elements per tile, on 4 to 1,024 tiles. Source: machine.md §7.1."""
 SCALED_SUBTRACT = {64: 375, 128: 467, 256: 665, 512: 1043}
 """Measured cycles of f32 ``a -= s * b`` by elements, on one tile. Source: machine.md §7.1."""
 _ADD_TILES = 1024
@@ -20,7 +20,7 @@ _ADD_TILES = 1024
 def compare() -> Comparison:
     """Figures of every measurement."""
     figures = [
-        Figure(f"add, {n:,} elements a tile", "add", predict_add(n), c - COUNTER_CYCLES, "cycles", "TessellateIPU")
+        Figure(f"add, {n:,} elements per tile", "add", predict_add(n), c - COUNTER_CYCLES, "cycles", "TessellateIPU")
         for n, c in ADD.items()
     ]
     figures += [

@@ -18,6 +18,7 @@ from abele.validation.options import understood
 from abele.validation.parameters import Parameters
 from abele.validation.rows import Reference, Row
 from abele.validation.tools import tool
+from abele.words import counted
 
 NOT_PUBLISHED = ("vertex_code", "stacks", "gaps")
 """Categories of memory that published totals do not hold."""
@@ -73,7 +74,8 @@ def compile_row(kind: str, given: Parameters, system: System) -> Executable:
     tiles = given.integer("tiles-per-ipu", system.ipu.num_tiles)
     if not 1 <= tiles <= system.ipu.num_tiles:
         raise InvalidOptionError(
-            f"--tiles-per-ipu is {tiles}", because=f"an IPU of {system.name} has {system.ipu.num_tiles} tiles"
+            f"--tiles-per-ipu is {tiles}",
+            because=f"an IPU of {system.name} has {counted(system.ipu.num_tiles, 'tile')}",
         )
     graph = Graph(replace(system, ipu=replace(system.ipu, num_tiles=tiles)))
     return compile_program(graph, tool(kind).build(graph, given), allow_out_of_memory=True)

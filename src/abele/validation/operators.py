@@ -58,7 +58,7 @@ def compare_rows(
     Args:
         rows: The benchmarks.
         chips: Names of the systems.
-        jobs: Processes; one a core by default.
+        jobs: Processes; one per core by default.
         console: Where progress is shown, or None.
     """
     pending = [(row, chip) for row in rows for chip in chips if chip in row.references or not row.references]

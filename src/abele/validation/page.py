@@ -32,7 +32,7 @@ Medians, 90th percentiles and worst errors are of sizes, without signs.
 
 
 def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failures: Sequence[str] = ()) -> list[Path]:
-    """Write ``validation.md`` and, where matplotlib is installed, a picture a comparison; the files written.
+    """Write ``validation.md`` and, where matplotlib is installed, a picture per comparison; the files written.
 
     Args:
         comparisons: What to show, in order.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele.errors import InvalidOptionError
+from abele.words import counted
 
 _TRUE, _FALSE = ("", "true", "yes", "on", "1"), ("false", "no", "off", "0")
 _REMARK = re.compile(r"(?:^|\s)\([^()]*\)\s*$")
@@ -133,7 +134,9 @@ class Parameters:
         values = self.integers(name, (default,))
         if len(values) not in (1, rank):
             raise InvalidOptionError(
-                f"--{name} has {len(values)} numbers", because=f"the field has {rank} dimensions", remedy="one for each"
+                f"--{name} has {len(values)} numbers",
+                because=f"the field has {counted(rank, 'dimension')}",
+                remedy="one for each",
             )
         return values if len(values) == rank else values * rank
 

@@ -164,7 +164,7 @@ def test_pi__an_iteration__takes_what_silicon_took() -> None:
 
 
 def test_triad__written_as_in_stream__takes_six_slots() -> None:
-    """Source: machine reference §7.1: 6.3 slots an element of the naive STREAM triad."""
+    """Source: machine reference §7.1: 6.3 slots per element of the naive STREAM triad."""
     source = """
     #include <poplar/Vertex.hpp>
     using namespace poplar;

@@ -22,7 +22,7 @@ def rows_of_16(rows: list[int], dtype: ElementType = f16, partials: ElementType 
 
 
 def test_amp_1x1__worked_examples__match_the_reference() -> None:
-    # machine.md §4.0 lists these estimates for 16×16 f16 weights and loads of 8 bytes a cycle.
+    # machine.md §4.0 lists these estimates for 16×16 f16 weights and loads of 8 bytes per cycle.
     found = cost.amp_1x1(rows_of_16([16, 32, 64, 128, 256, 512, 1024, 2048]), 16, 8)
     assert found.tolist()[1:] == [457, 577, 841, 1345, 2377, 4417, 8521]
 

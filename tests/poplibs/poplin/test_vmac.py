@@ -62,5 +62,5 @@ def test_vmac__longer_rows__cost_the_slots_of_their_positions() -> None:
 
     longer = cycles(600) - cycles(300)
     sums = 300 * 6 * 8
-    # Rows of 3 slots a position; zeroing of 4 sums a cycle; reducing at 12 slots for 4 sums of a worker.
+    # Rows of 3 slots per position; zeroing of 4 sums a cycle; reducing at 12 slots for 4 sums of a worker.
     assert longer == 6 * 3 * 300 + sums // 4 + 6 * 12 * (sums // 4 // 6)

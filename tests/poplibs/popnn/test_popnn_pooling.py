@@ -296,5 +296,5 @@ def test_pool__operands_that_do_not_fit__are_named() -> None:
 def test_pool_params__lists__are_tuples_and_other_things_are_refused() -> None:
     zeros = (0, 0)
     assert popnn.PoolParams("max", [8, 8], [2, 2], [2, 2], zeros, zeros, 4, 1).kernel == (2, 2)  # type: ignore[arg-type]
-    with pytest.raises(TensorError, match="pooling kernel must be whole numbers, one a field dimension, got 4"):
+    with pytest.raises(TensorError, match="pooling kernel must be whole numbers, one per field dimension, got 4"):
         popnn.PoolParams("max", (8, 8), 4, (2, 2), zeros, zeros, 4, 1)  # type: ignore[arg-type]

@@ -124,13 +124,13 @@ def test_roi_align__operands_that_do_not_fit__are_named() -> None:
         popnn.roi_align_fwd(graph, rois, rois, index, params, prog)
     with pytest.raises(TensorError, match=r"'data'.* is not \[regions, 4\]"):
         popnn.roi_align_fwd(graph, data, data, index, params, prog)
-    with pytest.raises(TensorError, match=r"'index'.* has not one image for each of 3 regions"):
+    with pytest.raises(TensorError, match=r"'index'.* does not have one image for each of 3 regions"):
         popnn.roi_align_fwd(graph, data, rois, index[:2], params, prog)
     with pytest.raises(TypeMismatchError, match=r"'rois'.* is neither i32 nor u32"):
         popnn.roi_align_fwd(graph, data, rois, rois[:, 0], params, prog)
     with pytest.raises(TypeMismatchError, match="holds no floating-point elements"):
         popnn.roi_align_fwd(graph, data, index.expand_dims(1).broadcast_to((3, 4)), index, params, prog)
-    with pytest.raises(TensorError, match=r"the gradient .* has not the shape of regions, \[3, 4, 2, 2\]"):
+    with pytest.raises(TensorError, match=r"the gradient .* does not have the shape of regions, \[3, 4, 2, 2\]"):
         popnn.roi_align_input_gradient(graph, data, data, rois, index, params, prog)
     half = graph.variable("f16", (3, 4, 2, 2), name="half", map="linear")
     with pytest.raises(TypeMismatchError, match=r"the gradient .* is not f32, as the images are"):

@@ -41,7 +41,7 @@ def test_transpose_vertices__by_tile__write_each_matrix_transposed() -> None:
     popops.rearrange.addTransposeVertices(bench.graph, cs, f16, 3, 5, mapping, lambda n: (x[n], y[n]))
     bench.prog.add(Execute(cs))
     np.testing.assert_array_equal(bench.run_both(y)[0], data.transpose(0, 2, 1))
-    with pytest.raises(TensorError, match="has not the elements of a 3 x 4 matrix"):
+    with pytest.raises(TensorError, match="does not have the elements of a 3 x 4 matrix"):
         popops.rearrange.add_transpose_vertices(bench.graph, cs, f16, 3, 4, mapping, lambda n: (x[n], y[n]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from abele.graph import Call, Program
+from abele.words import counted
 
 _MOST_DEPTH = 128
 _MOST_STEPS, _STEPS_PER_NODE = 1 << 16, 64
@@ -48,4 +49,6 @@ class Extents:
         steps = sum(self._known[id(p)].steps for p in programs)
         most = max(_MOST_STEPS, _STEPS_PER_NODE * len(self._known))
         if steps > most:
-            raise ValueError(f"the programs unfold to {steps:,} steps, and {len(self._known):,} nodes may to {most:,}")
+            raise ValueError(
+                f"the programs unfold to {counted(steps, 'step')}, and {len(self._known):,} nodes may to {most:,}"
+            )

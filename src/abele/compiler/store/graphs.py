@@ -32,6 +32,7 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.sync_group import SyncGroup
 from abele.numerics import as_element_type
 from abele.report.archive import Archive, part
+from abele.words import counted
 
 _MOST_ELEMENTS = 1 << 40
 """Elements of a variable, stream or remote buffer: sums of as many as a document can name stay below 2^63."""
@@ -245,7 +246,7 @@ class GraphIn:
         if len(index) and (int(index.min()) < 0 or int(index.max()) >= regions.num):
             raise ValueError("it is wired to regions that do not exist")
         if (field.rank == 2) != (begin is not None) or not _counts(begin, len(index), num):
-            raise ValueError(f"it is not wired to {num} vertices")
+            raise ValueError(f"it is not wired to {counted(num, 'vertex')}")
         sizes = regions.sizes[index]
         if regions.tensor.dtype != field.type or (field.rank == 0 and (sizes != 1).any()):
             raise ValueError("it is wired to elements of another kind")
@@ -259,7 +260,7 @@ class GraphIn:
         values = self._archive.vector(row.values, field.type.np)
         begin = None if row.row_begin is None else self._archive.vector(row.row_begin, np.int64)
         if (field.rank == 1) != (begin is not None) or not _counts(begin, len(values), num):
-            raise ValueError(f"it is not that of {num} vertices")
+            raise ValueError(f"it is not that of {counted(num, 'vertex')}")
         return StateData(values, begin)
 
 

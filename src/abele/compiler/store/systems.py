@@ -9,6 +9,7 @@ from typing import Any
 from abele.errors import MachineError
 from abele.machine import System
 from abele.machine.spec import Spec
+from abele.words import counted
 
 _MOST_TILES = 1 << 20
 _MOST_NUMBER = 1 << 53
@@ -36,7 +37,9 @@ def system_of(table: Mapping[str, Any]) -> System:
     """
     system: System = _built(System, table)
     if system.num_tiles > _MOST_TILES:
-        raise MachineError(f"{system.num_tiles:,} tiles, more than the {_MOST_TILES:,} that a file may ask for")
+        raise MachineError(
+            f"{counted(system.num_tiles, 'tile')}, more than the {_MOST_TILES:,} that a file may ask for"
+        )
     return system
 
 

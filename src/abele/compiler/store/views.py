@@ -16,6 +16,7 @@ from abele.graph.gather import content_of_runs
 from abele.graph.intervals import Int64
 from abele.numerics import as_element_type
 from abele.report.archive import Archive, part
+from abele.words import counted
 
 _MOST_BLOCKS = 32
 _MOST_RUNS = 1 << 26
@@ -91,7 +92,7 @@ class ViewsIn:
             return Tensor(self._graph, dtype, (size,), content_of_runs(self._graph, begin, length)).reshape(shape)
         blocks = tuple(self._block(each, shape) for each in row.content) if size else ()
         if sum(b.size for b in blocks) != size or any(b.variable.dtype.bits != dtype.bits for b in blocks):
-            raise ValueError(f"its blocks do not show {size:,} elements of {dtype}")
+            raise ValueError(f"its blocks do not show {counted(size, 'element')} of {dtype}")
         self._check_runs_of(blocks, shape)
         return Tensor(self._graph, dtype, shape, BlockList(blocks))
 
@@ -99,7 +100,7 @@ class ViewsIn:
         """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""
         self._runs += sum(num_runs(b, shape) for b in blocks)
         if self._runs > _MOST_RUNS:
-            raise ValueError(f"it shows elements in more than {_MOST_RUNS:,} runs")
+            raise ValueError(f"it shows elements in more than {counted(_MOST_RUNS, 'run')}")
         if len(blocks) == 1 and blocks[0].is_box:
             return
         found = [runs(b, shape)[1:] for b in blocks]
@@ -112,7 +113,7 @@ class ViewsIn:
     def _block(self, row: stored.BlockRow, shape: tuple[int, ...]) -> Block:
         variable, rank = self._graph.variables[row.variable], len(shape)
         if len(row.origin) != rank or len(row.factors) != rank:
-            raise ValueError(f"a block has not the {rank} dimensions of its view")
+            raise ValueError(f"a block does not have the {counted(rank, 'dimension')} of its view")
         made = tuple(tuple(dim) for dim in row.factors)
         for dim, extent, origin in zip(made, shape, row.origin, strict=True):
             inner = 1

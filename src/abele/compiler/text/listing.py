@@ -45,7 +45,7 @@ class _Lister:
         for number, (name, block) in enumerate(zip(executable.program_names, executable.lowered.programs, strict=True)):
             steps = sum(1 for _ in block.steps())
             cycles = executable.report.cycles(number).total
-            yield f"program {name!r}: {counted(steps, 'step')}, {cycles:,} cycles a run"
+            yield f"program {name!r}: {counted(steps, 'step')}, {cycles:,} cycles per run"
             yield _HEAD
             yield from self._item(block, 0)
 

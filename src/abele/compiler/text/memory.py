@@ -34,7 +34,7 @@ def memory_text(executable: Executable, tile: int, *, most: int = 80) -> str:
     """
     num_tiles = executable.graph.num_tiles
     if not 0 <= tile < num_tiles:
-        raise TileMappingError(f"there is no tile {tile}: {executable.system.name} has {num_tiles:,} tiles")
+        raise TileMappingError(f"there is no tile {tile}: {executable.system.name} has {counted(num_tiles, 'tile')}")
     return "\n".join(bounded(_lines(executable, tile), most))
 
 

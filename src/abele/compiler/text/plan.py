@@ -72,7 +72,7 @@ def _spread(tensor: Tensor) -> str:
 
 
 def phase_lines(superstep: Superstep) -> Iterator[str]:
-    """The exchanges and copies of a superstep, one a line."""
+    """The exchanges and copies of a superstep, one per line."""
     found = False
     for phase, what in ((superstep.before, "exchange before"), (superstep.after, "exchange after")):
         if phase is not None:

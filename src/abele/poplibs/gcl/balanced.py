@@ -14,6 +14,7 @@ from abele.graph import Graph, Tensor, concat
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 from abele.poplibs.poputil.mapping import map_tensor_linearly
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -65,7 +66,7 @@ class CollectiveBalancedHostRearrangement:
     def _sized(self, array: Array, size: int) -> Array:
         flat = np.asarray(array).ravel()
         if flat.size != size:
-            raise TensorError(f"the rearrangement takes {size} elements, got {flat.size}")
+            raise TensorError(f"the rearrangement takes {counted(size, 'element')}, got {flat.size}")
         return flat
 
 
@@ -87,7 +88,9 @@ class CollectiveBalancedReorder:
         self.graph, self.reference = graph, reference
         self.replicas = graph.replicas if replicas is None else replicas
         if self.replicas < 1:
-            raise TensorError(f"CollectiveBalancedReorder: {self.replicas} replicas cannot share {reference!r}")
+            raise TensorError(
+                f"CollectiveBalancedReorder: {counted(self.replicas, 'replica')} cannot share {reference!r}"
+            )
         mapping = graph.mapping_of(reference)
         tile = np.repeat(mapping.tile.astype(np.int64), mapping.length)
         if (tile < 0).any():
@@ -124,7 +127,7 @@ class CollectiveBalancedReorder:
         """
         source, flat = self.host_rearrangement.source, rearranged.flatten()
         if flat.size != len(source):
-            raise TensorError(f"the rearrangement takes {len(source)} elements, got {rearranged!r}")
+            raise TensorError(f"the rearrangement takes {counted(len(source), 'element')}, got {rearranged!r}")
         place = self.host_rearrangement.place
         cuts = np.flatnonzero(np.diff(place) != 1) + 1
         begin = place[np.concatenate([[0], cuts])]
@@ -140,7 +143,7 @@ class CollectiveBalancedReorder:
         """
         source, flat = self.host_rearrangement.source, tensor.flatten()
         if flat.size != self.reference.size:
-            raise TensorError(f"the rearrangement takes {self.reference.size} elements, got {tensor!r}")
+            raise TensorError(f"the rearrangement takes {counted(self.reference.size, 'element')}, got {tensor!r}")
         missing = int((source < 0).sum())
         if missing:
             zeros = self.graph.constant(flat.dtype, (missing,), 0, name="padding")

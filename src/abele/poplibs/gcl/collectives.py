@@ -14,6 +14,7 @@ from abele.poplibs.gcl.ring import Ring
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 ALL = CommGroup()
 Op = CollectiveOperator | str
@@ -171,12 +172,12 @@ def all_to_all_cross_replica(
     """Row r of the replica of rank p becomes row p of the replica of rank r: [size, …] → [size, …].
 
     Raises:
-        TensorError: ``data`` has not one row for each replica of the group.
+        TensorError: ``data`` does not have one row for each replica of the group.
     """
     ring = Ring(graph, group, read_directions(name, options)[0])
     if data.ndim == 0 or data.shape[0] != ring.size:
         raise TensorError(
-            f"{name}: {data!r} has not one row for each of the {ring.size} replicas of a group",
+            f"{name}: {data!r} does not have one row for each of the {counted(ring.size, 'replica')} of a group",
             remedy=f"shape ({ring.size}, …)",
         )
     with graph.scope(name):
@@ -200,7 +201,7 @@ def broadcast_cross_replica(
     """
     ring = Ring(graph, group, read_directions(name, options)[0])
     if not 0 <= root < ring.size:
-        raise TensorError(f"{name}: no rank {root} in groups of {ring.size} replicas")
+        raise TensorError(f"{name}: no rank {root} in groups of {counted(ring.size, 'replica')}")
     with graph.scope(name):
         return ring.broadcast(data.flatten().reshape((1, -1)), root, prog, "send").reshape(data.shape)
 

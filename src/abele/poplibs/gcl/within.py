@@ -15,6 +15,7 @@ from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, bef
 from abele.poplibs.gcl.options import read_directions
 from abele.poplibs.poputil.mapping import linear_mapping, map_tensor_linearly
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -28,7 +29,7 @@ def reduce_scatter_within_replica(
     options: Options = None,
     name: str = "reduce_scatter_within",
 ) -> Tensor:
-    """Combine the rows of ``data``, one an IPU, and leave each IPU a part of the result.
+    """Combine the rows of ``data``, one per IPU, and leave each IPU a part of the result.
 
     Args:
         graph: A graph over several IPUs.
@@ -42,7 +43,7 @@ def reduce_scatter_within_replica(
         [IPUs, ⌈n/IPUs⌉]: row i, on IPU i, has elements i·⌈n/IPUs⌉ on; what lies behind the last is padding.
 
     Raises:
-        TensorError: ``data`` has not one row for each IPU, or the operator is ``LOCAL``.
+        TensorError: ``data`` does not have one row for each IPU, or the operator is ``LOCAL``.
         InvalidOptionError: A misspelt operator or option.
         TypeMismatchError: The operator does not take elements of this type.
     """
@@ -111,7 +112,10 @@ def all_reduce_within_replica(
 def _check(graph: Graph, data: Tensor, name: str) -> int:
     ipus = graph.system.num_ipus
     if data.ndim != 2 or data.shape[0] != ipus:
-        raise TensorError(f"{name}: {data!r} has not one row for each of the {ipus} IPUs", remedy=f"shape ({ipus}, n)")
+        raise TensorError(
+            f"{name}: {data!r} does not have one row for each of the {counted(ipus, 'IPU')}",
+            remedy=f"shape ({ipus}, n)",
+        )
     return ipus
 
 

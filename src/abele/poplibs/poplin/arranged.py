@@ -12,6 +12,7 @@ from abele.poplibs.poplin.create import create_matmul_input_rhs
 from abele.poplibs.poplin.matmul import matmul, matmul_grouped
 from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.order import storage_order
+from abele.words import counted
 
 
 def matmul_with_output(
@@ -20,7 +21,7 @@ def matmul_with_output(
     """Write the product ``a @ b`` to ``out``, [m, n]; see :func:`~abele.poplibs.poplin.matmul.matmul`.
 
     Raises:
-        TensorError: ``out`` has not the shape of the product; see also ``matmul``.
+        TensorError: ``out`` does not have the shape of the product; see also ``matmul``.
     """
     _product_into(matmul, graph, a, b, out, prog, name, options)
 
@@ -63,7 +64,7 @@ def transpose_grouped_matrix(matrices: Tensor) -> Tensor:
     """[g, m, n] as [g, n, m]; a view.
 
     Raises:
-        TensorError: It has not three dimensions.
+        TensorError: It does not have three dimensions.
     """
     if matrices.ndim != 3:
         raise TensorError(f"transpose_grouped_matrix: {matrices!r} is not a stack of matrices [g, m, n]")
@@ -127,7 +128,7 @@ def weights_transpose_chans_flip_xy(
         raise TensorError(
             f"weights_transpose_chans_flip_xy: {weights_out!r} has shape {list(weights_out.shape)}, "
             f"{weights_in!r} turned around has {list(wanted)}",
-            because=f"there are {groups} groups",
+            because=f"there are {counted(groups, 'group')}",
         )
     turned = weights_in.reshape((groups, outs // groups, ins, *kernel)).moveaxis(2, 1).reshape(wanted)
     for d in range(2, turned.ndim):

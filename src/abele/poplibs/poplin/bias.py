@@ -1,4 +1,4 @@
-"""Biases of convolutions and fully connected layers: one number a channel."""
+"""Biases of convolutions and fully connected layers: one number per channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_bias(
         name: Name of the call.
 
     Raises:
-        TensorError: ``biases`` has not one element a channel.
+        TensorError: ``biases`` does not have one element per channel.
         InvalidOptionError: A misspelt option, or a value that it does not take.
     """
     read_options(name, options, CONV_OPTIONS)
@@ -87,7 +87,7 @@ def convolution_bias_update(
     """biases ← biases + scale · bias gradient, in place; ``z_deltas`` and ``options`` as of :func:`bias_gradient`.
 
     Raises:
-        TensorError: ``biases`` has not one element a channel of ``z_deltas``.
+        TensorError: ``biases`` does not have one element per channel of ``z_deltas``.
         InvalidOptionError: A misspelt option, or a value that it does not take.
     """
     if z_deltas.ndim < 2 or biases.shape != (z_deltas.shape[1],):

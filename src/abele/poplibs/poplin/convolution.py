@@ -23,6 +23,7 @@ from abele.poplibs.poplin.transforms import TransformedConv
 from abele.poplibs.poplin.vertices import FIELD_DIMS
 from abele.poplibs.poplin.weight_gradient import WeightGradient
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 
 def convolution(
@@ -274,6 +275,8 @@ def check_shapes(
         channels = tensor.ndim == len(shape) and tensor.shape[1] != shape[1]
         raise TensorError(
             f"{name}: {label} is {tensor!r}, the convolution needs shape {list(shape)}",
-            because=f"{label} has {tensor.shape[1]} channels in dimension 1, not {shape[1]}" if channels else None,
+            because=f"{label} has {counted(tensor.shape[1], 'channel')} in dimension 1, not {shape[1]}"
+            if channels
+            else None,
             remedy="make the ConvParams from the shapes of the tensors",
         )

@@ -15,6 +15,7 @@ from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poplin.axis import Axis
 from abele.poplibs.poplin.params import ConvParams
 from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
+from abele.words import counted
 
 Numbers = Sequence[int]
 
@@ -231,7 +232,7 @@ def conv_params(*given: Any) -> CppConvParams:
     rest = given[len(types) :]
     if not 5 <= len(rest) <= 9:
         raise TypeMismatchError(
-            f"ConvParams: {len(given)} arguments after a type",
+            f"ConvParams: {counted(len(given), 'argument')} after a type",
             remedy="(type, [outputType,] batch, field, kernel, inChans, outChans[, groups][, three transforms])",
         )
     made = CppConvParams(types[0], types[-1], *rest)

@@ -115,7 +115,8 @@ def _check_ranges(dim: int, params: ConvParams, **ranges: Range) -> None:
     for what, (begin, end) in ranges.items():
         if not 0 <= begin < end <= extents[what]:
             raise TensorError(
-                f"convolution: no {what} indices [{begin}, {end}) in dimension {dim}", because=f"it has {extents[what]}"
+                f"convolution: no {what} indices [{begin}, {end}) in dimension {dim}",
+                because=f"it has {extents[what]}",
             )
 
 

@@ -14,6 +14,7 @@ from abele.poplibs.poplin.contract import Call, cheapest
 from abele.poplibs.poplin.options import Planning, read_settings, resolve_types
 from abele.poplibs.poplin.problem import Contraction
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 
 def matmul(
@@ -134,9 +135,11 @@ def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_
             raise TensorError(f"{name}: {label} {tensor!r} has no elements")
     if a.shape[-1] != b.shape[-2]:
         raise TensorError(
-            f"{name}: a has {a.shape[-1]} columns, b has {b.shape[-2]} rows",
+            f"{name}: a has {counted(a.shape[-1], 'column')}, b has {counted(b.shape[-2], 'row')}",
             because=f"a is {a!r}, b is {b!r}",
             remedy="transpose one of them: tensor.T is a view",
         )
     if a.ndim == 3 and a.shape[0] != b.shape[0]:
-        raise TensorError(f"{name}: a has {a.shape[0]} groups, b has {b.shape[0]}", because=f"a is {a!r}, b is {b!r}")
+        raise TensorError(
+            f"{name}: a has {counted(a.shape[0], 'group')}, b has {b.shape[0]}", because=f"a is {a!r}, b is {b!r}"
+        )

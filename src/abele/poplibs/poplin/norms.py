@@ -1,6 +1,6 @@
 """Norms over all dimensions but the second: parameters, statistics, whitening and gradients.
 
-Activations are [batch, channels, *field]; statistics and parameters have one value a channel. The distributed forms
+Activations are [batch, channels, *field]; statistics and parameters have one value per channel. The distributed forms
 share the statistics between replicas through an all-reduce that the caller gives.
 """
 
@@ -38,7 +38,7 @@ AllReduce = Callable[[Graph, list[Tensor], Steps, int], Sequence[Tensor]]
 
 
 def create_norm_params(graph: Graph, acts: Tensor, name: str = "norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for ``acts`` [batch, channels, *field]: one value a channel, in its type.
+    """New gamma and beta for ``acts`` [batch, channels, *field]: one value per channel, in its type.
 
     Raises:
         TensorError: ``acts`` has no channels.

@@ -11,6 +11,7 @@ from typing import Any
 from abele.errors import TensorError
 from abele.numerics import ElementType
 from abele.poplibs.poplin.axis import Axis
+from abele.words import counted
 
 _PER_DIM = ("stride", "dilation", "padding_lower", "padding_upper", "input_dilation", "flip")
 
@@ -89,7 +90,7 @@ class ConvParams:
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
                 raise TensorError(
-                    f"convolution: {getattr(self, name)} {name} do not divide into {self.groups} groups",
+                    f"convolution: {getattr(self, name)} {name} do not divide into {counted(self.groups, 'group')}",
                     remedy=f"choose groups that divide both {self.in_channels} and {self.out_channels}",
                 )
         for d, size in enumerate(self.output_field):
@@ -223,13 +224,13 @@ class ConvParams:
 
 
 def _per_dim(name: str, value: int | Sequence[int], rank: int, default: int) -> tuple[int, ...]:
-    """``value`` as one number a field dimension."""
+    """``value`` as one number per field dimension."""
     if isinstance(value, int):
         return (int(value),) * rank
     if len(value) == 0:
         return (default,) * rank
     if len(value) != rank:
         raise TensorError(
-            f"convolution: {name} {list(value)} has {len(value)} entries, the field has {rank} dimensions"
+            f"convolution: {name} {list(value)} has {counted(len(value), 'entry')}, the field has {rank} dimensions"
         )
     return tuple(int(v) for v in value)

@@ -80,7 +80,7 @@ def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles:
         body: Where the compute set is appended.
         partials: What to sum.
         step: Partials that become one.
-        tiles: Tiles of every block, which share the work, int32[blocks, tiles a block].
+        tiles: Tiles of every block, which share the work, int32[blocks, tiles per block].
     """
     num_blocks, depth = partials.begin.shape
     groups = -(-depth // step)

@@ -22,6 +22,7 @@ from abele.poplibs.poplin.slic import slic_takes
 from abele.poplibs.poplin.target import Target
 from abele.poplibs.poplin.vmac import vmac_takes
 from abele.poplibs.poplin.work import Work
+from abele.words import counted
 
 _MOST_CANDIDATES = 400_000
 """Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned."""
@@ -97,7 +98,8 @@ def best_plans(
     methods = [m for m in _methods(problem, target) if m.kind.startswith(planning.method)]
     if not methods:
         raise InvalidOptionError(
-            f"the plan is to use {planning.method} vertices, which cannot do this work", because=f"it is {problem}"
+            f"the plan is to use {planning.method} vertices, which cannot do this work",
+            because=f"it is {problem}",
         )
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
     terms = _terms(problem, slices, compute.min(axis=0), target)
@@ -144,7 +146,7 @@ def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinne
         parts = parts[parts.prod(axis=1) <= tiles]
     if len(parts) == 0:
         raise InvalidOptionError(
-            f"the plan is to have {prod(pinned.values()):,} parts at least, there are {tiles:,} tiles",
+            f"the plan is to have {prod(pinned.values()):,} parts at least, there are {counted(tiles, 'tile')}",
             because=", ".join(f"{dim} in {n}" for dim, n in pinned.items()),
         )
     return parts
@@ -359,7 +361,7 @@ def _bound(problem: Contraction, least: int, proportion: float, target: Target, 
         available = min(2 * available, target.tile_bytes)
     if least > min(available, target.tile_bytes):
         raise OutOfMemoryError(
-            f"no split of the contraction over {target.tiles:,} tiles fits: "
+            f"no split of the contraction over {counted(target.tiles, 'tile')} fits: "
             f"the smallest needs {least:,} B on a tile, {target.name} has {target.tile_bytes:,} B",
             tiles=({"tile": 0, "needed_bytes": least, "available_bytes": target.tile_bytes},),
             because=f"it is {problem}",

@@ -44,7 +44,7 @@ class Target:
     wide_loads: bool = False
 
     def conv_units(self, dtype: ElementType, partials: ElementType) -> tuple[int, int]:
-        """Conv units for these types, and cycles a position; 0 where the AMP cannot take them."""
+        """Conv units for these types, and cycles per position; 0 where the AMP cannot take them."""
         return next(((n, core) for d, p, n, core in self.units if (d, p) == (dtype.name, partials.name)), (0, 0))
 
 

@@ -16,13 +16,14 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.poplibs import popops
 from abele.poplibs.poplin.params import ConvParams
+from abele.words import counted
 
 Numbers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class InputTransform:
-    """What happens to the input or to the kernel; one number a field dimension each, or none at all.
+    """What happens to the input or to the kernel; one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
@@ -43,7 +44,7 @@ class InputTransform:
 
 @dataclass(frozen=True)
 class OutputTransform:
-    """What happens to the output; one number a field dimension each, or none at all.
+    """What happens to the output; one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
@@ -95,7 +96,9 @@ class TransformedConv:
         for name in ("input", "kernel_transform", "output"):
             object.__setattr__(self, name, _filled(getattr(self, name), rank, name))
         if len(self.kernel) != rank:
-            raise TensorError(f"convolution: the kernel has {len(self.kernel)} dimensions, the field has {rank}")
+            raise TensorError(
+                f"convolution: the kernel has {counted(len(self.kernel), 'dimension')}, the field has {rank}"
+            )
         self.core  # noqa: B018 - what cannot be is said here
 
     @property
@@ -180,7 +183,7 @@ _Transform = TypeVar("_Transform", InputTransform, OutputTransform)
 
 
 def _filled(transform: _Transform, rank: int, name: str) -> _Transform:
-    """The transform with one number a dimension everywhere."""
+    """The transform with one number per dimension everywhere."""
     values: dict[str, Any] = {}
     for item in fields(transform):
         given = getattr(transform, item.name)

@@ -10,7 +10,7 @@ from abele.poplibs.poplin.axis import Int64
 
 @dataclass(frozen=True)
 class Work:
-    """Sizes of slices of a contraction, one a vertex.
+    """Sizes of slices of a contraction, one per vertex.
 
     Attributes:
         dtype: Type of the inputs.

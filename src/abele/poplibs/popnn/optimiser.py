@@ -10,6 +10,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popops.expr import Cast, Const, Expr, ExprLike, Op, PlaceHolder
 from abele.poplibs.popops.map import map_with_outputs
+from abele.words import counted
 
 Number = float | Tensor
 """A hyper-parameter: fixed, or a tensor of one f32 element."""
@@ -37,7 +38,9 @@ class _Operands:
         if not isinstance(value, Tensor):
             return Const(float(value))
         if value.size != 1:
-            raise TensorError(f"{self.name}: the hyper-parameter {value!r} has {value.size} elements, it must be one")
+            raise TensorError(
+                f"{self.name}: the hyper-parameter {value!r} has {counted(value.size, 'element')}, it must be one"
+            )
         self.tensors.append(value.reshape(()))
         return PlaceHolder(len(self.tensors))
 

@@ -71,7 +71,7 @@ class PoolParams:
             return tuple(map(operator.index, given))
         except TypeError:
             raise TensorError(
-                f"pooling {name} must be whole numbers, one a field dimension, got {given!r}", remedy="as in (3, 3)"
+                f"pooling {name} must be whole numbers, one per field dimension, got {given!r}", remedy="as in (3, 3)"
             ) from None
 
     @property

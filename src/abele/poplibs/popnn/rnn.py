@@ -23,6 +23,7 @@ from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import duplicate
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 __all__ = [
     "RnnParams",
@@ -78,7 +79,7 @@ def create_recurrent_tensor(graph: Graph, params: RecurrentParams, size: int, na
         TensorError: No columns.
     """
     if size < 1:
-        raise TensorError(f"{name}: {size} columns; a step has at least one")
+        raise TensorError(f"{name}: {counted(size, 'column')}; a step has at least one")
     return Units(graph, params.dtype, params.batch, size).sequence(params.time_steps, name)
 
 
@@ -103,11 +104,11 @@ def shift_rnn_tensor(graph: Graph, base: Tensor, single: Tensor, prog: Sequence,
         name: Name of the copy.
 
     Raises:
-        TensorError: ``single`` has not the shape of a step.
+        TensorError: ``single`` does not have the shape of a step.
         TypeMismatchError: Its type is another.
     """
     if base.ndim == 0 or single.shape != base.shape[1:]:
-        raise TensorError(f"{name}: {single!r} has not the shape of a step of {base!r}")
+        raise TensorError(f"{name}: {single!r} does not have the shape of a step of {base!r}")
     if single.dtype != base.dtype:
         raise TypeMismatchError(f"{name}: {single!r} is {single.dtype}, {base!r} is {base.dtype}")
     first = duplicate(graph, single, prog, name)

@@ -143,7 +143,7 @@ def roi_align_input_gradient(
     channels, regions = data.shape[1], rois.shape[0]
     wanted = (regions, channels, params.aligned_height, params.aligned_width)
     if out_gradient.shape != wanted:
-        raise TensorError(f"{name}: the gradient {out_gradient!r} has not the shape of regions, {list(wanted)}")
+        raise TensorError(f"{name}: the gradient {out_gradient!r} does not have the shape of regions, {list(wanted)}")
     if out_gradient.dtype != data.dtype:
         raise TypeMismatchError(f"{name}: the gradient {out_gradient!r} is not {data.dtype}, as the images are")
     out = create_output_like(graph, [data], data.shape, data.dtype, f"{name}/out")
@@ -283,7 +283,7 @@ def _check(data: Tensor, rois: Tensor, batch_index: Tensor, name: str) -> None:
     if rois.ndim != 2 or rois.shape[1] != 4:
         raise TensorError(f"{name}: {rois!r} is not [regions, 4]")
     if batch_index.shape != rois.shape[:1]:
-        raise TensorError(f"{name}: {batch_index!r} has not one image for each of {rois.shape[0]} regions")
+        raise TensorError(f"{name}: {batch_index!r} does not have one image for each of {rois.shape[0]} regions")
     for tensor in (data, rois):
         if not tensor.dtype.is_float:
             raise TypeMismatchError(f"{name}: {tensor!r} holds no floating-point elements")

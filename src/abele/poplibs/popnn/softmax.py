@@ -127,7 +127,7 @@ def _new_like(graph: Graph, tensor: Tensor, dtype: ElementType, name: str) -> Te
 
 
 def _column(row: Tensor) -> Tensor:
-    """One value a row, to stand beside the elements of the row."""
+    """One value per row, to stand beside the elements of the row."""
     return row.expand_dims(row.ndim)
 
 
@@ -155,7 +155,7 @@ def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
 def _emit_powers(graph: Graph, body: Steps, x: Tensor, row_type: ElementType) -> tuple[Tensor, Tensor, Tensor]:
     """The largest element of each row, the powers relative to it, and their sum.
 
-    As in PopLibs, elements stay what they are and only the sum, of which there is one a row, is always f32.
+    As in PopLibs, elements stay what they are and only the sum, of which there is one per row, is always f32.
     """
     top = emit_reduce(graph, body, x, [-1], "MAX", "max", row_type)
     powers = _new_like(graph, x, x.dtype, "exp/out")

@@ -37,7 +37,7 @@ def spatial_softmax2d(
         element of the type of ``fields``.
 
     Raises:
-        TensorError: ``fields`` has not three dimensions, or the temperature is 0.
+        TensorError: ``fields`` does not have three dimensions, or the temperature is 0.
         TypeMismatchError: Its elements are no floats.
     """
     if fields.ndim != 3:

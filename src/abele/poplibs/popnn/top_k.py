@@ -22,7 +22,7 @@ def top_k(
 
     Raises:
         TensorError: The tensor is a scalar.
-        InvalidOptionError: A row has not so many elements.
+        InvalidOptionError: A row does not have so many elements.
         TypeMismatchError: The elements are truth values.
     """
     order = SortOrder.DESCENDING if sort else SortOrder.NONE

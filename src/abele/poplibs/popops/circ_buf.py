@@ -11,6 +11,7 @@ from abele.numerics import ElementType, u32
 from abele.poplibs.popops.expr import Const, Op, _1
 from abele.poplibs.popops.map import map_in_place, map_with_output
 from abele.poplibs.poputil.mapping import map_tensor_linearly
+from abele.words import counted
 
 
 class CircBuf:
@@ -33,7 +34,7 @@ class CircBuf:
         self, graph: Graph, dtype: ElementType | str, size: int, shape: Iterable[int], name: str = "circ_buf"
     ) -> None:
         if size < 1:
-            raise TensorError(f"{name}: a circular buffer of {size} slots")
+            raise TensorError(f"{name}: a circular buffer of {counted(size, 'slot')}")
         self.graph = graph
         self.name = name
         self.slots = [
@@ -77,7 +78,7 @@ class CircBuf:
             TensorError: As many steps as there are slots, or a negative number.
         """
         if not 0 <= steps < self.size:
-            raise TensorError(f"{self.name}: {steps} steps back in {self.size} slots")
+            raise TensorError(f"{self.name}: {counted(steps, 'step')} back in {counted(self.size, 'slot')}")
         out = map_tensor_linearly(
             self.graph, self.graph.variable(self.slots[0].dtype, self.slots[0].shape, name=f"{self.name}/prev")
         )

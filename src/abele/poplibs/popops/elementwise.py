@@ -42,7 +42,7 @@ def execute_elementwise(
 
     Args:
         graph: Where vertices are made.
-        fused: Expressions, one an output.
+        fused: Expressions, one per output.
         inputs: Operands, broadcasting to the shape of the outputs.
         outputs: Tensors of one shape; one that is the same view as an operand overwrites it.
         name: Name of the compute set.

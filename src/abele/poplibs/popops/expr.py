@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, TensorError
 from abele.kernels import ir
 from abele.numerics import ElementType, as_element_type, f16
+from abele.words import counted
 
 Number = float | int | bool
 Types = tuple[ElementType, ...]
@@ -122,7 +123,7 @@ class Expr:
     def __bool__(self) -> bool:
         raise InvalidOptionError(
             "an expression over placeholders has no truth value",
-            because="it stands for one value an element, known only when the program runs",
+            because="it stands for one value per element, known only when the program runs",
             remedy="use select(then, otherwise, condition) and the operators & | ~",
         )
 
@@ -140,7 +141,7 @@ class PlaceHolder(Expr):
     def lower(self, types: Types) -> ir.Expr:
         """The load of the operand."""
         if not 1 <= self.number <= len(types):
-            raise TensorError(f"the expression uses _{self.number}, but {len(types)} tensors are given")
+            raise TensorError(f"the expression uses _{self.number}, but {counted(len(types), 'tensor')} are given")
         return ir.Load(self.number - 1, ())
 
 
@@ -255,7 +256,8 @@ def from_callable(function: ExprLike | Callable[..., ExprLike], arity: int) -> E
             pass  # Functions written in C do not all say what they take.
         except TypeError as error:
             raise TensorError(
-                f"the function of a map does not take {arity} arguments, one for each tensor", because=str(error)
+                f"the function of a map does not take {counted(arity, 'argument')}, one for each tensor",
+                because=str(error),
             ) from None
         return as_expr(function(*placeholders))
     return as_expr(function)

@@ -8,6 +8,7 @@ from abele.errors import InvalidOptionError
 from abele.poplibs.popops.expr import Expr, Op, as_expr
 from abele.poplibs.popops.op_types import BinaryOpType, TernaryOpType, UnaryOpType
 from abele.poplibs.popops.ops import find_op
+from abele.words import counted
 
 NAMES = {
     "Abs": "abs",
@@ -82,7 +83,7 @@ def _builder(op: str) -> Callable[..., Expr]:
 
     def build(*args: object) -> Expr:
         if len(args) != arity:
-            raise InvalidOptionError(f"{op}: {len(args)} arguments, {arity} are needed")
+            raise InvalidOptionError(f"{op}: {counted(len(args), 'argument')}, {arity} are needed")
         return Op(op, *args)
 
     build.__doc__ = f"The operation ``{op}`` on expressions."

@@ -19,7 +19,7 @@ class Fused:
     """Expressions evaluated in one pass over their operands.
 
     Attributes:
-        exprs: The expressions, one an output.
+        exprs: The expressions, one per output.
         types: Element type of each operand.
         out_types: Element type of each output.
         lowered: Kernel expressions over loads ``%i[]``, converted to what the outputs hold.

@@ -77,7 +77,7 @@ def histogram_with_output(
 
     Raises:
         InvalidOptionError: A misspelt option, or a value that it does not take.
-        TensorError: ``out`` has not one element more than the levels.
+        TensorError: ``out`` does not have one element more than the levels.
         TypeMismatchError: ``out`` holds neither u32 nor f32.
     """
     read_options(name, options, OPTIONS)

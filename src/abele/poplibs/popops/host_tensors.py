@@ -13,7 +13,7 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 def create_host_transferable_tensor(
     graph: Graph, dtype: ElementType | str, shape: Iterable[int], name: str = "host_transferable"
 ) -> Tensor:
-    """A new tensor in even pieces over all tiles, in order, so that a stream moves one piece a tile."""
+    """A new tensor in even pieces over all tiles, in order, so that a stream moves one piece per tile."""
     made = graph.variable(as_element_type(dtype), tuple(shape), name=name)
     return set_mapping(graph, made, linear_mapping(graph, made.size, made.dtype)) if made.size else made
 
@@ -26,7 +26,7 @@ def create_host_sliceable_tensor(
     Every row is spread over all tiles, so that a transfer of any one uses all of them.
 
     Raises:
-        TensorError: The shape has not two dimensions.
+        TensorError: The shape does not have two dimensions.
     """
     dims = tuple(shape)
     if len(dims) != 2:

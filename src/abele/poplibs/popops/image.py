@@ -12,6 +12,7 @@ from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3
 from abele.poplibs.popops.fill import zero
 from abele.poplibs.popops.map import map_with_output
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
+from abele.words import counted
 
 CHANNELS_IN, CHANNELS_OUT = 3, 4
 
@@ -77,4 +78,6 @@ def normalise_image(
 
 def _check_channels(tensor: Tensor, name: str) -> None:
     if tensor.ndim == 0 or tensor.shape[-1] != CHANNELS_IN:
-        raise TensorError(f"{name}: {tensor!r} of shape {list(tensor.shape)} has not {CHANNELS_IN} channels last")
+        raise TensorError(
+            f"{name}: {tensor!r} of shape {list(tensor.shape)} does not have {counted(CHANNELS_IN, 'channel')} last"
+        )

@@ -15,6 +15,7 @@ from abele.numerics import bool_, i32, u32
 from abele.poplibs.popops.expr import Const, _1, _2
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.map import apply_fused
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Body = Callable[[Tensor], Program]
@@ -68,7 +69,7 @@ def counted_for_loop(
         InvalidOptionError: A step of 0, or a negative one of an unsigned counter.
     """
     if limit.size != 1:
-        raise TensorError(f"{name}: the bound {limit!r} has {limit.size} elements, it must be one")
+        raise TensorError(f"{name}: the bound {limit!r} has {counted(limit.size, 'element')}, it must be one")
     if limit.dtype not in (i32, u32):
         raise TypeMismatchError(f"{name}: the bound {limit!r} is {limit.dtype}, it must be i32 or u32")
     if step == 0 or (step < 0 and limit.dtype == u32):
@@ -88,7 +89,9 @@ def _first(graph: Graph, initial: int | Tensor, counter: Tensor, name: str) -> T
     if not isinstance(initial, Tensor):
         return graph.map(graph.constant(counter.dtype, (), initial, name=f"{name}/begin"), 0)
     if initial.size != 1:
-        raise TensorError(f"{name}: the first number {initial!r} has {initial.size} elements, it must be one")
+        raise TensorError(
+            f"{name}: the first number {initial!r} has {counted(initial.size, 'element')}, it must be one"
+        )
     if initial.dtype != counter.dtype:
         raise TypeMismatchError(f"{name}: the first number {initial!r} is {initial.dtype}, the bound {counter.dtype}")
     return initial.reshape(())

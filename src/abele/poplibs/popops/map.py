@@ -18,6 +18,7 @@ from abele.poplibs.popops.unfused import add_one_by_one
 from abele.poplibs.poputil.broadcast import broadcast_shape
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.options import Options, flag, read_options
+from abele.words import counted
 
 ExprOrCallable = ExprLike | Callable[..., ExprLike]
 
@@ -140,7 +141,10 @@ def map_with_outputs(
         ConstantWriteError: An output that cannot be written.
     """
     if not outputs or len(exprs) != len(outputs):
-        raise TensorError(f"{name}: {len(exprs)} expressions for {len(outputs)} outputs", remedy="one expression each")
+        raise TensorError(
+            f"{name}: {counted(len(exprs), 'expression')} for {counted(len(outputs), 'output')}",
+            remedy="one expression each",
+        )
     shape = outputs[0].shape
     if any(o.shape != shape for o in outputs):
         raise TensorError(f"{name}: outputs of shapes {', '.join(str(list(o.shape)) for o in outputs)} differ")
@@ -173,7 +177,7 @@ def apply_fused(
 
     Args:
         graph: Where vertices are made.
-        fused: Expressions, one an output.
+        fused: Expressions, one per output.
         tensors: Operands.
         outputs: Tensors of one shape.
         prog: Sequence that the call is appended to.

@@ -14,6 +14,7 @@ from abele.poplibs.popops.expr import Cast, Const, Expr, PlaceHolder, _1, _2, se
 from abele.poplibs.popops.fill import fill_cycles
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.map import apply_fused
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Value = float | Tensor
@@ -87,6 +88,6 @@ def _value(value: Value, tensors: list[Tensor], dtype: ElementType, name: str) -
     if not isinstance(value, Tensor):
         return Cast(Const(value if dtype.is_float else int(value)), dtype)
     if value.size != 1:
-        raise TensorError(f"{name}: the value {value!r} has {value.size} elements, it must be one")
+        raise TensorError(f"{name}: the value {value!r} has {counted(value.size, 'element')}, it must be one")
     tensors.append(value.reshape(()))
     return PlaceHolder(len(tensors)) if value.dtype == dtype else Cast(PlaceHolder(len(tensors)), dtype)

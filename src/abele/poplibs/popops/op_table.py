@@ -10,6 +10,7 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nea
 from abele.kernels import ir
 from abele.numerics import ElementType
 from abele.poplibs.popops.expr import Types
+from abele.words import counted
 
 Lowering = Callable[..., ir.Expr]
 CostClass = Literal["f32", "f16", "int"]
@@ -109,7 +110,7 @@ def lower_op(name: str, args: Sequence[ir.Expr], types: Types) -> ir.Expr:
     """
     op = find_op(name)
     if len(args) != op.arity:
-        raise TensorError(f"{name} takes {op.arity} arguments, got {len(args)}")
+        raise TensorError(f"{name} takes {counted(op.arity, 'argument')}, got {len(args)}")
     if op.kinds is not None:
         _check_kinds(op, args, types)
     lowered = op.lower(types, *args)

@@ -9,6 +9,7 @@ from typing import Literal
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.poplibs.poputil.checks import is_number
+from abele.words import counted
 
 MappingMethod = Literal["NONE", "ZERO", "EDGE"]
 
@@ -35,7 +36,7 @@ def pad(
     Args:
         graph: Where a constant for the padding is made.
         tensor: What to pad.
-        lower: Elements before it, one number a dimension; negative ones cut off.
+        lower: Elements before it, one number per dimension; negative ones cut off.
         upper: Elements after it.
         value: A number, a tensor of one element, or a :class:`PaddingType`.
         mapping: Tile of the constant: none, tile 0, or that of the tensor's first element.
@@ -43,7 +44,7 @@ def pad(
 
     Raises:
         InvalidOptionError: A value that is nothing to pad with.
-        TensorError: Not one number a dimension, more cut off than there is, or more mirrored than there is.
+        TensorError: Not one number per dimension, more cut off than there is, or more mirrored than there is.
     """
     if len(lower) != tensor.ndim or len(upper) != tensor.ndim:
         raise TensorError(
@@ -80,7 +81,9 @@ def _padded(tensor: Tensor, dim: int, low: int, high: int, value: object, name: 
     extent = tensor.shape[dim]
     cut = max(0, -low) + max(0, -high)
     if cut > extent:
-        raise TensorError(f"{name}: {cut} elements are cut off {tensor!r}, which has {extent} along dimension {dim}")
+        raise TensorError(
+            f"{name}: {counted(cut, 'element')} are cut off {tensor!r}, which has {extent} along dimension {dim}"
+        )
     tensor = tensor.slice(max(0, -low), extent - max(0, -high), dim)
     parts = [
         *_side(tensor, dim, max(0, low), value, name, at_end=False),
@@ -104,7 +107,7 @@ def _side(tensor: Tensor, dim: int, count: int, value: object, name: str, *, at_
         return [edge.broadcast_to(shape)]
     if count > extent - 1:
         raise TensorError(
-            f"{name}: {count} elements cannot be mirrored at the edge of {tensor!r}",
+            f"{name}: {counted(count, 'element')} cannot be mirrored at the edge of {tensor!r}",
             because=f"it has {extent} along dimension {dim}, and the edge itself is not repeated",
         )
     mirrored = tensor.slice(extent - 1 - count, extent - 1, dim) if at_end else tensor.slice(1, count + 1, dim)

@@ -17,6 +17,7 @@ from abele.poplibs.popops.regroup import regroup_if_beneficial, regroup_tensor
 from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
+from abele.words import counted
 
 __all__ = [
     "add_transpose_vertices",
@@ -81,7 +82,7 @@ def add_transpose_vertices(
     pairs = [pair(n) for _, n in numbered]
     for tensor in (tensor for both in pairs for tensor in both):
         if tensor.size != rows * columns:
-            raise TensorError(f"{name}: {tensor!r} has not the elements of a {rows} x {columns} matrix")
+            raise TensorError(f"{name}: {tensor!r} does not have the elements of a {rows} x {columns} matrix")
     compute_set.vertices(
         _transpose_codelet(as_element_type(dtype)),
         tile=np.array([tile for tile, _ in numbered], np.int32),
@@ -98,7 +99,7 @@ def partial_transpose(graph: Graph, tensor: Tensor, compute_set: ComputeSet, nam
         TensorError: Fewer than two dimensions.
     """
     if tensor.ndim < 2:
-        raise TensorError(f"{name}: {tensor!r} has {tensor.ndim} dimensions, it must have two")
+        raise TensorError(f"{name}: {tensor!r} has {counted(tensor.ndim, 'dimension')}, it must have two")
     *outer, rows, columns = tensor.shape
     out = graph.variable(tensor.dtype, (*outer, columns, rows), name=name)
     source, target = tensor.reshape((-1, rows * columns)), out.reshape((-1, rows * columns))

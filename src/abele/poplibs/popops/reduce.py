@@ -19,6 +19,7 @@ from abele.poplibs.popops.reduce_kernel import reduce_kernel, side_by_side
 from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, find_reduce_op
 from abele.poplibs.popops.reduction import Reduction, Scale, add_together, emit_together
 from abele.poplibs.poputil.options import Options, element_type, read_options
+from abele.words import counted
 
 Into = Steps | list[ComputeSet]
 """What steps are appended to: a sequence, or a list of compute sets that later reductions may share."""
@@ -113,7 +114,7 @@ def reduce_with_output(
     """Write the reduction of ``tensor`` over ``dims`` to ``out``, or combine it with what is there (``update``).
 
     Raises:
-        TensorError: ``out`` has not the shape of the result; see also :func:`reduce`.
+        TensorError: ``out`` does not have the shape of the result; see also :func:`reduce`.
     """
     wanted = SingleReduceOp(tensor, dims, ReduceParams(op, update, scale), out.dtype, name)
     _reduced(graph, [wanted], prog, [out], options, name)
@@ -142,7 +143,7 @@ def reduce_many(
         TensorError: Not one output a reduction, an update without outputs; see also :func:`reduce`.
     """
     if outputs is not None and len(outputs) != len(reductions):
-        raise TensorError(f"{name}: {len(outputs)} outputs for {len(reductions)} reductions")
+        raise TensorError(f"{name}: {counted(len(outputs), 'output')} for {len(reductions)} reductions")
     if outputs is None and any(r.params.update for r in reductions):
         raise TensorError(f"{name}: an update needs an output to combine with", remedy="pass outputs=")
     if not reductions:

@@ -7,6 +7,7 @@ from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.poputil.groupings import detect_dim_groupings
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
+from abele.words import counted
 
 Grouping = tuple[int, int]
 """A dimension, and how many of its elements lie together."""
@@ -81,7 +82,7 @@ def partial_transpose(graph: Graph, tensor: Tensor, prog: Sequence, name: str = 
         TensorError: Fewer than two dimensions.
     """
     if tensor.ndim < 2:
-        raise TensorError(f"{name}: {tensor!r} has {tensor.ndim} dimensions, it must have two")
+        raise TensorError(f"{name}: {tensor!r} has {counted(tensor.ndim, 'dimension')}, it must have two")
     *outer, rows, columns = tensor.shape
     out = graph.variable(tensor.dtype, (*outer, columns, rows), name=name)
     block = rows * columns

@@ -19,6 +19,7 @@ from abele.poplibs.popops.expr import Cast, Expr, ExprLike, PlaceHolder
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.map import apply_fused, map_with_output
 from abele.poplibs.poputil.options import Options, flag, number, read_options
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Scale = float | Tensor
@@ -224,7 +225,7 @@ def _factor(scale: Scale, tensors: list[Tensor], name: str) -> ExprLike:
             raise TypeMismatchError(f"{name}: {a!r} is {a.dtype}, so the scale {scale} must be a whole number")
         return int(scale)
     if scale.size != 1:
-        raise TensorError(f"{name}: the scale {scale!r} has {scale.size} elements, it must be one")
+        raise TensorError(f"{name}: the scale {scale!r} has {counted(scale.size, 'element')}, it must be one")
     tensors.append(scale.reshape(()))
     operand = PlaceHolder(len(tensors))
     return operand if scale.dtype.kind == a.dtype.kind else Cast(operand, a.dtype)

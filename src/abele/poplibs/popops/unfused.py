@@ -27,7 +27,7 @@ def add_one_by_one(
     Args:
         graph: Where vertices and intermediate tensors are made.
         body: Sequence that the supersteps are appended to.
-        fused: Expressions, one an output.
+        fused: Expressions, one per output.
         tensors: Operands.
         outputs: Tensors of one shape; those that are operands are written after all are read.
         name: Name of the compute sets.

@@ -15,6 +15,7 @@ from abele.graph.expect import described
 from abele.poplibs.poputil.checks import check_of
 from abele.poplibs.poputil.forms import Form, Reading, make_form, read_call, scope_of
 from abele.poplibs.poputil.kinds import debug_name
+from abele.words import counted
 
 Order = str | tuple[str, Callable[..., Any]]
 """An order of arguments, and another function that takes the call if it is in that order."""
@@ -88,7 +89,8 @@ class Arguments:
         """The error of arguments that are too many, that are missing, or that have names that there are not."""
         if len(args) > len(self.names) and (self.orders or not self.takes_more):
             error = TypeMismatchError(
-                f"{what}: {len(args)} arguments by position, at most {len(self.names)} are taken", remedy=self._order()
+                f"{what}: {counted(len(args), 'argument')} by position, at most {len(self.names)} are taken",
+                remedy=self._order(),
             )
             return Refusal(error, len(self.names) - 1)
         missing = [n for n in self.required if n not in named and n not in self.names[: len(args)]]

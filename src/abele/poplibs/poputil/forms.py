@@ -1,7 +1,7 @@
 """PopLibs' own orders of arguments: what a C++ program hands over by position, told from what each argument is.
 
 A function has parameters of ours, and *forms*: orders in which PopLibs' header takes the same things. A form is text,
-one word an argument after the graph, as in ``"tensor out_type dims *params:ReduceParams prog"``:
+one word per argument after the graph, as in ``"tensor out_type dims *params:ReduceParams prog"``:
 
 - ``tensor`` is a parameter of ours; its annotation says what fits it.
 - ``tensor?`` may be left out.

@@ -14,6 +14,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Call, Copy, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
 from abele.poplibs.poputil.layout import clone
+from abele.words import counted
 
 
 class ArgType(Enum):
@@ -82,7 +83,9 @@ class _Base:
     def _run(self, arguments: list[Tensor | None], prog: Steps) -> None:
         """Append the copies in, the body and the copies out; created arguments are filled in."""
         if len(arguments) != len(self.signature):
-            raise TensorError(f"function {self.name!r} takes {len(self.signature)} tensors, got {len(arguments)}")
+            raise TensorError(
+                f"function {self.name!r} takes {counted(len(self.signature), 'tensor')}, got {len(arguments)}"
+            )
         after = Steps()
         for i, (sig, parameter) in enumerate(zip(self.signature, self.parameters, strict=True)):
             assert parameter is not None
@@ -117,7 +120,7 @@ class VoidFunction(_Base):
 
     Args:
         graph: Where parameters and function are made.
-        signature: One entry a parameter.
+        signature: One entry per parameter.
         fn: Called once.
         inlined: Whether the steps are repeated at every call instead of being called.
         name: Name of the function.

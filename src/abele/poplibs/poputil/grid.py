@@ -1,7 +1,7 @@
 """Cells: what each tile holds of a tensor, cut into rectangles of a [blocks, rows, columns] grid.
 
 Operands that are repeated along some dimensions, or reduced over them, have a simple form within a rectangle: one
-element, one a row, one a column, or all. Every element-wise, reducing and random operation is placed by these cells.
+element, one a row, one per column, or all. Every element-wise, reducing and random operation is placed by these cells.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> Gr
 
     Args:
         extents: Extents of the dimensions, outermost first; those of one index join anything.
-        patterns: For each operand one value a dimension; dimensions with equal values may be joined.
+        patterns: For each operand one value per dimension; dimensions with equal values may be joined.
     """
     keys = [tuple(p[d] for p in patterns) for d in range(len(extents))]
     groups: list[tuple[int, int]] = []
@@ -178,7 +178,7 @@ def split_for_workers(cells: Cells, workers: int, grain: int) -> Cells:
     """Cells cut so that the workers of each tile have one each, as far as rows or grains of columns go.
 
     Args:
-        cells: Cells of any number a tile, those of several rows as wide as the grid.
+        cells: Cells of any number per tile, those of several rows as wide as the grid.
         workers: Workers of a tile.
         grain: Columns of a cut row are multiples of this.
     """

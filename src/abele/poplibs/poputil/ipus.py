@@ -92,7 +92,7 @@ def clone_to_graph(
     Tiles keep their number in each graph, which may be a virtual one, ``offset`` added to it.
 
     Raises:
-        TileMappingError: ``target`` has not all of the tiles, or elements of ``tensor`` are mapped nowhere.
+        TileMappingError: ``target`` does not have all of the tiles, or elements of ``tensor`` are mapped nowhere.
     """
     return clone_between(source, target, tensor, name, offset=offset)
 

@@ -17,6 +17,7 @@ from abele.poplibs.poputil.mapping import (
     vector_grain,
 )
 from abele.poplibs.poputil.order import storage_order
+from abele.words import counted
 
 CHANNEL_GROUPS = (16, 8, 4)
 """Sizes of the innermost channel group, best first: what the AMP unit and the vector widths take at a time."""
@@ -67,7 +68,7 @@ def unmapped_activations(
     batch, channels, *field = dims
     inner = channels_per_group(channels) if group is None else group
     if inner < 1 or channels % inner:
-        raise TensorError(f"activations {name!r}: {channels} channels do not divide into groups of {inner}")
+        raise TensorError(f"activations {name!r}: {counted(channels, 'channel')} do not divide into groups of {inner}")
     variable = graph.variable(as_element_type(dtype), (channels // inner, batch, *field, inner), name=name)
     last = variable.ndim - 1
     return variable.transpose((1, 0, last, *range(2, last))).reshape((batch, channels, *field))
@@ -106,7 +107,7 @@ def clone_between(
     """A new tensor in ``target`` that is laid out as ``tensor`` is in ``source``, ``offset`` tiles on.
 
     Raises:
-        TileMappingError: Elements of ``tensor`` are mapped to no tile, or ``target`` has not all of the tiles.
+        TileMappingError: Elements of ``tensor`` are mapped to no tile, or ``target`` does not have all of the tiles.
     """
     order = storage_order(tensor)
     mapping = source.mapping_of(order.apply(tensor))

@@ -12,6 +12,7 @@ from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -53,7 +54,7 @@ def linear_mapping(
     """
     if (grain is not None and grain < 1) or (min_elements is not None and min_elements < 0):
         raise TileMappingError(
-            f"{size} elements cannot be spread in grains of {grain}, {min_elements} on a tile at least",
+            f"{counted(size, 'element')} cannot be spread in grains of {grain}, {min_elements} on a tile at least",
             remedy="a grain of at least 1, and a smallest chunk that is not negative",
         )
     if size == 0:
@@ -119,7 +120,7 @@ def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -
         TileMappingError: No tile.
     """
     if num_tiles < 1:
-        raise TileMappingError(f"a mapping cannot start on one of {num_tiles} tiles")
+        raise TileMappingError(f"a mapping cannot start on one of {counted(num_tiles, 'tile')}")
     text = repr((seed, *map(int, shape))).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") % num_tiles
 

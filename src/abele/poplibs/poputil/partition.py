@@ -10,6 +10,7 @@ import numpy as np
 
 from abele.errors import TensorError
 from abele.graph import Graph, Interval
+from abele.words import counted
 
 Regions = Sequence[Interval | tuple[int, int]]
 
@@ -48,7 +49,7 @@ def split_regions(
     if grain < 1 or max_parts < 1:
         raise TensorError(f"regions cannot be split into {max_parts} parts of grains of {grain}")
     if max_elements is not None and max_elements < grain:
-        raise TensorError(f"parts of {max_elements} elements at the most do not hold a grain of {grain}")
+        raise TensorError(f"parts of {counted(max_elements, 'element')} at the most do not hold a grain of {grain}")
     total = interval_sequence_num_elements(regions)
     grains = -(-total // grain)
     parts = min(max_parts, max(1, grains // max(1, -(-min_elements // grain))))
@@ -97,7 +98,7 @@ def balanced_partition(total: int, parts: int) -> tuple[int, int]:
         TensorError: No part.
     """
     if parts < 1:
-        raise TensorError(f"{total} elements cannot be cut into {parts} parts")
+        raise TensorError(f"{counted(total, 'element')} cannot be cut into {parts} parts")
     fuller = -(-total // parts)
     return fuller, total - (fuller - 1) * parts if fuller else parts
 
@@ -106,10 +107,10 @@ def flatten_index(shape: Sequence[int], indices: Sequence[int]) -> int:
     """The row-major number of an element.
 
     Raises:
-        TensorError: Not one index a dimension, or one out of range.
+        TensorError: Not one index per dimension, or one out of range.
     """
     if len(shape) != len(indices):
-        raise TensorError(f"{len(indices)} indices for shape {list(shape)}")
+        raise TensorError(f"{counted(len(indices), 'index')} for shape {list(shape)}")
     flat = 0
     for extent, index in zip(shape, indices, strict=True):
         if not 0 <= index < extent:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor, TileMapping
 from abele.poplibs.poputil.mapping import vector_grain
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -37,7 +38,7 @@ class TensorUseTracker:
             TileMappingError: There is no such tile.
         """
         if not 0 <= tile < self.num_tiles:
-            raise TileMappingError(f"tile {tile} uses {tensor!r}, but there are {self.num_tiles} tiles")
+            raise TileMappingError(f"tile {tile} uses {tensor!r}, but there are {counted(self.num_tiles, 'tile')}")
         address, length = tensor.intervals()
         self._uses.append((address, length, tile))
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Copy, Execute, Program, Tensor, Variable, VertexGroup
+from abele.words import counted
 
 
 class Memory(Protocol):
@@ -132,7 +133,7 @@ class OnChange(Breakpoint):
             return None
         first = tuple(int(i) for i in np.argwhere(changed)[0])
         place = f"{self.name}[{', '.join(map(str, first))}]" if first else self.name
-        return f"{int(changed.sum())} elements of {self.name} changed; {place}: {last[first]} → {now[first]}"
+        return f"{counted(int(changed.sum()), 'element')} of {self.name} changed; {place}: {last[first]} → {now[first]}"
 
 
 @dataclass
@@ -160,7 +161,7 @@ class OnNan(Breakpoint):
         if fresh <= 0:
             return None
         first = ", ".join(str(int(i)) for i in np.argwhere(now)[0])
-        return f"{fresh} elements of {self.name} turned NaN, {self.name}[{first}] among them"
+        return f"{counted(fresh, 'element')} of {self.name} turned NaN; {self.name}[{first}] is NaN"
 
 
 @dataclass
@@ -183,7 +184,8 @@ class OnAnyNan(Breakpoint):
             if fresh.any():
                 element = int(index[np.argwhere(fresh)[0][1]])
                 place = ", ".join(map(str, variable.coordinates(element)))
-                return f"{int(fresh.sum())} elements of {variable.name} turned NaN, {variable.name}[{place}] among them"
+                name, several = variable.name, counted(int(fresh.sum()), "element")
+                return f"{several} of {name} turned NaN; {name}[{place}] is NaN"
         return None
 
 

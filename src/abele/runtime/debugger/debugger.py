@@ -19,6 +19,7 @@ from abele.runtime.debugger.walk import Stack, Walker
 from abele.runtime.host_access import Handle, checked_values, find_tensor
 from abele.runtime.placed import PlacedGroup
 from abele.runtime.timers import READ_OUT_CYCLES
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.runtime.engine import Engine
@@ -139,7 +140,7 @@ class Debugger:
         while self.position < position and not self.done:
             self._execute_next()
         if self.position < position:
-            raise EngineError(f"the program ends after {self.position} steps, before step {position}")
+            raise EngineError(f"the program ends after {counted(self.position, 'step')}, before step {position}")
 
     def finish(self) -> None:
         """Run to the end, past breakpoints, and give the memory back to the engine."""

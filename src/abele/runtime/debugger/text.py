@@ -28,6 +28,7 @@ from abele.graph import Sequence as Steps
 from abele.runtime.debugger.walk import Stack
 from abele.runtime.interpreted import vertex_fields
 from abele.runtime.placed import PlacedGroup
+from abele.words import counted
 
 Array = npt.NDArray[Any]
 _MOST_ROWS = 24
@@ -40,7 +41,7 @@ def step_text(step: Program) -> str:
             groups = step.compute_set.groups
             tiles = len({int(t) for g in groups for t in np.unique(g.tile)})
             kinds = ", ".join(f"{g.num:,} × {g.codelet.name}" for g in groups[:3]) + (" …" if len(groups) > 3 else "")
-            return f"execute {step.compute_set.name}: {kinds or 'nothing'} on {tiles:,} tiles"
+            return f"execute {step.compute_set.name}: {kinds or 'nothing'} on {counted(tiles, 'tile')}"
         case Copy():
             return f"copy {_end(step.source)} → {_end(step.destination)}"
         case Repeat():
@@ -137,7 +138,7 @@ def tile_lines(graph: Graph, tile: int, read: Any, placed: Sequence[PlacedGroup]
     if len(held) > _MOST_ROWS:
         lines.append(f"  … {len(held) - _MOST_ROWS} more variables")
     total = sum(count * v.dtype.bytes for v, count in held)
-    lines.append(f"  {total:>9,} B  in {len(held)} variables")
+    lines.append(f"  {total:>9,} B  in {counted(len(held), 'variable')}")
     for group in placed:
         mine = np.flatnonzero(group.group.tile == tile)
         if len(mine):

@@ -40,7 +40,7 @@ class AbeleOptions(CheckedOptions):
         return self.set(engine_mode=mode)
 
     def threads(self, count: int) -> Self:
-        """Host threads; one a core by default. Results do not depend on it."""
+        """Host threads; one per core by default. Results do not depend on it."""
         return self.set(num_threads=positive("threads", count))
 
     def allowOutOfMemory(self, allowed: bool = True) -> Self:

@@ -100,7 +100,7 @@ def _on_rows(
     column: Tensor,
     each: dict[str, Tensor],
 ) -> None:
-    """A superstep with one vertex a tile for its rows of ``a`` and ``q``; ``each`` has one row a vertex."""
+    """A superstep with one vertex per tile for its rows of ``a`` and ``q``; ``each`` has one row per vertex."""
     cs = graph.compute_set(name)
     for tiles, held, size in rows.shares(graph, a.shape[0]):
         number = tiles.stop - tiles.start

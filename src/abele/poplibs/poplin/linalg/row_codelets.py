@@ -1,4 +1,4 @@
-"""The vertices of factorisations by columns: each holds some rows of a matrix, and learns of one row a step.
+"""The vertices of factorisations by columns: each holds some rows of a matrix, and learns of one row per step.
 
 Workers take equal stretches of columns, so that tiles with a single row keep all of them busy. Which column the step is
 about comes with it, so costs are means over the steps: half of the columns are to the right.

@@ -58,5 +58,5 @@ def check_matrix(function: str, name: str, tensor: Tensor) -> None:
 
 
 def flat(tensor: Tensor, vertices: int) -> Tensor:
-    """A matrix as one row a vertex."""
+    """A matrix as one row per vertex."""
     return tensor.reshape((vertices, tensor.size // vertices))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from abele.errors import AbeleError, InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
+from abele.words import counted
 
 Phases = dict[str, int]
 """Expected cycles by kind of step."""
@@ -72,7 +73,7 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
     tiles, count = graph.system.ipu.num_tiles, len(estimates)
     if count > tiles:
         raise InvalidOptionError(
-            f"{name}: {count} convolutions cannot each have tiles of their own, there are {tiles}",
+            f"{name}: {counted(count, 'convolution')} cannot each have tiles of their own, there are {tiles}",
             remedy="planType='serial', or fewer at a time",
         )
     if count == 1:

@@ -12,6 +12,7 @@ from abele.poplibs.popnn.ctc.sweep import Operands, Sweeps
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.poputil.options import Options, read_options
+from abele.words import counted
 
 
 def calc_loss_and_gradient_log_probabilities(
@@ -204,7 +205,9 @@ def _check(
         raise TensorError(f"{function}: labels [batch, labels] {labels!r} do not fit the plan, {plan}")
     for operand in lengths:
         if operand.shape != (plan.batch,):
-            raise TensorError(f"{function}: lengths of {plan.batch} sequences are [{plan.batch}], got {operand!r}")
+            raise TensorError(
+                f"{function}: lengths of {counted(plan.batch, 'sequence')} are [{plan.batch}], got {operand!r}"
+            )
     if not 0 <= blank < plan.classes:
-        raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {plan.classes} classes")
+        raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {counted(plan.classes, 'class')}")
     return read

@@ -12,6 +12,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type, u32
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, flag, read_options
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -127,7 +128,7 @@ def plan(
     if min(batch_size, max_time, max_label_length) < 1 or num_classes < 2:
         raise TensorError(
             f"ctc.plan takes at least one sequence, step and label, and two classes, got {batch_size} sequences, "
-            f"{max_time} steps, {max_label_length} labels, {num_classes} classes"
+            f"{counted(max_time, 'step')}, {counted(max_label_length, 'label')}, {counted(num_classes, 'class')}"
         )
     ipu = graph.system.ipu
     tiles = graph.num_tiles

@@ -3,7 +3,7 @@
 A step of both sweeps is one superstep: workers read the two positions before (or after) their own from where the last
 step left them, which is all that is exchanged, and write to the other of two buffers. The loop runs two steps a round.
 
-Where published cycle counts differ: theirs rise with the classes (375 steps of 36 classes take 1,198 cycles a step,
+Where published cycle counts differ: theirs rise with the classes (375 steps of 36 classes take 1,198 cycles per step,
 1,200 steps of 5 classes 712, with more than twice the labels), which no sweep over labels does. Fullest tiles there
 hold little more than steps · classes numbers of 4 bytes: likely each share of the labels has gradients of all classes
 of its own, which are added up afterwards. Here a tile makes all gradients of a few time steps, which takes less memory

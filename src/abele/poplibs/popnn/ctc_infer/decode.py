@@ -9,6 +9,7 @@ from abele.poplibs.popnn.ctc_infer.plan import OPTIONS, Plan
 from abele.poplibs.popnn.ctc_infer.search import Decoded, Search
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.poputil.options import Options, read_options
+from abele.words import counted
 
 
 def beam_search_decoder_log_probabilities(
@@ -106,13 +107,17 @@ def _check_operands(function: str, data: Tensor, lengths: Tensor, plan: Plan) ->
     if data.shape != (plan.steps, plan.batch, plan.classes):
         raise TensorError(f"{function}: data [time, batch, classes] {data!r} does not fit the plan, {plan}")
     if lengths.shape != (plan.batch,):
-        raise TensorError(f"{function}: lengths of {plan.batch} sequences are [{plan.batch}], got {lengths!r}")
+        raise TensorError(
+            f"{function}: lengths of {counted(plan.batch, 'sequence')} are [{plan.batch}], got {lengths!r}"
+        )
 
 
 def _check_numbers(function: str, blank: int, width: int, paths: int, plan: Plan) -> None:
     if not 0 <= blank < plan.classes:
-        raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {plan.classes} classes")
+        raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {counted(plan.classes, 'class')}")
     if width != plan.width:
-        raise InvalidOptionError(f"{function}: the plan is for {plan.width} beams, got a width of {width}")
+        raise InvalidOptionError(f"{function}: the plan is for {counted(plan.width, 'beam')}, got a width of {width}")
     if not 1 <= paths <= width:
-        raise InvalidOptionError(f"{function}: of {width} beams 1 to {width} paths can be returned, got {paths}")
+        raise InvalidOptionError(
+            f"{function}: of {counted(width, 'beam')} 1 to {width} paths can be returned, got {paths}"
+        )

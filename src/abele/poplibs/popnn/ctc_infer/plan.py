@@ -12,6 +12,7 @@ from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.popnn.ctc_infer.costs import extend_slots, select_slots
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, read_options
+from abele.words import counted
 
 OPTIONS: dict[str, Option] = {"partialsType": choice("float"), "availableMemoryProportion": PROPORTION}
 """PopLibs' options. Beams are scored in f32; the memory that the search takes is decided by its operands alone."""
@@ -88,7 +89,7 @@ def plan(
     if min(batch_size, max_time, beam_width) < 1 or num_classes < 2:
         raise TensorError(
             f"ctc_infer.plan takes at least one sequence, step and beam, and two classes, got {batch_size} sequences, "
-            f"{max_time} steps, {beam_width} beams, {num_classes} classes"
+            f"{counted(max_time, 'step')}, {counted(beam_width, 'beam')}, {counted(num_classes, 'class')}"
         )
     most = min(num_classes, max(1, graph.num_tiles // batch_size))
     made = [Plan(element, batch_size, max_time, num_classes, beam_width, parts) for parts in _counts(most)]

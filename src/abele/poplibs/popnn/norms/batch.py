@@ -92,7 +92,7 @@ def batch_normalise(
         name: Name of the step.
 
     Raises:
-        TensorError: Parameters or statistics that are not one a channel.
+        TensorError: Parameters or statistics that are not one per channel.
         TypeMismatchError: Elements that are no floats.
     """
     return norm.normalise(graph, NormView(name, 0), acts, gamma, beta, mean, inv_std_dev, prog)

@@ -1,4 +1,4 @@
-"""Gamma and beta of the norms: one value a channel, whatever they normalise over."""
+"""Gamma and beta of the norms: one value per channel, whatever they normalise over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def create_batch_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a batch norm of ``acts``, one a channel.
+    """New addends for a batch norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -32,7 +32,7 @@ def create_batch_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Te
 
 
 def create_batch_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a batch norm of ``acts``, one a channel.
+    """New factors for a batch norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -42,7 +42,7 @@ def create_batch_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> 
 
 
 def create_batch_norm_params(graph: Graph, acts: Tensor, name: str = "batch_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a batch norm of ``acts`` [batch, channels, *field], one value a channel.
+    """New gamma and beta for a batch norm of ``acts`` [batch, channels, *field], one value per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -52,7 +52,7 @@ def create_batch_norm_params(graph: Graph, acts: Tensor, name: str = "batch_norm
 
 
 def create_group_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a group norm of ``acts``, one a channel.
+    """New addends for a group norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -62,7 +62,7 @@ def create_group_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Te
 
 
 def create_group_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a group norm of ``acts``, one a channel.
+    """New factors for a group norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -72,7 +72,7 @@ def create_group_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> 
 
 
 def create_group_norm_params(graph: Graph, acts: Tensor, name: str = "group_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a group norm of ``acts`` [batch, channels, *field], one value a channel.
+    """New gamma and beta for a group norm of ``acts`` [batch, channels, *field], one value per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -82,7 +82,7 @@ def create_group_norm_params(graph: Graph, acts: Tensor, name: str = "group_norm
 
 
 def create_instance_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for an instance norm of ``acts``, one a channel.
+    """New addends for an instance norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -92,7 +92,7 @@ def create_instance_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") ->
 
 
 def create_instance_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for an instance norm of ``acts``, one a channel.
+    """New factors for an instance norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -102,7 +102,7 @@ def create_instance_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") 
 
 
 def create_instance_norm_params(graph: Graph, acts: Tensor, name: str = "instance_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for an instance norm of ``acts`` [batch, channels, *field], one value a channel.
+    """New gamma and beta for an instance norm of ``acts`` [batch, channels, *field], one value per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -112,7 +112,7 @@ def create_instance_norm_params(graph: Graph, acts: Tensor, name: str = "instanc
 
 
 def create_layer_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a layer norm of ``acts``, one a channel.
+    """New addends for a layer norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -122,7 +122,7 @@ def create_layer_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Te
 
 
 def create_layer_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a layer norm of ``acts``, one a channel.
+    """New factors for a layer norm of ``acts``, one per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -132,7 +132,7 @@ def create_layer_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> 
 
 
 def create_layer_norm_params(graph: Graph, acts: Tensor, name: str = "layer_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a layer norm of ``acts`` [batch, channels, *field], one value a channel.
+    """New gamma and beta for a layer norm of ``acts`` [batch, channels, *field], one value per channel.
 
     Raises:
         TensorError: ``acts`` has no channels.

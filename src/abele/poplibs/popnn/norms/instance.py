@@ -77,7 +77,7 @@ def instance_normalise(
     """Activations normalised with statistics, then scaled and shifted channel by channel; and as before that.
 
     Raises:
-        TensorError: Parameters that are not one a channel, or statistics that fit no grouping.
+        TensorError: Parameters that are not one per channel, or statistics that fit no grouping.
         TypeMismatchError: Elements that are no floats.
     """
     view = group_view(name, channels_of(name, acts), options)

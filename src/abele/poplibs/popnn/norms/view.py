@@ -15,6 +15,7 @@ from abele.poplibs.popops.map import map_with_output
 from abele.poplibs.popops.scaled_add import Scale, scaled_add_to
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.options import Option, Options, flag, read_options
+from abele.words import counted
 
 GROUP_OPTIONS: dict[str, Option] = {"groupNormStridedChannelGrouping": flag(True), "groupNormFast": flag(False)}
 """Options of group, layer and instance norms. Source: PopLibs' GroupNorm.hpp; ``groupNormFast`` asks for another order
@@ -65,7 +66,9 @@ class NormView:
 
     def _split(self, channels: int) -> tuple[int, int]:
         if channels % self.groups:
-            raise TensorError(f"{self.name}: {channels} channels do not divide into {self.groups} groups")
+            raise TensorError(
+                f"{self.name}: {counted(channels, 'channel')} do not divide into {counted(self.groups, 'group')}"
+            )
         size = channels // self.groups
         return (size, self.groups) if self.strided else (self.groups, size)
 
@@ -73,7 +76,7 @@ class NormView:
         """A statistic, [batch · groups] or [channels], with the kept dimensions of :meth:`of`.
 
         Raises:
-            TensorError: It has not as many elements.
+            TensorError: It does not have as many elements.
         """
         seen = self.of(acts)
         shape = tuple(seen.shape[d] for d in self.kept)
@@ -102,7 +105,7 @@ def group_view(name: str, num_groups: int, options: Options) -> NormView:
         InvalidOptionError: An option that group norms do not have.
     """
     if num_groups < 1:
-        raise TensorError(f"{name}: {num_groups} groups")
+        raise TensorError(f"{name}: {counted(num_groups, 'group')}")
     return NormView(name, num_groups, read_options(name, options, GROUP_OPTIONS)["groupNormStridedChannelGrouping"])
 
 

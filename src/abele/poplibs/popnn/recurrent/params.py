@@ -14,6 +14,7 @@ from abele.poplibs.popnn.kinds import NonLinearityType
 from abele.poplibs.popnn.nonlinearity import NON_LINEARITIES
 from abele.poplibs.popnn.recurrent.product import ProductTypes
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, integer, read_options
+from abele.words import counted
 
 LSTM_CELLS = ("forget", "input", "cell", "output")
 """Gates of an LSTM in the order in which weights hold them."""
@@ -113,7 +114,9 @@ class RecurrentParams:
 
     def _check_lengths(self) -> None:
         if self.lengths is not None and (self.lengths.dtype.kind != "uint" or self.lengths.size not in (1, self.batch)):
-            raise TensorError(f"{self.kind}: lengths are u32 of 1 or {self.batch} elements, got {self.lengths!r}")
+            raise TensorError(
+                f"{self.kind}: lengths are u32 of 1 or {counted(self.batch, 'element')}, got {self.lengths!r}"
+            )
 
     @property
     def kind(self) -> str:
@@ -201,7 +204,7 @@ def recurrent_options(params: RecurrentParams, given: Options) -> RecurrentOptio
     per_update = values["rnnStepsPerWU"]
     if params.time_steps % per_update:
         raise InvalidOptionError(
-            f"{params.kind}: rnnStepsPerWU {per_update} does not divide the {params.time_steps} steps",
+            f"{params.kind}: rnnStepsPerWU {per_update} does not divide the {counted(params.time_steps, 'step')}",
             remedy="a divisor of the steps",
         )
     types = ProductTypes(

@@ -15,6 +15,7 @@ from abele.poplibs.popops.slicing.multi_layout import create_sliceable_tensor
 from abele.poplibs.popops.slicing.multi_slice import multi_slice
 from abele.poplibs.popops.slicing.windows import Windows, check_dims, index_vectors
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 _ALONG_AXIS = ("axis", "prog")
 _OF_WINDOWS = ("index_vector_dim", "offset_dims", "slice_sizes", "collapsed_slice_dims", "start_index_map", "prog")
@@ -133,7 +134,7 @@ def _along_axis(
     graph: Graph, tensor: Tensor, indices: Tensor, axis: int, prog: Steps, options: Options, name: str
 ) -> Tensor:
     if not 0 <= axis < tensor.ndim:
-        raise TensorError(f"{name}: axis {axis} of {tensor!r}, which has {tensor.ndim} dimensions")
+        raise TensorError(f"{name}: axis {axis} of {tensor!r}, which has {counted(tensor.ndim, 'dimension')}")
     flat = indices.reshape((indices.size,))
     rows = multi_slice(graph, tensor, flat, (axis,), (1,), prog, options=options, name=name)
     kept = rows.squeeze((1 + axis,)).transpose((*range(1, 1 + axis), 0, *range(1 + axis, tensor.ndim)))
@@ -160,7 +161,7 @@ def _of_windows(
     rank = len(shape) + len(window)
     placed = check_dims(offset_dims, rank, "offset_dims", name)
     if len(placed) != len(window):
-        raise TensorError(f"{name}: {len(placed)} offset_dims for windows of {len(window)} dimensions")
+        raise TensorError(f"{name}: {len(placed)} offset_dims for windows of {counted(len(window), 'dimension')}")
     if any(sizes[d] != 1 for d in collapsed):
         raise TensorError(
             f"{name}: collapsed_slice_dims {list(collapsed)} of slice_sizes {list(sizes)} must have size 1"

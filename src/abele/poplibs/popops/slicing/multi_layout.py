@@ -23,6 +23,7 @@ from abele.poplibs.popops.slicing.plan_search import Wish, column_splits, search
 from abele.poplibs.poputil.mapping import map_tensor_linearly, set_mapping
 from abele.poplibs.poputil.options import Options, read_options
 from abele.poplibs.poputil.regions import flat_regions
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 ON_TILE_PROPORTION = 0.5
@@ -187,7 +188,7 @@ def plan_for(
     planned = (plan.num_groups, plan.num_entries, plan.output_size)
     if planned != (groups, entries, columns):
         raise TensorError(
-            f"{name}: the plan is for {planned[0]} x {planned[1]} x {planned[2]} elements, not for "
+            f"{name}: the plan is for {planned[0]} x {planned[1]} x {counted(planned[2], 'element')}, not for "
             f"{groups} x {entries} x {columns}"
         )
     return plan if plan.dtype == dtype else replace(plan, dtype=dtype)

@@ -29,6 +29,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
 )
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Offsets = Tensor | Sequence[int]
@@ -247,5 +248,5 @@ def static_offsets(offsets: Sequence[int], entries: int, name: str) -> list[int]
         raise TensorError(f"{name}: offsets must be whole numbers or a tensor, got {list(offsets)}") from None
     for n in numbers:
         if not 0 <= n < entries:
-            raise TensorError(f"{name}: offset {n} is out of range: the table has {entries} entries")
+            raise TensorError(f"{name}: offset {n} is out of range: the table has {counted(entries, 'entry')}")
     return numbers

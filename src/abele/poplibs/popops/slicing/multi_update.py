@@ -39,6 +39,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
 from abele.poplibs.popops.slicing.multi_slice import Offsets, offset_regions, static_offsets
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 Scale = float | Tensor
 REDUCTION: dict[str, str] = {"add": "ADD", "max": "MAX", "mul": "MUL"}
@@ -261,7 +262,7 @@ def _update(
 def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
     if isinstance(scale, Tensor):
         if scale.size != 1:
-            raise TensorError(f"{name}: the scale {scale!r} has {scale.size} elements, it must be one")
+            raise TensorError(f"{name}: the scale {scale!r} has {counted(scale.size, 'element')}, it must be one")
         if not scale.dtype.is_float or not tensor.dtype.is_float:
             raise TypeMismatchError(f"{name}: the scale {scale!r} is {scale.dtype}, {tensor!r} is {tensor.dtype}")
     elif not tensor.dtype.is_float and scale != int(scale):

@@ -1,6 +1,6 @@
 """Searching the splits of a table: what each costs in cycles and bytes, for all of them at once.
 
-Cycles are those of the vertices with indices spread evenly over the entries, and of exchange at 4 bytes a cycle and
+Cycles are those of the vertices with indices spread evenly over the entries, and of exchange at 4 bytes per cycle and
 tile, double where neighbouring tiles want the same. Bytes are those of the fullest tile.
 """
 
@@ -17,6 +17,7 @@ from abele.machine import System
 from abele.numerics import ElementType
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan import SlicePlan
+from abele.words import counted
 
 Array = npt.NDArray[Any]
 Aim = Literal["memory", "cycles"]
@@ -74,7 +75,7 @@ def search(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
         keep &= getattr(found, name) == value
     if not keep.any():
         raise InvalidOptionError(
-            f"no plan for {table.num_entries} x {table.output_size} on {system.num_tiles} tiles has "
+            f"no plan for {table.num_entries} x {table.output_size} on {counted(system.num_tiles, 'tile')} has "
             + ", ".join(f"{name} {value}" for name, value in given.items()),
             because="columns are cut evenly into pieces of whole words, and no part may be empty",
         )

@@ -21,6 +21,7 @@ from abele.poplibs.popops.slicing.multi_update import (
     multi_update_mul,
 )
 from abele.poplibs.popops.slicing.windows import Windows, check_dims, index_vectors
+from abele.words import counted
 
 Computation = Callable[[Graph, Tensor, Tensor, Steps], Tensor]
 """What joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
@@ -75,7 +76,7 @@ def scatter(
     if tuple(updates.shape[d] for d in batch) != shape or len(placed) != len(window):
         raise TensorError(
             f"{name}: the updates {updates!r} of shape {list(updates.shape)} have windows along {list(placed)}: "
-            f"they must be {list(shape)} windows of {len(window)} dimensions"
+            f"they must be {list(shape)} windows of {counted(len(window), 'dimension')}"
         )
     if updates.dtype != operand.dtype:
         raise TypeMismatchError(f"{name}: the updates {updates!r} are {updates.dtype}, {operand!r} is {operand.dtype}")

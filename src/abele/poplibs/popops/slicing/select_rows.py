@@ -1,4 +1,4 @@
-"""One element of every row, by an index a row: read, or lessened by one, as losses over classes do."""
+"""One element of every row, by an index per row: read, or lessened by one, as losses over classes do."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class _Parts:
         return flat_regions(params.flatten(), self.begin, self.size, self.vertex, int(self.vertex[-1]) + 1)
 
     def one_each(self, tensor: Tensor, at: Int64) -> Any:
-        """For each vertex the elements ``at`` of a tensor, one a part."""
+        """For each vertex the elements ``at`` of a tensor, one per part."""
         return flat_regions(tensor, at, np.ones_like(at), self.vertex, int(self.vertex[-1]) + 1)
 
     def fields(self, params: Tensor, indices: Tensor) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from abele.poplibs.popops.fill import fill_cycles
 from abele.poplibs.popops.fused import fuse
 from abele.poplibs.popops.generated import build, type_name
 from abele.poplibs.popops.slicing.step_slice import tile_rows
+from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Numbers = Tensor | Sequence[int]
@@ -102,7 +103,9 @@ def _runs(source: Tensor, target: Tensor, given: tuple[Any, ...], name: str) -> 
     runs = [(n, a, b) for n, a, b in zip(*numbers, strict=True) if n]
     for n, a, b in runs:
         if min(n, a, b) < 0 or a + n > source.shape[0] or b + n > target.shape[0]:
-            raise TensorError(f"{name}: {n} rows from row {a} of {source!r} to row {b} of {target!r} are out of range")
+            raise TensorError(
+                f"{name}: {counted(n, 'row')} from row {a} of {source!r} to row {b} of {target!r} are out of range"
+            )
     return runs
 
 

@@ -47,7 +47,7 @@ def stretch_cycles(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu
 
 
 def region_slots(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu) -> Int64:
-    """Slots of one region of ``width`` elements an index in a worker of the 2D vertex."""
+    """Slots of one region of ``width`` elements per index in a worker of the 2D vertex."""
     bits = 16 if dtype.bits <= 16 else 32
     each, vector = INDEX_2D_SLOTS[bits]
     vectors = _words(width, dtype) // (8 * ipu.data_path_bytes // min(dtype.bits, 32))

@@ -19,6 +19,7 @@ from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder, select
 from abele.poplibs.popops.map import map as map_
+from abele.words import counted
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ def index_vectors(indices: Tensor, vector_dim: int, length: int, name: str) -> t
         indices = indices.expand_dims(indices.ndim)
     if indices.shape[vector_dim] != length or not length:
         raise TensorError(
-            f"{name}: the indices {indices!r} have vectors of {indices.shape[vector_dim]} entries, "
-            f"which are to move a window along {length} dimensions"
+            f"{name}: the indices {indices!r} have vectors of {counted(indices.shape[vector_dim], 'entry')}, "
+            f"which are to move a window along {counted(length, 'dimension')}"
         )
     moved = indices.transpose((*(d for d in range(indices.ndim) if d != vector_dim), vector_dim))
     shape = moved.shape[:-1]

@@ -17,6 +17,7 @@ from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, Blocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record
 from abele.poplibs.popops.sorting.network import Network
 from abele.poplibs.popops.sorting.sort import check_keys
+from abele.words import counted
 
 LONGEST_KEPT = 4096
 """Records above which one tile should not merge two blocks of them: then rows are sorted whole. Guessed."""
@@ -71,7 +72,7 @@ def top_k(graph: Graph, prog: Steps, tensor: Tensor, params: TopKParams, name: s
 
     Raises:
         TensorError: The tensor is a scalar.
-        InvalidOptionError: A row has not so many elements.
+        InvalidOptionError: A row does not have so many elements.
         TypeMismatchError: The elements are truth values.
     """
     return _found(graph, prog, tensor, [], params, name, "popops.top_k", by_index=False)[0]
@@ -119,7 +120,7 @@ def _found(
     check_keys(keys, values, name)
     length, k = keys.shape[-1], params.k
     if not 0 <= k <= length:
-        raise InvalidOptionError(f"{name}: k is {k}, rows of {keys!r} have {length} elements")
+        raise InvalidOptionError(f"{name}: k is {k}, rows of {keys!r} have {counted(length, 'element')}")
     types = [keys.dtype, *([u32] if by_index else []), *(v.dtype for v in values)]
     shape = (*keys.shape[:-1], k)
     outs = [graph.variable(t, shape, name=f"{name}/out", map="linear") for t in types]

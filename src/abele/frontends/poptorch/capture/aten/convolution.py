@@ -12,7 +12,7 @@ Extents = int | Sequence[int]
 
 
 def per_dim(value: Extents, rank: int) -> tuple[int, ...]:
-    """One number a field dimension."""
+    """One number per field dimension."""
     if isinstance(value, int):
         return (value,) * rank
     return tuple(value) * rank if len(value) == 1 else tuple(value)
