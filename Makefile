@@ -5,29 +5,39 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all lint types imports unit fuzz docs format clean
+.PHONY: demo test test-all lint types imports unit slow fuzz docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
 
 test: lint types imports unit
 
-test-all: test fuzz
+test-all: test slow fuzz
 
 lint: $(VENV)/installed-dev
+	@echo "== $@"
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
 types: $(VENV)/installed-dev
+	@echo "== $@"
 	$(BIN)/mypy
 
 imports: $(VENV)/installed-dev
+	@echo "== $@"
 	$(BIN)/lint-imports --no-logo
 
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n auto
+	@echo "== $@"
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# The documentation, built strictly; whatever else is marked slow.
+slow: $(VENV)/installed-dev $(VENV)/installed-docs
+	@echo "== $@"
+	$(BIN)/python -m pytest -m slow
 
 docs: $(VENV)/installed-docs
+	@echo "== $@"
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "written: build/docs/index.html"
 

@@ -92,6 +92,11 @@ EXAMPLES: dict[str, Example] = {
         ),
         "Give a shape of numbers from 0 on, and initial values that fit it.",
     ),
+    "ElementRangeError": Example(
+        None,
+        "The machine computes in 32 bits at most: an int64 of PyTorch that is larger cannot go there. Scale or split the "
+        "values, or compute them on the host. It is an `OverflowError` too.",
+    ),
     "TypeMismatchError": Example(
         _code(
             """

@@ -134,3 +134,11 @@ def test_report__loaded_from_file__shows_the_same(engine: ab.Engine, tmp_path: P
     assert repr(loaded) == repr(report)
     assert read(loaded) == read(report)
     assert np.array_equal(loaded.memory.bytes, report.memory.bytes)
+
+
+def test_everything__one_line__can_be_printed_where_only_ascii_is_known(engine: ab.Engine) -> None:
+    graph = ab.Graph("bow-2000")
+    x = graph.variable(ab.f32, (6, 1000), name="x").map_rows(range(6))
+    plain = ab.Engine(graph, ab.Copy(x, graph.variable(ab.f32, (6, 1000), name="y").map(0)))
+    for thing in (graph, graph.system, x, plain, plain.executable, plain.report, plain.report.ops):
+        assert repr(thing).isascii()

@@ -219,15 +219,17 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice that ``name`` was probably meant to be, or None when nothing comes close.
 
     Close are choices that differ in case and separators only, of which the name is the beginning, or that are a slip or
-    two of the keyboard away: one for every four letters, at least one. ``foo`` is no slip of ``goto``.
+    two of the keyboard away: one for every three letters, at least one. ``foo`` is no slip of ``goto``. Of several that
+    are equally close, the one that is written alike is taken.
     """
     choices, plain = list(choices), _plain(name)
-    best, fewest = None, max(1, len(plain) // 4) + 1
+    best, fewest = None, (max(1, len(plain) // 3), len(name) + _LONGEST_NAME)
     for choice in choices:
         other = _plain(choice)
-        slips = 0 if plain == other else _slips(plain, other, fewest)
-        if slips < fewest:
-            best, fewest = choice, slips
+        slips = 0 if plain == other else _slips(plain, other, fewest[0] + 1)
+        if slips <= fewest[0]:
+            found = (slips, _slips(name, choice, len(name) + len(choice)))
+            best, fewest = (choice, found) if found < fewest or best is None else (best, fewest)
     if best is None and len(plain) >= _SHORTEST_BEGINNING:
         return next((choice for choice in choices if _plain(choice).startswith(plain)), None)
     return best

@@ -14,7 +14,7 @@ from abele.garden import digits
 from abele.garden.result import DemoResult
 from abele.garden.settings import DemoSettings
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = pytest.mark.torch
 
 
 def run_digits(threads: int, epochs: int = 1) -> DemoResult:

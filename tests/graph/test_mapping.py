@@ -95,7 +95,7 @@ def test_interval_map__split__cuts_at_tile_and_variable_borders():
 
 def test_map__tile_that_the_system_lacks__names_variable_tile_and_system():
     t = graph().variable(f32, 4, name="weights")
-    with pytest.raises(TileMappingError, match=r"variable 'weights' is mapped to tile 99999, but .* has 1472 tiles"):
+    with pytest.raises(TileMappingError, match=r"variable 'weights' is mapped to tile 99999, but .* has 1,472 tiles"):
         t.map(99_999)
 
 

@@ -191,10 +191,10 @@ def test_virtual__reading_a_mapping_outside__is_refused():
     [
         (lambda g: g.virtual(5, 5), "it would have no tile"),
         (lambda g: g.virtual(tiles=[3, 3]), "tile 3 is named twice"),
-        (lambda g: g.virtual(0, 2000), "a virtual graph is mapped to tile 1999, but gc200 has 1472 tiles"),
+        (lambda g: g.virtual(0, 2000), "a virtual graph is mapped to tile 1999, but gc200 has 1,472 tiles"),
         (lambda g: g.virtual(0, 9).virtual(0, 10), "mapped to tile 9, but the virtual graph has 9 tiles"),
         (lambda g: g.ipu(1), "there is no IPU 1: gc200 has 1"),
-        (lambda g: g.virtual_tiles_per_ipu(1473), "1473 tiles of every IPU of gc200, which have 1472"),
+        (lambda g: g.virtual_tiles_per_ipu(1473), "1,473 tiles of every IPU of gc200, which have 1472"),
     ],
 )
 def test_virtual__impossible_tiles__are_refused(action, text):

@@ -79,7 +79,7 @@ def test_result_type__of_each_expression__is_a_compute_type():
         (lambda: kernel(nest({"i": 4, "j": 5}, store(0, ("i", "j"), 1.0))), r"store to %0, which is an input"),
         (lambda: kernel(shapes=((4,),)), r"kernel has 1 operand shapes but 2 types"),
         (lambda: kernel(inputs=2), r"kernel has 2 inputs and 1 outputs but only 2 shapes"),
-        (lambda: ir.Apply("exp", (Const(1.0), Const(2.0))), r"kernel operation 'exp' takes 1 arguments, got 2"),
+        (lambda: ir.Apply("exp", (Const(1.0), Const(2.0))), r"kernel operation 'exp' takes 1 argument, got 2"),
         (
             lambda: rows(Cast(f32, Random(0, 1, affine("i")))),
             r"the seed of a random expression is a u32\[2\], got f32\[4, 5\]",
@@ -133,7 +133,7 @@ def test_evaluate__accumulate__starts_from_what_is_there():
 
 
 def test_evaluate__wrong_arrays__says_which():
-    with pytest.raises(TensorError, match="kernel takes 1 inputs, got 0 arrays"):
+    with pytest.raises(TensorError, match="kernel takes 1 input, got 0 arrays"):
         evaluate(rows(load(0, "i", "j")), [])
     with pytest.raises(TensorError, match=r"operand %0 has shape \[5, 4\], the kernel wants \[4, 5\]"):
         evaluate(rows(load(0, "i", "j")), [np.zeros((5, 4))])

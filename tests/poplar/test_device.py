@@ -36,7 +36,7 @@ def test_attach__group_with_a_taken_ipu__fails_until_it_is_detached() -> None:
 def test_manager__nothing_free_or_no_such_device__says_so() -> None:
     manager = poplar.DeviceManager(systems.bow())
     assert manager.acquireAvailableDevice().attach()
-    with pytest.raises(poplar.poplar_error, match="no device of 1 IPUs is free"):
+    with pytest.raises(poplar.poplar_error, match="no device of 1 IPU is free"):
         manager.acquireAvailableDevice()
     with pytest.raises(poplar.poplar_error, match=r"there is no device 5\n  try      0 to 0"):
         manager.getDevice(5)
@@ -55,7 +55,7 @@ def test_virtual_device__fewer_tiles__has_them() -> None:
     device = poplar.IPUModel().createDevice()
     assert device.createVirtualDevice(4).getTarget().getNumTiles() == 4
     assert device.createVirtualDevice([7, 8, 9]).getTarget().getNumTiles() == 3
-    with pytest.raises(poplar.invalid_machine_model, match="a virtual device of 2000 tiles per IPU"):
+    with pytest.raises(poplar.invalid_machine_model, match="a virtual device of 2,000 tiles per IPU"):
         device.createVirtualDevice(2000)
 
 
@@ -127,7 +127,7 @@ def test_ipu_model__many_ipus__have_links() -> None:
     model.numIPUs = 16
     assert model.createDevice().system.ipu_links.topology == "ladder"
     model.numIPUs = 5000
-    with pytest.raises(poplar.invalid_machine_model, match="no ipu2 machine has 5000 IPUs"):
+    with pytest.raises(poplar.invalid_machine_model, match="no ipu2 machine has 5,000 IPUs"):
         model.createDevice()
 
 

@@ -221,7 +221,7 @@ def test_tensor_io_state_error__constants__are_not_written() -> None:
 def test_overflow_error__field_without_that_dimension__is_refused() -> None:
     gr = graph()
     gr.addCodelets(Stencil)
-    assert "has 1 dimensions, no 3" in provoked(poplar.overflow_error, lambda: gr.getMaxFieldDim("Stencil", "data", 3))
+    assert "has 1 dimension, no 3" in provoked(poplar.overflow_error, lambda: gr.getMaxFieldDim("Stencil", "data", 3))
 
 
 def test_no_size_specified__pieces_of_a_field_without_size__is_refused() -> None:

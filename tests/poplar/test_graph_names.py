@@ -350,7 +350,7 @@ def test_field_limits__by_type_and_rank__are_told() -> None:
     g.addCodelets([Scale, Sum])
     assert g.getMaxVertexFieldValue("Scale", "history") == 2**31 - 1
     assert g.getMaxFieldDim("Scale", "x", 0) == 2**32 - 1
-    with pytest.raises(poplar.overflow_error, match="has 1 dimensions, no 1"):
+    with pytest.raises(poplar.overflow_error, match="has 1 dimension, no 1"):
         g.getMaxFieldDim("Scale", "x", 1)
 
 

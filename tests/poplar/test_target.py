@@ -90,7 +90,7 @@ def test_create_ipu_target__tiles_and_wrong_names__are_checked() -> None:
     assert Target.createIPUTarget(1, 4, "ipu1").getNumTiles() == 4
     with pytest.raises(MachineError, match=r"no IPU architecture is called 'ipu3'\n  try      did you mean 'ipu"):
         Target.createIPUTarget(1, "ipu3")
-    with pytest.raises(MachineError, match="an ipu2 target of 5000 tiles per IPU"):
+    with pytest.raises(MachineError, match="an ipu2 target of 5,000 tiles per IPU"):
         Target.createIPUTarget(1, 5000, "ipu2")
 
 

@@ -165,7 +165,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
     ),
     "function of two for one": (
         TensorError,
-        "the function of a map does not take 1 arguments",
+        "the function of a map does not take 1 argument",
         lambda g, p: popops.map(g, lambda x, y: x + y, [t(g, 4)], p),
     ),
     "no outputs": (
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
     ),
     "outputs without expressions": (
         TensorError,
-        "map: 1 expressions for 2 outputs",
+        "map: 1 expression for 2 outputs",
         lambda g, p: popops.map_with_outputs(g, [popops._1], [t(g, 4)], [t(g, 4), t(g, 4)], p),
     ),
     "cast to another shape": (

@@ -89,7 +89,7 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
 
     Raises:
         CodeletError: A formula or estimator gives something else than one number per vertex.
-        MissingPerfEstimateError: The code cannot be counted, and nobody says what it costs.
+        MissingPerfEstimateError: The code cannot be counted, and no estimate is given.
     """
     definition = group.codelet
     if group.cycles is not None:
@@ -104,7 +104,7 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
 
 
 def needs_counting(group: VertexGroup) -> bool:
-    """Whether the cost of vertices comes from their code, because nobody says what it is."""
+    """Whether the cost of vertices comes from their code, because no estimate is given."""
     return group.cycles is None and group.estimator is None and group.codelet.formula is None
 
 
@@ -128,7 +128,7 @@ def _slots_of(definition: CodeletDef) -> int | None:
 
 def _not_counted(definition: CodeletDef, why: str) -> MissingPerfEstimateError:
     return MissingPerfEstimateError(
-        f"no perf estimate: what a vertex {definition.name} costs cannot be counted, and nobody says it",
+        f"no perf estimate: what a vertex {definition.name} costs cannot be counted, and none is given",
         at=definition.location,
         because=why,
         remedy="graph.register_perf_estimator(codelet, function), or cycles=… where the vertices are made",

@@ -75,7 +75,7 @@ class Variables:
         size = math.prod(dims)
         if self.num_elements + size > MOST_ELEMENTS:
             raise TensorCreationError(
-                f"variable {name!r} of shape {list(dims)} has {size} elements; all variables together can have 2^63",
+                f"variable {name!r} of shape {list(dims)} has {size:,} elements; all variables together can have 2^63",
                 at=debug.location,
             )
         variable = Variable(

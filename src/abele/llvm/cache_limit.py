@@ -83,7 +83,7 @@ class Removed:
 
 
 def limit_bytes() -> int | None:
-    """Room that objects may take, from ``$ABELE_CACHE_LIMIT``; None for as much as they like.
+    """Room that objects may take, from ``$ABELE_CACHE_LIMIT``; None for no limit.
 
     Raises:
         InvalidOptionError: The variable is no size.

@@ -26,9 +26,10 @@ def report_line(report: Report) -> str:
     name = report.meta.get("name")
     named = f"{shortened(str(name), _LONGEST_NAME)!r}, " if name else ""
     cycles = report.total_cycles
+    seconds = seconds_text(report.seconds(cycles)).replace("µ", "u")  # A terminal may know no more than ASCII.
     runs = f", {counted(len(report.runs), 'run')}" if len(report.runs) else ", not run"
     return visible(
-        f"Report({named}{report.target['name']}: {count_text(cycles)} cycles = {seconds_text(report.seconds(cycles))}, "
+        f"Report({named}{report.target['name']}: {count_text(cycles)} cycles = {seconds}, "
         f"{memory_line(report.memory.by_tile, report.memory.available_bytes)}{runs})"
     )
 

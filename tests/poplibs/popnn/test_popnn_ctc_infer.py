@@ -185,7 +185,7 @@ def test_decoder__wrong_arguments__are_named() -> None:
         decode(graph, data, signed, prog, 0, 2, 1, plan)
     with pytest.raises(TensorError, match=r"does not fit the plan, beam search of 1 x 2 x 3 f32, 2 beams"):
         decode(graph, data[:1], lengths, prog, 0, 2, 1, plan)
-    with pytest.raises(TensorError, match=r"lengths of 1 sequences are \[1\], got Tensor\(u32\[1, 1\]"):
+    with pytest.raises(TensorError, match=r"lengths of 1 sequence are \[1\], got Tensor\(u32\[1, 1\]"):
         decode(graph, data, lengths.expand_dims(0), prog, 0, 2, 1, plan)
     with pytest.raises(InvalidOptionError, match="the blank class 3 is none of the 3 classes"):
         decode(graph, data, lengths, prog, 3, 2, 1, plan)

@@ -224,13 +224,13 @@ def test_gather__wrong_arguments__are_refused() -> None:
         slicing.gather(graph, table, table, 1, (1,), (1, 6), (0,), (0,), prog)
     with pytest.raises(TensorError, match="index_vector_dim 3 of the indices"):
         slicing.gather(graph, table, at, 3, (1,), (1, 6), (0,), (0,), prog)
-    with pytest.raises(TensorError, match="have vectors of 1 entries, which are to move a window along 2 dimensions"):
+    with pytest.raises(TensorError, match="have vectors of 1 entry, which are to move a window along 2 dimensions"):
         slicing.gather(graph, table, at, 1, (), (1, 1), (0, 1), (0, 1), prog)
     with pytest.raises(TensorError, match=r"slice_sizes \[1, 7\] do not fit the shape \[8, 6\]"):
         slicing.gather(graph, table, at, 1, (1,), (1, 7), (0,), (0,), prog)
     with pytest.raises(TensorError, match=r"collapsed_slice_dims \[0\] of slice_sizes \[2, 6\] must have size 1"):
         slicing.gather(graph, table, at, 1, (1,), (2, 6), (0,), (0,), prog)
-    with pytest.raises(TensorError, match="2 offset_dims for windows of 1 dimensions"):
+    with pytest.raises(TensorError, match="2 offset_dims for windows of 1 dimension"):
         slicing.gather(graph, table, at, 1, (0, 1), (1, 6), (0,), (0,), prog)
     with pytest.raises(TensorError, match=r"start_index_map \[2\] must be different dimensions below 2"):
         slicing.gather(graph, table, at, 1, (1,), (1, 6), (0,), (2,), prog)

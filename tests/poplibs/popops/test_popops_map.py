@@ -218,7 +218,7 @@ def test_map__shapes_that_do_not_broadcast__names_both() -> None:
 def test_map__placeholder_without_tensor__is_named() -> None:
     bench = Bench()
     a = bench.tensor(_normal(3), "f32")
-    with pytest.raises(TensorError, match="the expression uses _2, but 1 tensors are given"):
+    with pytest.raises(TensorError, match="the expression uses _2, and was given 1 tensor"):
         popops.map(bench.graph, _1 + _2, [a], bench.prog)
 
 

@@ -178,7 +178,7 @@ def test_normalise_image__three_channels__become_four(dtype: str) -> None:
     assert_close(got[..., :3], (pixels / 255 - [0.4, 0.5, 0.6]) * [1.5, 2.0, 2.5], out.dtype)
     assert (got[..., 3] == 0).all()
     assert create_normalise_image_input(bench.graph, dtype, (2, 3, 3)).mapping.is_complete
-    with pytest.raises(TensorError, match="has not 3 channels last"):
+    with pytest.raises(TensorError, match="does not have 3 channels last"):
         normalise_image(bench.graph, x[..., :2], 1.0, offset, scale, bench.prog)
 
 

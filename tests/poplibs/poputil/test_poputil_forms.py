@@ -420,7 +420,7 @@ WRONG: dict[str, tuple[type[AbeleError], str, Case]] = {
     ),
     "expression of two in one": (
         InvalidOptionError,
-        "add: 1 arguments, 2 are needed",
+        "add: 1 argument, needs 2",
         lambda g, p: popops.map(g, pe.Add(pe._1), [a(g)], p),
     ),
 }

@@ -135,7 +135,7 @@ def test_history__of_few_bytes__forgets_the_oldest_and_says_so() -> None:
         (lambda p: AtVertex("Grow", 5), 1, "on tile 5"),
         (lambda p: AtTile(5), 1, "tile 5"),
         (lambda p: OnChange(p.x, "x"), 2, r"6 elements of x changed; x\[0, 0\]: 0.0 → 1.0"),
-        (lambda p: OnChange(p.x[2, 1], "x[2, 1]"), 2, "1 elements of x"),
+        (lambda p: OnChange(p.x[2, 1], "x[2, 1]"), 2, "1 element of x"),
     ],
 )
 def test_run__with_a_breakpoint__stops_there_and_says_why(

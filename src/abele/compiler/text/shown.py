@@ -57,7 +57,7 @@ def _programs(executable: Executable) -> list[tuple[str, ...]]:
     steps = np.array([step.program for step in executable.steps], dtype=np.int64)
     quick, names = len(steps) <= _QUICK, executable.program_names
     rows: list[tuple[str, ...]] = [
-        (name, f"{int((steps == i).sum()):,}", f"{executable.report.cycles(i).total:,}" if quick else "report tells")
+        (name, f"{int((steps == i).sum()):,}", f"{executable.report.cycles(i).total:,}" if quick else "see its report")
         for i, name in enumerate(names[: 2 * _NAMED])
     ]
     left = len(names) - len(rows)

@@ -80,7 +80,7 @@ def fully_connected_weight_transpose(
     options: Options = None,
     name: str = "weights_transposed",
 ) -> Tensor:
-    """Weights [g, in, out] or [in, out] turned around for the backward pass, and copied to where that reads them.
+    """Weights [g, in, out] or [in, out] transposed for the backward pass, and copied to where that reads them.
 
     Args:
         graph: The graph.
@@ -101,7 +101,7 @@ def fully_connected_weight_transpose(
 def weights_transpose_chans_flip_xy(
     graph: Graph, weights_in: Tensor, weights_out: Tensor, prog: Program, *, groups: int = 1
 ) -> None:
-    """Copy weights with the channels of every group exchanged and the kernel turned around in every dimension.
+    """Copy weights with the channels of every group exchanged and the kernel flipped in every dimension.
 
     With such weights, a convolution with ``params.gradient_params()`` without its flip is the gradient of the input.
 
@@ -127,7 +127,7 @@ def weights_transpose_chans_flip_xy(
     if outs % groups or weights_out.shape != wanted:
         raise TensorError(
             f"weights_transpose_chans_flip_xy: {weights_out!r} has shape {list(weights_out.shape)}, "
-            f"{weights_in!r} turned around has {list(wanted)}",
+            f"{weights_in!r} transposed has {list(wanted)}",
             because=f"there are {counted(groups, 'group')}",
         )
     turned = weights_in.reshape((groups, outs // groups, ins, *kernel)).moveaxis(2, 1).reshape(wanted)

@@ -223,7 +223,7 @@ def permute(matrices: Int64, blocks: Int64, dtype: ElementType) -> Int64:
 
 
 def turned_side(dtype: ElementType) -> int:
-    """Rows and columns of the blocks in which matrices are turned around: what one access of the data path holds."""
+    """Rows and columns of the blocks in which matrices are transposed: what one access of the data path holds."""
     return 8 // dtype.bytes
 
 

@@ -57,7 +57,7 @@ def _convolution(
 
 
 def _turned(weights: Tensor, groups: int) -> Tensor:
-    """Weights with the channels of every group exchanged and the kernel turned around."""
+    """Weights with the channels of every group exchanged and the kernel flipped."""
     turned = exchanged(weights, groups)
     for d in range(2, turned.ndim):
         turned = turned.reverse(d)

@@ -241,7 +241,7 @@ def conv_params(*given: Any) -> CppConvParams:
 
 
 def get_gradient_params(params: CppConvParams) -> CppConvParams:
-    """The convolution over gradients of the output, with weights whose channels are exchanged and kernel turned around.
+    """The convolution over gradients of the output, with weights whose channels are exchanged and kernel flipped.
 
     Raises:
         UnsupportedOpError: Something is cut off or put around: its gradient is not one convolution.
@@ -285,7 +285,7 @@ def get_weight_update_params(params: CppConvParams) -> ConvParams:
     """
     plain = params.frozen()
     if isinstance(plain, TransformedConv):
-        raise UnsupportedOpError("getWeightUpdateParams: something is cut off or put around")
+        raise UnsupportedOpError("getWeightUpdateParams: something is truncated or padded")
     return plain.weight_update_params()
 
 

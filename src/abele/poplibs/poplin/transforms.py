@@ -1,7 +1,7 @@
 """PopLibs' full description of a convolution: what happens to input, kernel and output around the sliding.
 
 Input and kernel are truncated, dilated, padded and flipped, in this order; the output is truncated, strided and padded.
-All of it becomes a plain :class:`~abele.poplibs.poplin.params.ConvParams` over views: what is cut off or turned around
+All of it becomes a plain :class:`~abele.poplibs.poplin.params.ConvParams` over views: what is cut off or flipped
 is not read, padding of the kernel and truncation of the output are padding of the input, and the output's padding is a
 constant that is shown around it.
 """
@@ -31,7 +31,7 @@ class InputTransform:
         dilation: Distance of neighbours afterwards.
         padding_lower: Zeros before.
         padding_upper: Zeros after.
-        flip: Whether it is turned around in the end.
+        flip: Whether it is flipped in the end.
     """
 
     truncation_lower: Numbers = ()

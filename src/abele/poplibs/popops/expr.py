@@ -141,7 +141,7 @@ class PlaceHolder(Expr):
     def lower(self, types: Types) -> ir.Expr:
         """The load of the operand."""
         if not 1 <= self.number <= len(types):
-            raise TensorError(f"the expression uses _{self.number}, but {counted(len(types), 'tensor')} are given")
+            raise TensorError(f"the expression uses _{self.number}, and was given {counted(len(types), 'tensor')}")
         return ir.Load(self.number - 1, ())
 
 

@@ -83,7 +83,7 @@ def _builder(op: str) -> Callable[..., Expr]:
 
     def build(*args: object) -> Expr:
         if len(args) != arity:
-            raise InvalidOptionError(f"{op}: {counted(len(args), 'argument')}, {arity} are needed")
+            raise InvalidOptionError(f"{op}: {counted(len(args), 'argument')}, needs {arity}")
         return Op(op, *args)
 
     build.__doc__ = f"The operation ``{op}`` on expressions."

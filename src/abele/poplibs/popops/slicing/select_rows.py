@@ -1,4 +1,4 @@
-"""One element of every row, by an index per row: read, or lessened by one, as losses over classes do."""
+"""One element of every row, by an index per row: read, or reduced by one, as losses over classes do."""
 
 from __future__ import annotations
 
