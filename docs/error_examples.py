@@ -94,8 +94,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "ElementRangeError": Example(
         None,
-        "The machine computes in 32 bits at most: an int64 of PyTorch that is larger cannot go there. Scale or split the "
-        "values, or compute them on the host. It is an `OverflowError` too.",
+        "The machine computes in 32 bits at most: an int64 of PyTorch that is larger cannot go there. Scale or split "
+        "the values, or compute them on the host. It is an `OverflowError` too.",
     ),
     "TypeMismatchError": Example(
         _code(
