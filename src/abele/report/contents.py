@@ -53,7 +53,7 @@ class _Target(msgspec.Struct):
     ipu: Word
     num_ipus: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
     num_tiles: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
-    clock_hz: Annotated[float, msgspec.Meta(gt=0)]
+    clock_hz: Annotated[float, msgspec.Meta(ge=1, le=1e18)]
 
 
 class _Meta(msgspec.Struct):
