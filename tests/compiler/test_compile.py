@@ -376,3 +376,14 @@ def test_compile__integers_and_scalars__work(graph: Graph) -> None:
     report = compile_program(graph, Execute(cs)).report
     assert report.steps["kind"].tolist() == ["exchange", "compute", "exchange"]
     assert "cycles" in report.summary()
+
+
+@pytest.mark.parametrize("turns", [(1 << 2000, 1 << 62), (1 << 40, 1 << 20), (1 << 61, 1)])
+def test_compile__loops_with_more_cycles_than_can_be_counted__are_refused(turns: tuple[int, int]) -> None:
+    graph = Graph("bow")
+    x, y = (graph.variable(f32, (600,), name=n).map(0) for n in "xy")
+    copy = Copy(x, y)
+    with pytest.raises(ControlProgramError, match=r"2\^62 is the most") as caught:
+        compile_program(graph, Repeat(turns[0], Repeat(turns[1], copy)))
+    assert "is executed" in str(caught.value)
+    assert compile_program(graph, Repeat(1 << 40, copy)).report.total_cycles > 1 << 40

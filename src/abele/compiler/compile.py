@@ -10,6 +10,7 @@ import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
+from abele.compiler.countable import check_countable
 from abele.compiler.divergence import check_divergence
 from abele.compiler.executable import Executable
 from abele.compiler.fingerprint import Fingerprint
@@ -63,6 +64,7 @@ def compile_program(
     analysis = Analysis(graph)
     with _timed("supersteps", seconds, report):
         analysis.run(lowered, report)
+    check_countable(lowered.steps, analysis.supersteps, graph.system)
     with _timed("memory", seconds, report):
         memory = _memory(graph, lowered, analysis)
     if not allow_out_of_memory:
