@@ -137,6 +137,40 @@ def test_operator__values_and_gradients__equal_pytorch(name: str) -> None:
     check_against_torch(model, (torch.randn(4, 6),))
 
 
+class Last(nn.Module):
+    """What a recurrent layer gives for the last step."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)[0][:, -1]
+
+
+def _attention(**settings: object) -> Function:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        heads = x.view(2, 2, 6)
+        return functional.scaled_dot_product_attention(heads, heads * 0.5, heads.tanh(), **settings)
+
+    return function
+
+
+ATTENTION: dict[str, Function] = {
+    "plain": _attention(),
+    "causal": _attention(is_causal=True),
+    "scaled": _attention(scale=0.3),
+    "bool_mask": _attention(attn_mask=torch.tensor([[True, False], [True, True]])),
+    "float_mask": _attention(attn_mask=torch.tensor([[0.5, -1.0], [0.0, 2.0]])),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention__values_and_gradients__equal_pytorch(name: str) -> None:
+    torch.manual_seed(6)
+    check_against_torch(Lossy(Apply(ATTENTION[name], (4, 6))), (torch.randn(4, 6),), rtol=1e-7)
+
+
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(6, 5), (4, 6)),
     "linear_no_bias": (lambda: nn.Linear(6, 5, bias=False), (4, 6)),
@@ -153,6 +187,13 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "avg_pool": (lambda: nn.Sequential(nn.Conv2d(2, 3, 1), nn.AvgPool2d(2)), (2, 2, 6, 6)),
     "avg_pool_padded": (lambda: nn.Sequential(nn.Conv2d(1, 2, 1), nn.AvgPool2d(3, 2, 1)), (1, 1, 6, 6)),
     "adaptive_avg_pool": (lambda: nn.Sequential(nn.Conv2d(1, 2, 1), nn.AdaptiveAvgPool2d(2)), (1, 1, 6, 4)),
+    "transformer": (lambda: nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True), (2, 3, 8)),
+    "transformer_eval": (lambda: nn.TransformerEncoderLayer(8, 2, 12, batch_first=True).eval(), (2, 3, 8)),
+    "lstm": (lambda: Last(nn.LSTM(4, 6, batch_first=True)), (2, 3, 4)),
+    "gru": (lambda: Last(nn.GRU(4, 6, batch_first=True)), (2, 3, 4)),
+    "instance_norm": (lambda: nn.InstanceNorm1d(4, affine=True), (3, 4, 5)),
+    "batch_norm_untracked": (lambda: nn.BatchNorm1d(4, track_running_stats=False), (3, 4, 5)),
+    "weight_norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(6, 5)), (4, 6)),
     "layer_norm": (lambda: nn.LayerNorm(6), (4, 6)),
     "group_norm": (lambda: nn.GroupNorm(2, 4), (3, 4, 5)),
     "batch_norm1d": (lambda: nn.BatchNorm1d(6), (5, 6)),

@@ -105,7 +105,7 @@ def export(
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
-    with _quiet(), torch.set_grad_enabled(training):
+    with _quiet(), _without_fast_paths(), torch.set_grad_enabled(training):
         try:
             program = torch.export.export(model, args, kwargs, strict=False)
             dead = [n for n in program.graph.nodes if not n.users and op_name(n) in losses]
@@ -232,6 +232,17 @@ def _quiet() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+@contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    """Transformer layers as operators, rather than one of PyTorch's own for the whole layer."""
+    was = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was)
 
 
 def _explained(error: Exception) -> Exception:

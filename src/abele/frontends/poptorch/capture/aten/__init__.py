@@ -2,6 +2,7 @@
 
 from abele.frontends.poptorch.capture.aten import (
     arithmetic,
+    attention,
     contraction,
     convolution,
     creation,
@@ -15,6 +16,7 @@ from abele.frontends.poptorch.capture.aten import (
 
 __all__ = [
     "arithmetic",
+    "attention",
     "contraction",
     "convolution",
     "creation",
