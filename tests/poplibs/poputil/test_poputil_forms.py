@@ -6,13 +6,16 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from poplibs_kit import system_of
+from poplibs_kit import Bench, system_of
 
 from abele.compiler.text import program_text
-from abele.errors import AbeleError, InvalidOptionError, TypeMismatchError
-from abele.graph import Graph, Sequence, Tensor
+from abele.errors import AbeleError, InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
+from abele.graph import Execute, Graph, Sequence, Tensor
+from abele.graph.clone import TensorCloneMethod
 from abele.graph.debug_context import DebugContext, DebugNameAndId
+from abele.graph.options import OptionFlags
 from abele.numerics import f16, f32
 from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
 from abele.poplibs.popnn import cpp_forms, gru, lstm
@@ -472,3 +475,75 @@ def test_half__asked_with_a_target__is_what_it_is_without() -> None:
     assert poputil.castToDeviceHalfValue(target, 0.1) == poputil.cast_to_device_half_value(0.1)
     assert poputil.checkAccuracyWhenCast(target, 0.5, f32, f16, 1e-6)
     assert not poputil.checkAccuracyWhenCast(target, 0.1, f32, f16, 1e-6)
+
+
+def test_cast__into_a_compute_set__adds_its_vertices() -> None:
+    data = np.linspace(-3, 3, 16, dtype=np.float32)
+    bench = Bench(4)
+    x, out = bench.tensor(data), bench.tensor(np.zeros(16), "f16")
+    cs = bench.graph.addComputeSet("casts")
+    popops.cast(bench.graph, x, out, cs)
+    new = popops.cast(bench.graph, x, f16, cs, "cast")
+    bench.prog.add(Execute(cs))
+    assert bench.graph.compute_sets == [cs]
+    for got in bench.run_both(out, new):
+        np.testing.assert_array_equal(got, data.astype(np.float16))
+
+
+def test_non_linearity__into_a_compute_set__adds_its_vertices() -> None:
+    data = np.linspace(-3, 3, 16, dtype=np.float32)
+    bench = Bench(4)
+    x, y = bench.tensor(data), bench.tensor(data)
+    cs = bench.graph.addComputeSet("relu")
+    popnn.nonLinearityInPlace(bench.graph, popnn.NonLinearityType.RELU, x, cs, "relu")
+    gradient = popnn.nonLinearityInputGradient(bench.graph, popnn.NonLinearityType.TANH, y, y, cs)
+    bench.prog.add(Execute(cs))
+    got = bench.run_both(x, gradient)
+    np.testing.assert_allclose(got, [np.maximum(data, 0), data * (1 - data**2)], rtol=1e-5, atol=1e-5)
+
+
+def test_softmax__into_a_compute_set__is_refused() -> None:
+    graph = Graph(system_of(4))
+    with pytest.raises(UnsupportedOpError, match="steps do not fit one compute set"):
+        popnn.nonLinearityInPlace(graph, popnn.NonLinearityType.SOFTMAX, a(graph), graph.addComputeSet("s"))
+
+
+def test_plan__of_nothing__is_none() -> None:
+    graph, prog = Graph(system_of(4)), Sequence()
+    rows = popops.multiSlice(
+        graph, t(graph, 50, 4), t(graph, 3, 1, dtype="u32"), [0], [1], prog, popops.SlicePlan(), OptionFlags(), "rows"
+    )
+    assert (popops.SlicePlan(), rows.shape) == (None, (3, 1, 4))
+
+
+def test_loop__with_a_program_as_its_body__runs_it() -> None:
+    bench = Bench(4)
+    total, limit = bench.tensor(np.zeros(1, np.int32)), bench.tensor(np.full(1, 5, np.int32))
+    body = Sequence()
+    popops.addInPlace(bench.graph, total, 2, body)
+    bench.prog.add(popops.countedForLoop(bench.graph, 0, limit, 1, body, "loop"))
+    assert bench.run_both(total)[0].tolist() == [10]
+    with pytest.raises(TypeMismatchError, match="body must be a function of the counter"):
+        popops.counted_loop(bench.graph, 0, 5, 1, 3)
+
+
+def test_clone__with_a_method_last__is_made() -> None:
+    graph = Graph(system_of(4))
+    made = poputil.cloneN(graph, a(graph), 3, "copies", TensorCloneMethod.CREATE_NEW_ORDER)
+    assert (made.shape, made.name) == ((3, 4, 4), "copies/0")
+    assert poplin.createCholeskyInput(graph, f32, [4, 4], True, "c", {}).shape == (4, 4)
+
+
+def test_recurrent_params__fields_of_poplibs__can_be_read_and_set() -> None:
+    params = lstm.LstmParams(f32, 2, 3, [4, 5])
+    params.outputFullSequence = False
+    params.calcInputGradients = False
+    assert params == lstm.LstmParams(f32, 2, 3, (4, 5), output_full_sequence=False, calc_input_gradients=False)
+    assert (params.timeSteps, params.layerSizes, params.outputFullSequence) == (3, (4, 5), False)
+    changed = gru.GruParams(f32, 2, 3, (4, 5))
+    changed.resetAfter = True
+    assert changed.reset_after
+    with pytest.raises(TensorError, match="lstm: batch cannot be set once the parameters are made"):
+        params.batch = 3
+    with pytest.raises(InvalidOptionError, match="cell order"):
+        params.cellOrder = ("forget",)

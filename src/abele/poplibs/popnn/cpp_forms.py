@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abele.errors import TypeMismatchError
-from abele.graph import Graph, Tensor
+from abele.graph import ComputeSet, Graph, Sequence, Tensor
+from abele.poplibs.popnn.nonlinearity import non_linearity_in_place, non_linearity_input_gradient
 from abele.poplibs.popnn.norms import batch_normalise_inference
 from abele.poplibs.popnn.pool_layout import create_pool_input
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.poputil.arguments import Forms
+from abele.poplibs.poputil.one_step import add_to_compute_set
 
 
 def _pool_input(graph: Graph, params: PoolParams, name: str = "acts") -> Tensor:
@@ -17,6 +19,28 @@ def _pool_input(graph: Graph, params: PoolParams, name: str = "acts") -> Tensor:
             remedy="PoolParams(…, batch, dtype), or createInput(graph, dtype, params)",
         )
     return create_pool_input(graph, params.dtype, params, name)
+
+
+def _in_place_in_set(
+    graph: Graph, kind: str, tensor: Tensor, compute_set: ComputeSet, name: str = "non_linearity"
+) -> None:
+    steps = Sequence()
+    non_linearity_in_place(graph, kind, tensor, steps, name)
+    add_to_compute_set(graph, compute_set, steps, name)
+
+
+def _gradient_in_set(
+    graph: Graph,
+    kind: str,
+    activation: Tensor,
+    out_gradient: Tensor,
+    compute_set: ComputeSet,
+    name: str = "non_linearity_gradient",
+) -> Tensor:
+    steps = Sequence()
+    made = non_linearity_input_gradient(graph, kind, activation, out_gradient, steps, name)
+    add_to_compute_set(graph, compute_set, steps, name)
+    return made
 
 
 _STATISTICS = "acts eps prog unbiased stable? =type?"
@@ -52,6 +76,8 @@ FORMS: Forms = {
         "acts grads_in inv_std_dev gamma prog all_reduce norm_batch_size =type?",
     ),
     "distributed_batch_norm_statistics": ("acts eps prog unbiased all_reduce norm_batch_size stable? =type?",),
+    "non_linearity_in_place": (("kind tensor compute_set", _in_place_in_set),),
+    "non_linearity_input_gradient": (("kind activation out_gradient compute_set", _gradient_in_set),),
     "pool": ("params tensor prog",),
     "pool_input_gradient": (
         "params tensor pooled pooled_gradient use_scaled_gradient prog",

@@ -13,7 +13,7 @@ from abele.graph.program import Sequence
 from abele.poplibs.poplin.update import matmul_acc
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
-from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options
+from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options, with_poplibs_fields
 from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pass, forward_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
@@ -45,6 +45,7 @@ __all__ = [
 RnnWeights = Weights
 
 
+@with_poplibs_fields
 @dataclass(frozen=True)
 class RnnParams(RecurrentParams):
     """A plain recurrent layer; ``activation`` is its non-linearity."""

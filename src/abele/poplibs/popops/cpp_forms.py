@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.graph import Copy, Graph, Program, Tensor, concat
+from abele.graph import ComputeSet, Copy, Graph, Program, Tensor, concat
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType
-from abele.poplibs.popops.cast import cast_with_output
+from abele.poplibs.popops.cast import cast, cast_with_output
 from abele.poplibs.popops.expr import ExprLike, Op, PlaceHolder
 from abele.poplibs.popops.has_nan import has_nan, has_nan_or_inf
 from abele.poplibs.popops.histogram import histogram_with_output
@@ -18,6 +18,7 @@ from abele.poplibs.popops.pad import MappingMethod, PaddingType, pad
 from abele.poplibs.popops.slicing.multi_layout import create_slice_tensor
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.poputil.arguments import Forms
+from abele.poplibs.poputil.one_step import add_to_compute_set
 from abele.poplibs.poputil.options import Options
 
 OpType = UnaryOpType | BinaryOpType | TernaryOpType
@@ -171,11 +172,30 @@ def _pad_dim(
     return pad(graph, tensor, before, after, value, mapping=mapping)
 
 
+def _cast_in_set(
+    graph: Graph, tensor: Tensor, dtype: ElementType | str, compute_set: ComputeSet, name: str = "cast"
+) -> Tensor:
+    steps = Steps()
+    out = cast(graph, tensor, dtype, steps, name)
+    add_to_compute_set(graph, compute_set, steps, name)
+    return out
+
+
+def _cast_out_in_set(graph: Graph, tensor: Tensor, out: Tensor, compute_set: ComputeSet, name: str = "cast") -> None:
+    steps = Steps()
+    cast_with_output(graph, tensor, out, steps, name)
+    add_to_compute_set(graph, compute_set, steps, name)
+
+
 _PADDING = "tensor lower upper value:padding mapping:text?"
 _SCALED = "a scale_a b scale_b prog"
 
 FORMS: Forms = {
-    "cast": (("tensor out prog", cast_with_output),),
+    "cast": (
+        ("tensor out prog", cast_with_output),
+        ("tensor dtype compute_set", _cast_in_set),
+        ("tensor out compute_set", _cast_out_in_set),
+    ),
     "counted_for_loop": (
         ("initial limit step body:program", _loop_of_program),
         ("counter:tensor initial limit step body:program", _loop_of_program),

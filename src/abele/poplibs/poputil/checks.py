@@ -131,7 +131,13 @@ def _check_compute_set(what: str, role: str, value: Any, graph: Graph) -> None:
         raise TypeMismatchError(f"{what}: {role} must be a compute set, got {described(value)}")
 
 
+def _check_body(what: str, role: str, value: Any, graph: Graph) -> None:
+    if not callable(value):
+        raise TypeMismatchError(f"{what}: {role} must be a function of the counter, got {described(value)}")
+
+
 _PLAIN: dict[str, Check] = {
+    "Body": _check_body,
     "ExprOrCallable": _check_expression,
     "ComputeSet": _check_compute_set,
     "ElementType": _check_type,

@@ -19,11 +19,11 @@ from abele.poplibs.poputil.mapping import calc_linear_tile_mapping_and_new_offse
 from abele.poplibs.poputil.partition import Regions, split_regions
 
 FORMS: Forms = {
-    "clone_n": ("tensor count =clone?",),
-    "clone_to_ipu": ("tensor ipu =clone?",),
-    "copy_to_ipu": ("tensor prog ipu =clone?",),
+    "clone_n": ("tensor count name:debug? =clone?",),
+    "clone_to_ipu": ("tensor ipu name:debug? =clone?",),
+    "copy_to_ipu": ("tensor prog ipu name:debug? =clone?",),
     "create_broadcast_operand": ("full dtype dim dither?",),
-    "duplicate": ("tensor prog =clone?",),
+    "duplicate": ("tensor prog name:debug? =clone?",),
 }
 
 

@@ -93,6 +93,7 @@ KINDS: dict[str, Fits] = {
     "bool": lambda value: isinstance(value, (bool, np.bool_)),
     "wholes": _are_whole,
     "text": lambda value: isinstance(value, str),
+    "debug": is_debug_name,
     "label": lambda value: is_debug_name(value) and not (isinstance(value, str) and value.isupper()),
     "options": lambda value: value is None or isinstance(value, Mapping),
     "callable": callable,
@@ -138,6 +139,9 @@ _BY_ANNOTATION = {
 }
 
 
+_PLAIN_TYPES = {"int": numbers.Integral, "float": numbers.Real, "str": str, "bool": bool}
+
+
 def fits_annotation(annotation: str, scope: Mapping[str, Any]) -> Fits:
     """What fits a parameter, from its annotation; anything where that says nothing."""
     if annotation in _BY_ANNOTATION:
@@ -145,7 +149,7 @@ def fits_annotation(annotation: str, scope: Mapping[str, Any]) -> Fits:
     if annotation.startswith(("Sequence[", "list[")):
         return KINDS["list"]
     parts = annotation.split(" | ")
-    kinds = tuple(kind for part in parts if isinstance(kind := scope.get(part), type))
+    kinds = tuple(kind for part in parts if isinstance(kind := scope.get(part, _PLAIN_TYPES.get(part)), type))
     if not kinds:
         return KINDS["any"]
     takes_none = "None" in parts

@@ -10,6 +10,7 @@ from abele.poplibs.poplin.linalg.triangular import (
     create_triangular_solve_input_rhs,
     triangular_solve,
 )
+from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 
 __all__ = [
@@ -26,4 +27,9 @@ __all__ = [
     "triangular_solve",
 ]
 
-globals().update(guarded_functions(globals(), __all__))
+FORMS: Forms = {
+    "create_cholesky_input": ("dtype shape =bool",),
+    "create_triangular_solve_input_lhs": ("dtype =type a_shape b_shape left_side",),
+    "create_triangular_solve_input_rhs": ("dtype =type a_shape b_shape left_side",),
+}
+globals().update(guarded_functions(globals(), __all__, FORMS))

@@ -16,6 +16,8 @@ from abele.poplibs.poplin.multiconv.convs import (
     create_input,
     create_weights,
 )
+from abele.poplibs.poputil.arguments import Forms
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -30,4 +32,6 @@ __all__ = [
     "create_weights",
 ]
 
+FORMS: Forms = {"convolution": ("args transpose_and_flip_weights prog",)}
+globals().update(guarded_functions(globals(), __all__[4:], FORMS))
 globals().update(camel_aliases(globals(), __all__[4:]))

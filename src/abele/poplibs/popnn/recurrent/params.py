@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Tensor
@@ -13,6 +14,7 @@ from abele.numerics import ElementType, as_element_type, f16, f32
 from abele.poplibs.popnn.kinds import NonLinearityType
 from abele.poplibs.popnn.nonlinearity import NON_LINEARITIES
 from abele.poplibs.popnn.recurrent.product import ProductTypes
+from abele.poplibs.poputil.names import camel_case
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, integer, read_options
 from abele.words import counted
 
@@ -34,6 +36,28 @@ OPTIONS: dict[str, Option] = {
     "availableMemoryProportion": PROPORTION,
 }
 """Options of recurrent layers. ``rnnCodeReuse`` changes nothing: the steps are one loop, whose code is there once."""
+
+
+_Params = TypeVar("_Params", bound=type)
+
+
+def with_poplibs_fields(cls: _Params) -> _Params:
+    """``cls`` with its fields under PopLibs' names too, which may be set: ``params.outputFullSequence = False``."""
+    ours = {camel_case(f.name): f.name for f in fields(cls) if camel_case(f.name) != f.name}
+
+    def assign(self: Any, name: str, value: Any) -> None:
+        if name not in ours:
+            raise TensorError(
+                f"{self.kind}: {name} cannot be set once the parameters are made",
+                remedy="give it when they are made; what may be set is " + ", ".join(ours),
+            )
+        checked = replace(self, **{ours[name]: value})
+        object.__setattr__(self, ours[name], getattr(checked, ours[name]))
+
+    for theirs, name in ours.items():
+        setattr(cls, theirs, property(operator.attrgetter(name)))
+    setattr(cls, "__setattr__", assign)  # noqa: B010  The class is frozen otherwise.
+    return cls
 
 
 @dataclass(frozen=True)
@@ -146,6 +170,7 @@ class RecurrentParams:
             raise TypeMismatchError(f"{self.kind}: {what} {tensor!r} is of {tensor.dtype}, the layer of {self.dtype}")
 
 
+@with_poplibs_fields
 @dataclass(frozen=True)
 class LstmParams(RecurrentParams):
     """An LSTM layer; gates are ``forget``, ``input``, ``cell`` (the candidate) and ``output``."""
@@ -161,6 +186,7 @@ class LstmParams(RecurrentParams):
         return LSTM_CELLS
 
 
+@with_poplibs_fields
 @dataclass(frozen=True)
 class GruParams(RecurrentParams):
     """A GRU layer; gates are ``reset``, ``update`` and ``cell`` (the candidate).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,16 @@ class Parts:
         return Parts(self.group[keep], self.entry[keep], self.column[keep], self.lookup[keep], self.tile[keep])
 
 
+class _MadeOrNone(type):
+    """``SlicePlan()`` is PopLibs' plan of nothing: None, with which calls plan for themselves."""
+
+    def __call__(cls, *given: Any, **named: Any) -> Any:
+        """A plan, or None."""
+        return super().__call__(*given, **named) if given or named else None
+
+
 @dataclass(frozen=True)
-class SlicePlan:
+class SlicePlan(metaclass=_MadeOrNone):
     """A table of ``num_groups`` × ``num_entries`` × ``output_size`` elements and what each tile has of it.
 
     Entries, columns and indices are cut into parts; every combination of parts is the work of one tile. Columns are cut
