@@ -193,7 +193,8 @@ def compile_graph(definition: object) -> None:
 
 def in_process(case: str, folder: str) -> dict[str, float]:
     """Seconds of each step in a process of its own, with a cache directory."""
-    environment = {**os.environ, "ABELE_CACHE_DIR": folder}
+    zig = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), f"{folder}/zig")
+    environment = {**os.environ, **zig, "ABELE_CACHE_DIR": folder}
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", case]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

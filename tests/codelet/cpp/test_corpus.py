@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,27 @@ REFUSED: dict[tuple[str, str], tuple[type[AbeleError], str]] = {
     ("supervisor_styles.cpp", "RunAll"): (CodeletError, "'runall' runs on the hardware only"),
 }
 MODULES = (tutorials, libraries, science, learning)
-assert MODULES
+WHOLE = "ABELE_CORPUS"
+"""With this in the environment every instance of a template runs, else few of those that have one oracle."""
+MOST = 3
+
+
+def chosen() -> list[Case]:
+    """The cases that run: of an oracle's instances the first, the last and those in between that are evenly apart."""
+    assert MODULES
+    if os.environ.get(WHOLE):
+        return list(CASES)
+    oracles: dict[Any, list[Case]] = {}
+    for one in CASES:
+        oracles.setdefault((one.file, one.make), []).append(one)
+    return [
+        cases[n]
+        for cases in oracles.values()
+        for n in dict.fromkeys(np.linspace(0, len(cases) - 1, min(MOST, len(cases)), dtype=int).tolist())
+    ]
+
+
+CHOSEN = chosen()
 
 
 @cache
@@ -60,8 +81,8 @@ class Bench:
         self.values: dict[str, np.ndarray] = {}
         self.problems: dict[Case, AbeleError] = {}
         self.names: dict[Case, dict[str, list[str]]] = {}
-        steps = {times: self.graph.compute_set(f"times{times}") for times in {c.times for c in CASES}}
-        for tile, one in enumerate(CASES):
+        steps = {times: self.graph.compute_set(f"times{times}") for times in {c.times for c in CHOSEN}}
+        for tile, one in enumerate(CHOSEN):
             try:
                 self._add(steps[one.times], tile, one)
             except AbeleError as error:
@@ -125,10 +146,10 @@ def test_class__that_cannot_be_had__says_why(file: str, vertex: str) -> None:
 
 
 def test_cases__cover_every_file() -> None:
-    assert {c.file for c in CASES} == set(NAMES)
+    assert {c.file for c in CHOSEN} == set(NAMES)
 
 
-@pytest.mark.parametrize("one", CASES, ids=lambda c: f"{c.file} {c.vertex}")
+@pytest.mark.parametrize("one", CHOSEN, ids=lambda c: f"{c.file} {c.vertex}")
 def test_vertex__with_one_thread_and_two__agrees_with_numpy(
     one: Case, bench: Bench, results: list[dict[str, np.ndarray]]
 ) -> None:

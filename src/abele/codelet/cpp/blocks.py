@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from ctypes import c_void_p, cast
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -113,7 +115,9 @@ class Blocks:
         self._context = binding.create_context()
         module = binding.parse_assembly(text, self._context)
         module.triple = host_cpu().triple
-        self.blocks = [_read(b) for b in module.get_function(name).blocks]
+        function = module.get_function(name)
+        reader = _Reader(function)
+        self.blocks = [reader.block(b) for b in function.blocks]
         self.constants = {g.name for g in module.global_variables if " constant " in str(g)}
         self._module = module
 
@@ -188,21 +192,55 @@ def _reaching(block: str, header: str, before: dict[str, list[str]]) -> set[str]
     return found
 
 
-def _read(source: Any) -> Block:
-    block = Block(source.name)
-    for value in source.instructions:
-        if HINT.search(str(value)):
+class _Reader:
+    """Reads the instructions of a function.
+
+    Their text is taken from that of the whole function: LLVM numbers all values of a function again for each
+    instruction that it prints, which takes minutes where there are tens of thousands. Types are written once.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._types: dict[int, str] = {}
+        self._lines = iter(_instruction_lines(str(function)))
+
+    def block(self, source: Any) -> Block:
+        """One block; to be asked for in order."""
+        block = Block(source.name)
+        for value in source.instructions:
+            line = next(self._lines)
+            if HINT.search(line):
+                continue
+            operands, targets = [], []
+            for operand in value.operands:
+                name, type_ = operand.name, self._type(operand.type)
+                if type_ == "label":
+                    targets.append(name)
+                else:
+                    operands.append(Operand(name, type_, "" if name else str(operand)))
+            text = _NUMBERS.sub("", line)
+            made = Instruction(value.name, value.opcode, self._type(value.type), operands, targets, text, block)
+            block.instructions.append(made)
+        return block
+
+    def _type(self, type_: Any) -> str:
+        place = cast(type_._ptr, c_void_p).value or 0
+        known = self._types.get(place)
+        if known is None:
+            known = self._types[place] = str(type_)
+        return known
+
+
+def _instruction_lines(text: str) -> Iterator[str]:
+    """Instructions as they are written, those of several lines whole."""
+    parts: list[str] = []
+    for line in text.splitlines()[1:]:
+        if not parts and not line.startswith("  "):
+            continue  # labels, what is around
+        parts.append(line)
+        if parts[0].startswith("  switch ") and not line.endswith("]"):
             continue
-        operands, targets = [], []
-        for operand in value.operands:
-            if str(operand.type) == "label":
-                targets.append(operand.name)
-            else:
-                text = "" if operand.name else str(operand)
-                operands.append(Operand(operand.name, str(operand.type), text))
-        block.instructions.append(
-            Instruction(
-                value.name, value.opcode, str(value.type), operands, targets, _NUMBERS.sub("", str(value)), block
-            )
-        )
-    return block
+        yield "\n".join(parts)
+        parts = []

@@ -44,22 +44,26 @@ class Fragments:
         Args:
             symbols: Symbols without the ``@``.
         """
-        functions: dict[str, str] = {}
-        lines: dict[str, str] = {}
+        functions: list[str] = []
+        lines: list[str] = []
         waiting = [name for s in symbols for name in (f"@{s}", f'@"{s}"')]
         waiting += _REFERENCE.findall("\n".join(self._module))
+        seen = set(waiting)
         while waiting:
             name = waiting.pop()
-            if name in functions or name in lines:
-                continue
             if name in self._functions:
                 begin, end = self._functions[name]
-                text = functions[name] = _RECORDS.sub("", self._text[begin:end])
+                text = _RECORDS.sub("", self._text[begin:end])
+                functions.append(text)
             elif name in self._lines:
                 begin, end = self._lines[name]
-                text = lines[name] = _LISTS.sub("", self._text[begin:end])
+                text = _LISTS.sub("", self._text[begin:end])
+                lines.append(text)
             else:
                 continue
-            waiting += set(_REFERENCE.findall(text)) - functions.keys() - lines.keys()
-        types_first = sorted(lines.values(), key=lambda line: line[0] != "%")
-        return "\n".join([*types_first, *functions.values(), *self._module, ""])
+            for found in _REFERENCE.findall(text):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        types_first = sorted(lines, key=lambda line: line[0] != "%")
+        return "\n".join([*types_first, *functions, *self._module, ""])

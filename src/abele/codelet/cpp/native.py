@@ -13,6 +13,7 @@ from abele.codelet.cpp.checking import FUNCTIONS as CHECKS
 from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.functions import RANDOM, with_functions
+from abele.codelet.cpp.pieces import in_pieces
 from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.driver import OVERHEAD
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -77,8 +78,10 @@ def module_text(
     _Driver(module, vertex, function, sizes, body).emit()
     text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
     body, functions = with_functions(body)
+    body, pieces = in_pieces(body)
     checks = CHECKS if function.checks else ""
-    return _declared_once("\n".join([around, text, functions, checks, _definition(vertex, body, function, aliasing)]))
+    definition = _definition(vertex, body, function, aliasing)
+    return _declared_once("\n".join([around, text, functions, pieces, checks, definition]))
 
 
 def readable_text(vertex: VertexClass, body: str, around: str) -> str:
