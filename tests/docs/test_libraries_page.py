@@ -36,7 +36,7 @@ def test_page__code__runs() -> None:
     assert names["rows"].shape == (32, 1, 64)
 
 
-ABSENT = PAGE[PAGE.index("## What is left out") : PAGE.index("## What surprises")]
+ABSENT = PAGE[PAGE.index("## What is left out") : PAGE.index("## What may surprise you")]
 """What the page says is not there, with what is there instead."""
 
 
