@@ -88,16 +88,23 @@ def _values(op: str) -> Any:
     return np.abs(x) if op in POSITIVE else x / 4 if op == "ASIN" else x
 
 
-def test_unary_1d__every_operation_on_floats__as_numpy() -> None:
+NATIVE = {"ABSOLUTE", "EXPONENT", "IS_NAN", "ROUND", "SQRT", "ADD", "ATAN2", "LESS_THAN", "MAXIMUM"}
+"""Operations whose native code is made here; the others are run in debug mode, which needs none."""
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_unary_1d__every_operation_on_floats__as_numpy(debug: bool) -> None:
     hand = Hand()
     wanted = {}
     for op, reference in FLOAT_UNARY.items():
+        if (op in NATIVE) == debug:
+            continue
         x = hand.put(_values(op), "f32")
         out = hand.room(37, "bool" if op.startswith("IS_") else "f32")
         hand.place(f"popops::UnaryOp1D<{UNARY}{op},float>", in_=x, out=out)
         inside = 4 * hand.data[x].astype(np.float64) if op == "ASIN" else hand.data[x].astype(np.float64)
         wanted[out] = reference(inside)
-    got = hand.run()
+    got = hand.run(debug=debug)
     for out, value in wanted.items():
         assert_close(got[out], value, f32, 3.0)
 
@@ -123,7 +130,8 @@ def test_unary_2d__of_halves__rows_of_different_length(in_place: bool) -> None:
         assert_close(got[out], value, f16)
 
 
-def test_binary_1d__every_operation_on_floats__as_numpy() -> None:
+@pytest.mark.parametrize("debug", [False, True])
+def test_binary_1d__every_operation_on_floats__as_numpy(debug: bool) -> None:
     hand = Hand()
     x, y = np.linspace(-3, 3, 40), np.linspace(2.0, -1.9, 40)
     y[7] = x[7]
@@ -131,12 +139,14 @@ def test_binary_1d__every_operation_on_floats__as_numpy() -> None:
     wide = hand.data[a].astype(np.float64), hand.data[b].astype(np.float64)
     wanted = {}
     for op, reference in FLOAT_BINARY.items():
+        if (op in NATIVE) == debug:
+            continue
         value = reference(*wide)
         out = hand.room(40, "bool" if value.dtype == bool else "f32")
         first = hand.put(np.abs(x), "f32") if op == "POWER" else a
         hand.place(f"popops::BinaryOp1D<{BINARY}{op},float>", in1=first, in2=b, out=out)
         wanted[out] = value
-    got = hand.run()
+    got = hand.run(debug=debug)
     for out, value in wanted.items():
         assert_close(got[out], value, f32, 3.0)
 
@@ -273,7 +283,13 @@ def test_names__of_enumerations__as_poplar_writes_them() -> None:
         "popops::UnaryOp1D<popops::expr::UnaryOpType::EXPONENT,half>"
     )
     assert poputil.templateVertex("popops::BinaryOp2D", BinaryOpType.ADD, i32).endswith("BinaryOpType::ADD,int>")
+    assert poputil.templateVertex("popops::UnaryOp1D", popops.expr.UnaryOpType.TANH, f32) == (
+        "popops::UnaryOp1D<popops::expr::UnaryOpType::TANH,float>"
+    )
+    update = poputil.templateVertex("popops::MultiUpdateOp", f16, False, popops.Operation.MAX)
+    assert update == "popops::MultiUpdateOp<half,false,popops::Operation::MAX>"
     hand = Hand()
+    assert hand.graph.hasCodelet(update)
     assert hand.graph.hasCodelet("popops::BinaryOp1D< BinaryOpType::ADD, unsigned int >")
     assert not hand.graph.hasCodelet("popops::BinaryOp1D<BinaryOpType::ADD>")
     assert not hand.graph.hasCodelet(f"popops::BinaryOp1D<popnn::BinaryOpType::ADD,{bool_.poplar_name}>")

@@ -65,7 +65,7 @@ def test_check_accuracy_when_cast__half_holds_the_first_alone() -> None:
     assert [bool(got[o]) for o in outs] == [True, False, False, True]
 
 
-@pytest.mark.parametrize("name", ["float", "half", "int", "bool"])
+@pytest.mark.parametrize("name", ["half", "bool"])
 def test_select__every_form__as_numpy_where(name: str) -> None:
     hand = Hand()
     dtype = as_element_type(name)
@@ -89,7 +89,7 @@ def test_select__every_form__as_numpy_where(name: str) -> None:
     np.testing.assert_array_equal(got[other], a if c[0, 1] else b)
 
 
-@pytest.mark.parametrize("name", ["float", "half", "int"])
+@pytest.mark.parametrize("name", ["half", "int"])
 def test_clamp__every_form__as_numpy_clip(name: str) -> None:
     hand = Hand()
     dtype = as_element_type(name)
@@ -139,8 +139,9 @@ def test_scaled_additions__numbers_and_tensors__as_numpy(form: str) -> None:
 
     add("float,float,float,false,false", "f32", "f32", "f32", False)
     add("half,half,float,false,true", "f16", "f16", "f32", False)
-    add("half,float,half,false,false", "f16", "f32", "f16", True)
-    add("float,float,float,true,false", "f32", "f32", None, False)
+    if form == "aXPlusbY":
+        add("half,float,half,false,false", "f16", "f32", "f16", True)
+        add("float,float,float,true,false", "f32", "f32", None, False)
     add("float,true,false", "f32", "f32", None, True)
     add("half,false,false" if both else "half,half,half,false", "f16", "f16", "f16", True)
     got = hand.run()
@@ -215,7 +216,20 @@ REDUCTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("op", REDUCTIONS)
+def test_reduce__every_operation_on_rows__as_numpy() -> None:
+    hand = Hand()
+    x = rng.normal(size=(6, 4))
+    t, wanted = hand.put(x, "f32"), {}
+    for op, reference in REDUCTIONS.items():
+        out = hand.room(4, "f32")
+        hand.place(f"popops::Reduce<popops::{op},float,float,false>", out=[out], numPartials=[6], partials=listed(t))
+        wanted[out] = reference(hand.data[t].astype(np.float64))
+    got = hand.run()
+    for tensor, value in wanted.items():
+        assert_close(got[tensor], value, f32, 3.0)
+
+
+@pytest.mark.parametrize("op", ["ReduceSquareAdd", "ReduceMax"])
 def test_reduce__every_specialisation_on_floats__as_numpy(op: str) -> None:
     hand = Hand()
     x = rng.normal(size=(6, 4))
@@ -350,7 +364,7 @@ def test_continuous_reduce__same_data__costs_what_the_vertices_of_the_library_fu
     assert [by_hand.cycles(v) for v in placed] == _costs(called, group)
 
 
-@pytest.mark.parametrize("kind", ["float", "half", "int", "unsigned char"])
+@pytest.mark.parametrize("kind", ["half", "unsigned char"])
 def test_dynamic_slices__windows_that_wrap_around(kind: str) -> None:
     hand = Hand()
     dtype = as_element_type(kind)
@@ -396,7 +410,7 @@ def test_dynamic_slices__windows_that_wrap_around(kind: str) -> None:
     np.testing.assert_array_equal(got[rows], wanted)
 
 
-@pytest.mark.parametrize("kind", ["float", "half", "int"])
+@pytest.mark.parametrize("kind", ["half", "int"])
 def test_multi_slice_and_updates__rows_by_index__those_outside_are_passed_over(kind: str) -> None:
     hand = Hand()
     dtype = as_element_type(kind)
