@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from abele import f32
 from abele.codelet.cpp import load_codelets
 from abele.errors import CodeletError, CodeletLinkError, CodeletParseError, SymbolError
 from abele.graph import Graph
+from codelet.cpp.conftest import run, zeros
 
 SOURCE = """#include <poplar/Vertex.hpp>
 #include <ipu_builtins.h>
@@ -78,3 +80,27 @@ def test_error_outside_all_classes__is_the_files() -> None:
         load_codelets(SOURCE.replace("static float twice(float x)", "static float twice(flaot x)"))
     assert "unknown type name 'flaot'" in caught.value.message
     assert (caught.value.at or "").endswith("codelet.cpp:6")
+
+
+def test_constants__whose_values_are_computed__have_them() -> None:
+    source = """#include <poplar/Vertex.hpp>
+    #include <cmath>
+    using namespace poplar;
+    const double PI = 3.14159265358979323846, ROOT = sqrt(PI);
+    static const float SUM = std::sqrt(4.0f) + PI;
+    struct Squares { float v[4]; Squares() { for (int i = 0; i < 4; ++i) v[i] = i * i + 1; } };
+    static const Squares SQUARES;
+    static float read() { volatile float x = 3; return x; }
+    static const float LATE = read();
+    static int count = int(SUM);
+    class Known : public Vertex { public: Output<Vector<float>> o; unsigned k;
+      bool compute() { o[0] = ROOT, o[1] = SUM, o[2] = SQUARES.v[k]; return true; } };
+    class Late : public Vertex { public: Output<float> o; bool compute() { *o = LATE; return true; } };
+    class Counts : public Vertex { public: Output<float> o; bool compute() { *o = ++count; return true; } };
+    """
+    found = load_codelets(source)
+    done = run(found["Known"], o=zeros(3), k=2)["o"]
+    np.testing.assert_array_equal(done, np.float32([np.sqrt(np.pi), 2 + np.pi, 5]))
+    assert set(found.refused) == {"Late", "Counts"}
+    with pytest.raises(CodeletError, match="Late keeps data outside the vertex"):
+        _ = found["Late"]

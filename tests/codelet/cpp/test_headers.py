@@ -31,6 +31,17 @@ def test_supervisor_vertex_if__without_assembly__is_a_vertex() -> None:
     np.testing.assert_allclose(done, np.logaddexp(x, 0), rtol=1e-6)
 
 
+def test_codelet_with_assembly_of_its_own__runs_its_body_in_cpp() -> None:
+    source = """
+    #include <poplar/Vertex.hpp>
+    #include <poplibs_support/ExternalCodelet.hpp>
+    template <class T> class Add : public poplar::Vertex { public: poplar::InOut<T> x; IS_EXTERNAL_CODELET(true);
+      bool compute() { x += 1; return true; } };
+    template class Add<float>;
+    """
+    assert run(load_codelets(source)["Add<float>"], x=f32(1))["x"][0] == 2
+
+
 def test_multi_vertex__shares_its_elements() -> None:
     done = run(FOUND["AllWorkers"], x=zeros(17, "i4"))["x"]
     np.testing.assert_array_equal(done, np.arange(17) // 3)

@@ -70,7 +70,7 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
     for vertex in vertices:
         _check_signature(vertex, signatures[vertex.compute])
     entries = [entry_text(v, n, signatures[v.compute], aliasing=aliasing) for n, v in enumerate(vertices)]
-    return "\n".join([with_calls(_private(text)), f"@{VIRTUAL} = external constant ptr", *entries])
+    return "\n".join([with_calls(private(text)), f"@{VIRTUAL} = external constant ptr", *entries])
 
 
 def optimise(text: str) -> str:
@@ -81,14 +81,14 @@ def optimise(text: str) -> str:
 
 
 def _optimised(text: str) -> str:
-    machine = _machine()
+    host = machine()
     module = _ready(text)
     if computes_in_double(text):
         module = _ready(in_single_precision(_locals_as_values(module), MATH.__contains__))
     options = binding.PipelineTuningOptions(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
     options.loop_unrolling = options.loop_interleaving = False
-    passes = binding.create_pass_builder(machine, options)
+    passes = binding.create_pass_builder(host, options)
     manager = passes.getModulePassManager()
     manager.add_instruction_namer_pass()
     manager.run(module, passes)
@@ -99,14 +99,14 @@ def _ready(text: str) -> Any:
     """The module of a text, for the host."""
     module = binding.parse_assembly(text, binding.create_context())
     module.triple = host_cpu().triple
-    module.data_layout = str(_machine().target_data)
+    module.data_layout = str(machine().target_data)
     module.verify()
     return module
 
 
 def _locals_as_values(module: Any) -> str:
     """Text of a module with calls put in place and locals made values, and nothing else done."""
-    passes = binding.create_pass_builder(_machine(), binding.PipelineTuningOptions(speed_level=1))
+    passes = binding.create_pass_builder(machine(), binding.PipelineTuningOptions(speed_level=1))
     manager = binding.create_new_module_pass_manager()
     manager.add_always_inliner_pass()
     manager.add_global_dead_code_eliminate_pass()
@@ -116,7 +116,8 @@ def _locals_as_values(module: Any) -> str:
 
 
 @cache
-def _machine() -> Any:
+def machine() -> Any:
+    """The host, of which no more than its kind is told."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     triple = host_cpu().triple
@@ -134,7 +135,7 @@ def _check_signature(vertex: VertexClass, signature: str) -> None:
     )
 
 
-def _private(text: str) -> str:
+def private(text: str) -> str:
     """The module with nothing visible but what is added to it, and no demands on alignment or the CPU."""
     text = _USED.sub("", COMDAT.sub("", text))
     text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)

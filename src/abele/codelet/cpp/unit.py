@@ -26,6 +26,7 @@ from abele.codelet.cpp.checking import Checked, Site, checked_code, source_lines
 from abele.codelet.cpp.extract import Code, Module
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.fragments import Fragments
+from abele.codelet.cpp.initial import with_initial_values
 from abele.codelet.cpp.linking import FrontEnd, linked
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.native import VERTEX, readable_text
@@ -188,7 +189,9 @@ class Unit:
     def _front_end(self, sources: Sequence[Source]) -> FrontEnd:
         def made(source: Source) -> FrontEnd:
             bitcode = compile_to_bitcode(source.text, source.name, self.flags, self.include)
-            return FrontEnd.of(parsed(bitcode, source.name), bitcode)
+            module = parsed(bitcode, source.name)
+            initialised = with_initial_values(module)
+            return FrontEnd.of(module, bitcode) if initialised is None else FrontEnd.of(initialised)
 
         if len(sources) == 1:
             return made(sources[0])
@@ -260,7 +263,7 @@ def _check_globals(vertex: VertexClass, code: Code) -> None:
         f"{vertex.name} keeps data outside the vertex, in {name}",
         at=vertex.location,
         because="every tile has its own, and they are not told apart here",
-        remedy="make it const, or a field",
+        remedy="make it const, with a value that can be computed beforehand, or a field",
     )
 
 

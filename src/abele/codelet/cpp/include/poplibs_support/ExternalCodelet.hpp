@@ -5,6 +5,6 @@
 
 #define EXTERNAL_CODELET false
 #define ASM_CODELETS_ENABLED false
-#define IS_EXTERNAL_CODELET(CONDITION) static constexpr bool isExternalCodelet = (CONDITION)
+#define IS_EXTERNAL_CODELET(CONDITION) static constexpr bool isExternalCodelet = false && (CONDITION)
 
 using poplar::SupervisorVertexIf;
