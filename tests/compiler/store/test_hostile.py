@@ -329,6 +329,43 @@ def test_document__that_is_no_json__is_refused(whole: Path, tmp_path: Path, text
         ab.Executable.load(hostile)
 
 
+@ab.codelet
+class Tell(ab.Vertex):
+    given: Input[Vector[f32]]
+    taken: InOut[Vector[f32]]
+
+    def compute(self):
+        for i in range(4):
+            self.taken[i] = self.given[i]
+        print(f"took {self.taken[0]:3.1f}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "because"),
+    [
+        (b'{"field":"taken"}', b'{"field":"given"}', "writes 'given', which is an input"),
+        (b'"3.1f"', b'"1000000000f"', "is no format of numbers"),
+        (b'"3.1f"', b'"s"', "Unknown format code"),
+        (b'["3.1f"]', b"[]", "prints values without a place"),
+        (b",1,[{", b",0,[{", "counts in steps of 0"),
+    ],
+)
+def test_codelet__that_no_source_could_mean__is_refused(tmp_path: Path, old: bytes, new: bytes, because: str) -> None:
+    graph = ab.Graph("bow")
+    given, taken = graph.constant(f32, (4,), 1), graph.variable(f32, (4,), name="taken", initial=0).map(0)
+    step = graph.compute_set("tell")
+    step.vertex(Tell, tile=0, given=given, taken=taken)
+    ab.compile_program(graph, ab.Execute(step)).save(tmp_path / "whole")
+    contents = members(tmp_path / "whole")
+    head, tree = contents["executable.json"].split(b'"tree":')
+    assert old in tree
+    hostile = written(tmp_path / "hostile", contents | {"executable.json": head + b'"tree":' + tree.replace(old, new)})
+    with pytest.raises(FileFormatError, match="codelet 0, 'Tell'") as caught:
+        ab.Executable.load(hostile)
+    assert because in str(caught.value)
+    assert ab.Executable.load(tmp_path / "whole").programs
+
+
 def test_source_paths__saved__are_those_of_the_project(whole: Path, tmp_path: Path) -> None:
     here = str(Path(__file__).resolve())
     text = members(whole)["executable.json"].decode()

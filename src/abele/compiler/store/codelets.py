@@ -15,6 +15,7 @@ from abele.codelet.tree import Helper
 from abele.codelet.vertex import NUM_WORKERS
 from abele.compiler.store.format import CodeletTable, FieldRow
 from abele.compiler.store.records import CODELET_TREE, decode, encode
+from abele.compiler.store.trees import check_tree
 from abele.errors import FileFormatError
 from abele.numerics import as_element_type
 
@@ -63,6 +64,7 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
     helper = decode(table.tree, CODELET_TREE, by_name)
     if not isinstance(helper, Helper):
         raise ValueError("it has no code")
+    check_tree(helper)
     edges = {f.name for f in fields if f.is_edge}
     if any({one, other} - edges for _, one, other in table.constraints):
         raise ValueError("a constraint names what is no edge")
