@@ -58,6 +58,9 @@ class Node:
     @property
     def tag(self) -> str:
         """What kind of type it is: ``class_type``, ``member``, …"""
+        head, _, rest = self.text.partition("DW_TAG_")
+        if head == "tag: ":  # where it stands first, as LLVM writes it, nothing else is read
+            return rest.partition(",")[0]
         return self.get("tag").removeprefix("DW_TAG_")
 
     @cached_property
