@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,32 +10,20 @@ import pytest
 
 import abele as ab
 from abele.codelet import CompiledCodelet, layouts, slots
+from support.pages import ROOT, run_page
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "codelets.md").read_text(encoding="utf-8")
-PRELUDE = """
-from abele.codelet import *
-from abele.codelet import codelet, template
-from abele.numerics import *
-"""
+PAGE = (ROOT / "docs" / "codelets.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the blocks of the page define, run in order; those that stand for part of a class are left out."""
-    blocks = [b for b in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL) if not b.startswith(" ")]
-    file = tmp_path_factory.mktemp("page") / "page.py"
-    file.write_text(PRELUDE + "\n\n".join(blocks), encoding="utf-8")
-    module = ModuleType("page")
-    graph = ab.Graph("bow")
-    tiles = range(6)
-    x, y = (graph.variable(ab.f32, (6, 10), n, initial=np.ones((6, 10))).map_rows(tiles) for n in "xy")
-    vars(module).update(graph=graph, step=graph.compute_set("step"), tiles=tiles, x=x, y=y, estimator=lambda v, t: 70)
-    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
-    return vars(module)
+    """What the blocks of the page define, run in order."""
+    return vars(run_page(ROOT / "docs" / "codelets.md", tmp_path_factory.mktemp("page")))
 
 
 def test_page__codelets__run_and_cost_what_was_said(names: dict[str, Any]) -> None:
     engine = ab.Engine(names["graph"], ab.Execute(names["step"]))
+    engine["x"] = engine["y"] = np.ones((8, 100))
     engine.run()
     np.testing.assert_array_equal(engine["y"], 3)
     assert engine.report.cycles().compute >= 6 * 500
@@ -54,6 +40,6 @@ def test_page__table_of_layouts__has_their_bytes() -> None:
 
 
 def test_page__table_of_native_code__names_what_there_is() -> None:
-    table = PAGE[PAGE.index("## Native code, called directly") :]
+    table = PAGE[PAGE.index("## Native code, called directly") : PAGE.index("## The cache")]
     for name in re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE):
         assert hasattr(CompiledCodelet, name)
