@@ -99,15 +99,15 @@ Vertices = st.lists(
 
 
 def brute(vertices: list[tuple[list[tuple[int, int]], list[tuple[int, int]], bool]]) -> bool:
-    """The rule, element by element."""
-    writers: list[set[int]] = [set() for _ in range(24)]
-    readers: list[set[int]] = [set() for _ in range(24)]
+    """The rule, element by element: one piece of one output writes it, and no other vertex reads it."""
+    writers: list[list[int]] = [[] for _ in range(24)]
+    readers: list[list[int]] = [[] for _ in range(24)]
     for number, (reads, writes, _) in enumerate(vertices):
         for side, pieces in ((readers, reads), (writers, writes)):
             for begin, length in pieces:
                 for e in range(begin, begin + length):
-                    side[e].add(number)
-    return any(len(w) > 1 or (w and r - w) for w, r in zip(writers, readers, strict=True))
+                    side[e].append(number)
+    return any(len(w) > 1 or (w and set(r) - set(w)) for w, r in zip(writers, readers, strict=True))
 
 
 def regions(tensor: object, rows: list[list[tuple[int, int]]]) -> Regions:
