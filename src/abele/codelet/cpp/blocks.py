@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import c_void_p, cast
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -143,6 +143,28 @@ class Blocks:
         for instruction in self.instructions:
             for name in dict.fromkeys(instruction.uses):
                 found.setdefault(name, []).append(instruction)
+        return found
+
+    def roots(self, pointer: str, through: Sequence[str]) -> set[str]:
+        """What a pointer may have been made from: parameters, local memory, loads, constants.
+
+        Args:
+            pointer: Name of the pointer, or text of the constant.
+            through: Opcodes of instructions that give a pointer made from another.
+        """
+        found, waiting, seen = set(), [pointer], set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            made = self.made_by.get(name)
+            if made is None or made.opcode not in through:
+                found.add(name)
+                continue
+            first = 1 if made.opcode == "select" else 0
+            last = 1 if made.opcode in ("getelementptr", "freeze", "bitcast") else len(made.operands)
+            waiting += [o.name or o.text for o in made.operands[first:last]]
         return found
 
     @cached_property

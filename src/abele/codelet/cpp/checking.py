@@ -32,19 +32,8 @@ _MOST_BYTES = 1 << 62
 _NAMED = re.compile(r'^  %("[^"]*"|[-\w$.]+) = ')
 _VOID_CALL = re.compile(r"^  (?:tail |musttail |notail )?call ")
 FUNCTIONS = """
-define internal ptr @abele.checked(ptr %p, i64 %bytes, ptr %base, i64 %limit, i64 %site, ptr %report, i64 %number,
-                                   i32 %worker, ptr %nowhere) noinline {
-  %at = ptrtoint ptr %p to i64
-  %from = ptrtoint ptr %base to i64
-  %offset = sub i64 %at, %from
-  %begins = icmp ule i64 %offset, %limit
-  %left = sub i64 %limit, %offset
-  %ends = icmp ule i64 %bytes, %left
-  %inside = and i1 %begins, %ends
-  br i1 %inside, label %good, label %bad
-good:
-  ret ptr %p
-bad:
+define internal void @abele.note(ptr %report, i64 %number, i64 %site, i64 %offset, i64 %limit, i32 %worker,
+                                 i64 %bytes) noinline {
   %known = load i64, ptr %report
   %first = icmp eq i64 %known, 0
   br i1 %first, label %note, label %leave
@@ -64,6 +53,23 @@ note:
   store i64 %bytes, ptr %touched.at
   br label %leave
 leave:
+  ret void
+}
+
+define internal ptr @abele.checked(ptr %p, i64 %bytes, ptr %base, i64 %limit, i64 %site, ptr %report, i64 %number,
+                                   i32 %worker, ptr %nowhere) noinline {
+  %at = ptrtoint ptr %p to i64
+  %from = ptrtoint ptr %base to i64
+  %offset = sub i64 %at, %from
+  %begins = icmp ule i64 %offset, %limit
+  %left = sub i64 %limit, %offset
+  %ends = icmp ule i64 %bytes, %left
+  %inside = and i1 %begins, %ends
+  br i1 %inside, label %good, label %bad
+good:
+  ret ptr %p
+bad:
+  call void @abele.note(ptr %report, i64 %number, i64 %site, i64 %offset, i64 %limit, i32 %worker, i64 %bytes)
   ret ptr %nowhere
 }
 
@@ -123,23 +129,7 @@ row.check:
 good:
   ret ptr %p
 bad:
-  %known = load i64, ptr %report
-  %first = icmp eq i64 %known, 0
-  br i1 %first, label %note, label %leave
-note:
-  %vertex = add i64 %number, 1
-  store i64 %vertex, ptr %report
-  %site.at = getelementptr i64, ptr %report, i64 1
-  store i64 %site, ptr %site.at
-  %bytes.at = getelementptr i64, ptr %report, i64 2
-  store i64 %at, ptr %bytes.at
-  %worker.at = getelementptr i64, ptr %report, i64 4
-  %worker.word = zext i32 %worker to i64
-  store i64 %worker.word, ptr %worker.at
-  %touched.at = getelementptr i64, ptr %report, i64 5
-  store i64 %bytes, ptr %touched.at
-  br label %leave
-leave:
+  call void @abele.note(ptr %report, i64 %number, i64 %site, i64 %at, i64 0, i32 %worker, i64 %bytes)
   ret ptr %nowhere
 }
 """
@@ -254,7 +244,7 @@ class _Checker:
 
     def _place(self, pointer: Operand) -> _Place | None:
         """Where a pointer leads; None for constants, which are never left."""
-        roots = self._roots(pointer)
+        roots = self.blocks.roots(pointer.name or pointer.text, _POINTERS)
         if len(roots) == 1:
             (root,) = roots
             found = _FIELD.match(root)
@@ -274,22 +264,6 @@ class _Checker:
                 if table is not None and table.kind == "table":
                     return _Place("row", table.member, f'%"{root}"', f'%"abele.row.{root}"')
         return _Place("any", -1, "", "")
-
-    def _roots(self, pointer: Operand) -> set[str]:
-        found, waiting, seen = set(), [pointer.name or pointer.text], set()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            made = self.blocks.made_by.get(name)
-            if made is None or made.opcode not in _POINTERS:
-                found.add(name)
-                continue
-            first = 1 if made.opcode == "select" else 0
-            last = 1 if made.opcode in ("getelementptr", "freeze", "bitcast") else len(made.operands)
-            waiting += [o.name or o.text for o in made.operands[first:last]]
-        return found
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 

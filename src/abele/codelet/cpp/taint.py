@@ -122,18 +122,4 @@ class Taint:
         return found
 
     def _roots(self, pointer: str) -> set[str]:
-        """What a pointer may have been made from: parameters, local memory, loads, constants."""
-        found, waiting, seen = set(), [pointer], set()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            made = self._blocks.made_by.get(name)
-            if made is None or made.opcode not in _POINTERS:
-                found.add(name)
-                continue
-            first = 1 if made.opcode == "select" else 0
-            last = 1 if made.opcode in ("getelementptr", "freeze", "bitcast") else len(made.operands)
-            waiting += [o.name or o.text for o in made.operands[first:last]]
-        return found
+        return self._blocks.roots(pointer, _POINTERS)
