@@ -11,6 +11,7 @@ import pytest
 from abele import Engine, Execute, Graph
 from abele.codelet import interpret
 from abele.errors import ApplicationRuntimeError, CodeletAccessError
+from abele.numerics import f32
 from abele.runtime import Checks
 from codelet.cpp.conftest import FILES, has_compiler, load
 
@@ -128,6 +129,22 @@ def test_unchecked_run__of_cpp__names_field_and_line_too() -> None:
     text = str(caught.value)
     assert "a vertex left its fields: write of Before.y[-1], which has 8 elements" in text
     assert f"{FILES / NAME}:{line('before')}" in text
+
+
+def test_unchecked_run__of_source_given_as_text__names_its_line_and_no_temporary_file() -> None:
+    source = """#include <poplar/Vertex.hpp>
+    class Beyond : public poplar::Vertex {
+      public:
+        poplar::Output<poplar::Vector<float>> y;
+        bool compute() { y[y.size()] = 1.0f; return true; }
+    };"""
+    graph = Graph("bow-2000")
+    graph.addCodelets(source)
+    step = graph.compute_set("step")
+    step.vertex("Beyond", tile=0, y=graph.variable(f32, (8,), "y").map(0))
+    with pytest.raises(ApplicationRuntimeError) as caught:
+        Engine(graph, Execute(step)).run()
+    assert (caught.value.at or "").startswith("codelet.cpp:5\n")
 
 
 @pytest.mark.parametrize("at", [*range(8, 40), 1000, 10**5, 10**8, 2**31 - 1, -100, -(10**6), -(10**8), -(2**31)])

@@ -123,6 +123,17 @@ def test_overrun__just_beside_a_variable__is_found_after_the_run(vertex: int, at
         assert engine.run(), "reported once"
 
 
+@pytest.mark.parametrize("at", [20, 60, 100])
+def test_overrun__past_a_small_variable_that_is_the_last__is_found(at: int) -> None:
+    graph = Graph("bow-2000")
+    told = graph.variable(i64, (), "at", initial=at).map(0)
+    y = graph.variable(f32, (4,), "y").map(0)
+    step = graph.compute_set("poke")
+    step.vertex(Poke, tile=0, at=told, y=y)
+    with pytest.raises(ApplicationRuntimeError, match=rf"write of Poke\.y\[{at}\], which has 4 elements"):
+        Engine(graph, Execute(step)).run()
+
+
 def test_overrun__of_a_replica__is_found() -> None:
     graph, program = poking(replicas=2)
     with Engine(graph, program) as engine:

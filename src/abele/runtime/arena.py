@@ -66,7 +66,7 @@ class Arena:
         room = -(-(size + np.clip(size // _ZONE_PART, _LEAST_ZONE, _MOST_ZONE)) // ALIGNMENT) * ALIGNMENT
         self._offset = np.cumsum(room) - room + _MOST_ZONE
         self._after = self._offset + size
-        self.stride = int(room.sum()) + _MOST_ZONE
+        self.stride = int(room.sum()) + 2 * _MOST_ZONE
         self._block = guarded_block(self.stride * replicas)[: self.stride * replicas]
         start = address_of(self._block)
         held = [v.id for v in variables if v.size]

@@ -69,7 +69,7 @@ class Node:
         own = self if self.kind == "DIFile" else self.node("file")
         if own is not None:
             name, folder = own.get("filename"), own.get("directory")
-            return name if name.startswith("/") or not folder else f"{folder}/{name}"
+            return name if name.startswith("/") or folder in ("", ".") else f"{folder}/{name}"
         scope = self.node("scope")
         return "" if scope is None else scope.file
 

@@ -34,7 +34,7 @@ FLAGS = [
     "-fno-strict-aliasing",
     "-ffp-contract=off",
     "-fcx-limited-range",
-    "-fdebug-compilation-dir=",
+    "-fdebug-compilation-dir=.",
     "-fno-builtin-memcpy",
     "-fno-builtin-memset",
     "-fno-builtin-memmove",
