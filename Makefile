@@ -41,10 +41,12 @@ docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "written: build/docs/index.html"
 
-# Changed executables and reports for FUZZ_SECONDS; recipes of files that do harm go to build/fuzz.
-FUZZ_SECONDS ?= 240
+# Changed executables and reports for FUZZ_SECONDS, the same ones each time unless FUZZ_SEED says otherwise; recipes of
+# files that do harm go to build/fuzz.
+FUZZ_SECONDS ?= 120
+FUZZ_SEED ?= 4242
 fuzz: $(VENV)/installed-dev
-	$(BIN)/python tests/fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz
+	$(BIN)/python tests/fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --keep build/fuzz
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
