@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from abele.kernels import Binding, Buffer, Call, bind
-from abele.kernels.ir import Cast, Expr, HostKernel, Index, Nest, Random, affine, apply, load, nest, select, store
+from abele.kernels.nest.ir import Cast, Expr, HostKernel, Index, Nest, Random, affine, apply, load, nest, select, store
 from abele.numerics import ElementType, f32, i32, u32
 
 LEAK = 0.01
@@ -346,7 +346,7 @@ def _u32(value: int) -> Expr:
 
 def as_const(value: int) -> Expr:
     """``value`` as an i32 or u32 constant."""
-    from abele.kernels.ir import Const
+    from abele.kernels.nest.ir import Const
 
     return Const(value, u32 if value >= 2**31 else i32)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Copy, Graph, If, LibraryCall, Program, Repeat, Sequence, Stream, Tensor, Variable, WriteUndef
-from abele.kernels.reference import evaluate
+from abele.kernels.nest.reference import evaluate
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from abele.errors import TensorError, UnsupportedOpError
-from abele.kernels.ir import apply
+from abele.kernels.nest.ir import apply
 from abele.parallel import Network, Value, differentiate, evaluate
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build

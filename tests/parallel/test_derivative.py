@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import UnsupportedOpError
-from abele.kernels import ir
-from abele.kernels.ir import Const, apply, select
+from abele.kernels.nest import ir
+from abele.kernels.nest.ir import Const, apply, select
 from abele.numerics import f32
 from abele.parallel.derivative import ONE, ZERO, arg, operands, partial, simplify, substitute
 from abele.parallel.ops.elementwise import evaluate

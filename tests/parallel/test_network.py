@@ -7,7 +7,7 @@ import pytest
 
 from abele.errors import UnsupportedOpError
 from abele.graph import DebugInfo
-from abele.kernels.ir import apply
+from abele.kernels.nest.ir import apply
 from abele.parallel import Network, evaluate
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build

@@ -11,7 +11,7 @@ from meaning import Meaning
 
 from abele.errors import UnsupportedOpError
 from abele.graph import Graph, LibraryCall, Repeat, walk
-from abele.kernels.ir import apply
+from abele.kernels.nest.ir import apply
 from abele.parallel import (
     Adam,
     Group,

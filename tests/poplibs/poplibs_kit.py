@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.compiler import Executable, compile_program
 from abele.graph import Graph, LibraryCall, Sequence, Tensor, walk
-from abele.kernels.reference import evaluate
+from abele.kernels.nest.reference import evaluate
 from abele.machine import System, systems
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poputil import create_activations

@@ -19,7 +19,7 @@ from abele.graph import (
     SetFloatingPointBehaviour,
     SetHwSeeds,
 )
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f16, f32
 from abele.runtime import Engine
 

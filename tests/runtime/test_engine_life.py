@@ -8,7 +8,7 @@ import pytest
 from abele.codelet import CompiledCodelet, InOut, Input, Output, Vector, Vertex, codelet
 from abele.errors import ApplicationRuntimeError, ControlProgramError, EngineError, TensorAccessError
 from abele.graph import Copy, Execute, Graph, Sequence
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f16, f32, i32
 from abele.runtime import Engine
 

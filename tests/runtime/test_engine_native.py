@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.errors import EngineError
 from abele.graph import Copy, Execute, Graph, If, Repeat, Sequence, Tensor, concat
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine
 from support.engines import run_both, run_once

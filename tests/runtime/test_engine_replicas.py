@@ -8,7 +8,7 @@ import pytest
 from abele.codelet import InOut, Input, Vector, Vertex, codelet
 from abele.errors import ReplicaDivergenceError, TensorError
 from abele.graph import Copy, CrossReplicaCopy, Execute, Graph, If, Repeat, RepeatWhileTrue, Sequence, Switch
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine
 

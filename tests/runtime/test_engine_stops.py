@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from abele.graph import Copy, Graph, If, Program, Repeat, RepeatWhileTrue, Sequence, concat
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine
 from abele.runtime.effects import EffectsOf

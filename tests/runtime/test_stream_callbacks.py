@@ -11,7 +11,7 @@ import pytest
 
 from abele.errors import EngineError, StreamConnectionError
 from abele.graph import Copy, Graph, LibraryCall, Program, Repeat, Sequence
-from abele.kernels.ir import HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine, Result, StreamCallback
 

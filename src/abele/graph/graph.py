@@ -28,7 +28,7 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.virtual import VirtualGraph
-    from abele.kernels.ir import HostKernel
+    from abele.kernels.nest.ir import HostKernel
 
 
 class Graph(CppNames, HostEnds, Variables, Placing, Cloning):

@@ -16,7 +16,7 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.compute_set import ComputeSet
-    from abele.kernels.ir import HostKernel
+    from abele.kernels.nest.ir import HostKernel
 
 
 class Program:

@@ -1,7 +1,7 @@
 """Host kernels: what library calls compute, as data, and the native plans that compute it fast.
 
-``kernels.ir`` holds the nest IR, ``kernels.reference.evaluate`` its meaning in NumPy. A straight run of library calls
-becomes native code in one call::
+``kernels.nest.ir`` holds the nest IR, ``kernels.nest.reference.evaluate`` its meaning in NumPy. A straight run of
+library calls becomes native code in one call::
 
     plan = plan_native(buffers, calls)          # Sequence[Buffer], Sequence[Call] -> NativePlan
 
@@ -22,12 +22,12 @@ becomes native code in one call::
 - Keep ``plan`` alive as long as its leaves may run.
 """
 
-from abele.kernels.binding import Binding, Buffer, Call, bind
-from abele.kernels.ir import HostKernel
-from abele.kernels.native import Argument, Leaf, NativePlan
-from abele.kernels.plan import plan_native
-from abele.kernels.reference import evaluate
-from abele.kernels.refine import copy_kernel
+from abele.kernels.nest.binding import Binding, Buffer, Call, bind
+from abele.kernels.nest.ir import HostKernel
+from abele.kernels.nest.reference import evaluate
+from abele.kernels.plan.native_plan import Argument, Leaf, NativePlan
+from abele.kernels.plan.planner import plan_native
+from abele.kernels.tasks.split_dims import copy_kernel
 
 __all__ = [
     "Argument",

@@ -1,6 +1,6 @@
 """Derivatives of element-wise expressions, as expressions.
 
-Expressions are those of :mod:`abele.kernels.ir`; ``arg(i)`` stands for an element of operand i.
+Expressions are those of :mod:`abele.kernels.nest.ir`; ``arg(i)`` stands for an element of operand i.
 
 >>> print(partial(arg(0) * ir.apply("exp", arg(1)), 1))
 %0[] * exp(%1[])
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from abele.errors import UnsupportedOpError
-from abele.kernels.ir import Apply, Cast, Const, Expr, Load, apply
+from abele.kernels.nest.ir import Apply, Cast, Const, Expr, Load, apply
 from abele.numerics import bool_
 
 ZERO = Const(0.0)

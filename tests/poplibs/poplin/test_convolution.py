@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor
-from abele.kernels.reference import evaluate
+from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams

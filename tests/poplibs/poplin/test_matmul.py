@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, LibraryCall, Sequence, Tensor, concat
-from abele.kernels.reference import evaluate
+from abele.kernels.nest.reference import evaluate
 from abele.machine import systems
 from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from abele.codelet import tree
 from abele.codelet.fields import FieldDef
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, as_element_type
 
 _CODELET = (

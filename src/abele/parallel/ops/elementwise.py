@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.graph import Tensor
-from abele.kernels import ir
-from abele.kernels.ops import OPS
+from abele.kernels.nest import ir
+from abele.kernels.nest.ops import OPS
 from abele.numerics import ElementType, bool_
 from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Value

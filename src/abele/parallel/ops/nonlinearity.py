@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
-from abele.kernels.ops import OPS
+from abele.kernels.nest.ops import OPS
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popnn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.graph import Tensor
-from abele.kernels.ir import Const, select
+from abele.kernels.nest.ir import Const, select
 from abele.numerics import ElementType
 from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Shape, Value

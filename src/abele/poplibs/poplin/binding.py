@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from abele.graph import Tensor
-from abele.kernels.ir import Affine
+from abele.kernels.nest.ir import Affine
 from abele.poplibs.poplin.operand import Operand, operand
 
 Index = tuple[Affine, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from abele.kernels.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
+from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
 from abele.poplibs.poplin.axis import Axis, Phase
 from abele.poplibs.poplin.binding import Binding, Index
 from abele.poplibs.poplin.problem import Contraction

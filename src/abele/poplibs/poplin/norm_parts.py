@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import ComputeSet, Execute, Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Expr, Op, _1, _2, _3, _4, _5
 from abele.poplibs.popops.kernel import nest_over, point

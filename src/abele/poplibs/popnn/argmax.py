@@ -7,7 +7,7 @@ import numpy as np
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.expr import Const, _1, _2, _3, select
 from abele.poplibs.popops.kernel import nest_over, point

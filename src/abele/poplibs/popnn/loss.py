@@ -9,7 +9,7 @@ import numpy as np
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.popops.expr import Const, Expr, _1, _2, _3, _4, exp, select

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.poplibs.popops.expr import Types
 from abele.poplibs.popops.op_table import define
 

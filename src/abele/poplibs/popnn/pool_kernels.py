@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.kernel import nest_over, point

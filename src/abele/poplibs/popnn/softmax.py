@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
 from abele.poplibs.popops.kernel import nest_over, point

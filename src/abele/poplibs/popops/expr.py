@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, TensorError
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, as_element_type, f16
 from abele.words import counted
 

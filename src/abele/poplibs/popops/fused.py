@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from abele.errors import TypeMismatchError
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f32, i32, u32
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, Types
 from abele.poplibs.popops.op_table import CostClass, find_op

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.errors import TypeMismatchError
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, i32
 from abele.poplibs.popops.generated import build, type_name

@@ -9,7 +9,7 @@ import numpy as np
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, whole
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32, u32
 from abele.poplibs.popops.generated import build, type_name
 from abele.poplibs.popops.kernel import nest_over, point

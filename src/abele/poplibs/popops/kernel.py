@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from abele.graph import Tensor
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.poplibs.popops.expr import ELEMENT
 from abele.poplibs.popops.fused import Fused, leaves, with_leaves
 from abele.poplibs.poputil.broadcast import Shape

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType
 from abele.poplibs.popops.expr import Types
 from abele.words import counted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import bool_, i32, i64, u32, u64
 from abele.poplibs.popops.expr import Types
 from abele.poplibs.popops.op_table import OPS, ElementOp, Lowering, define, find_op, lower_op, type_of

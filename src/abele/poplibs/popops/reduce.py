@@ -10,7 +10,7 @@ from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError
 from abele.graph import Graph, Tensor
 from abele.graph.compute_set import ComputeSet
 from abele.graph.program import Sequence as Steps
-from abele.kernels.ir import HostKernel
+from abele.kernels.nest.ir import HostKernel
 from abele.numerics import ElementType, as_element_type, f16, f32
 from abele.poplibs.popops.expr import Cast, ExprLike, _1
 from abele.poplibs.popops.map import emit_map

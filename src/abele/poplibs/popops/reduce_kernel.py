@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from abele.graph import Tensor
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f32
 from abele.poplibs.popops.fused import with_leaves
 from abele.poplibs.popops.kernel import dim_names, nest_over, point

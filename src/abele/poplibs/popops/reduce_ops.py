@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.errors import InvalidOptionError, TypeMismatchError, nearest
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f32, i32
 
 

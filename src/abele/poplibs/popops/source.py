@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from abele import numerics
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType
 from abele.poplibs.popops.fused import Fused
 from abele.poplibs.popops.generated import build, type_name

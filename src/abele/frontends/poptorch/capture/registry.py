@@ -18,7 +18,7 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugInfo
-from abele.kernels.ir import Apply, Const, Expr
+from abele.kernels.nest.ir import Apply, Const, Expr
 from abele.numerics import ElementType, bool_, i32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg, substitute

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from abele.graph import Copy, Execute, Graph, Tensor, concat
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType
 from abele.poplibs import poplin, popops
 from abele.poplibs.poplin.arrange import arrange

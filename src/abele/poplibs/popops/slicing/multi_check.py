@@ -10,7 +10,7 @@ from abele.errors import TensorError, TypeMismatchError, UnsupportedOpError
 from abele.graph import Execute, Graph, Tensor, boxes
 from abele.graph.control import Abort
 from abele.graph.program import Sequence
-from abele.kernels import ir
+from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f16, f32, i32, u32
 from abele.poplibs.popops.expr import Const, Expr, _1, select
 from abele.poplibs.popops.kernel import nest_over, point

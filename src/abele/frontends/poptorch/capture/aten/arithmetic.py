@@ -6,7 +6,7 @@ from typing import Any
 
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.frontends.poptorch.capture.types import element_type
-from abele.kernels.ir import Const, Expr, apply, select
+from abele.kernels.nest.ir import Const, Expr, apply, select
 from abele.numerics import bool_
 from abele.parallel import Value
 from abele.parallel.derivative import arg, simplify

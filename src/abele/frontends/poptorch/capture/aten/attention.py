@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from abele.frontends.poptorch.capture.registry import Call, aten
-from abele.kernels.ir import select
+from abele.kernels.nest.ir import select
 from abele.numerics import bool_
 from abele.parallel import Value
 from abele.parallel.derivative import arg

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from abele.frontends.poptorch.capture.registry import Call, aten
-from abele.kernels.ir import Expr, apply, select
+from abele.kernels.nest.ir import Expr, apply, select
 from abele.parallel import Value
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build

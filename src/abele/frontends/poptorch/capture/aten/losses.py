@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from abele.frontends.poptorch.capture.registry import Call, aten
-from abele.kernels.ir import Expr, apply, select
+from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg

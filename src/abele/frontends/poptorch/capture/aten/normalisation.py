@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from abele.frontends.poptorch.capture.registry import Call, aten
-from abele.kernels.ir import Expr, apply
+from abele.kernels.nest.ir import Expr, apply
 from abele.numerics import bf16, f16, f32
 from abele.parallel import Network, Value
 from abele.parallel.derivative import arg

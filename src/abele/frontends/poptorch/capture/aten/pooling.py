@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.convolution import Extents, per_dim
 from abele.frontends.poptorch.capture.registry import Call, aten
-from abele.kernels.ir import Const
+from abele.kernels.nest.ir import Const
 from abele.parallel import Value
 from abele.parallel.derivative import arg
 from abele.parallel.ops import build

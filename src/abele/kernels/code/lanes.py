@@ -1,0 +1,56 @@
+"""LLVM code that combines across the lanes of many vectors at once, by transposing as it goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.kernels.code.ops import combine
+from abele.numerics import ElementType
+
+Value = Any
+
+
+def combine_lanes(builder: ll.IRBuilder, vectors: list[Value], name: str, type_: ElementType) -> list[Value]:
+    """The combination over the lanes of each of ``vectors``, as scalars.
+
+    Vectors are folded in pairs, so that L vectors of L lanes take L − 1 combines instead of L·log L.
+    """
+    lanes = vectors[0].type.count
+    scalars: list[Value] = []
+    for start in range(0, len(vectors), lanes):
+        scalars += _fold(builder, vectors[start : start + lanes], name, type_, lanes)
+    return scalars
+
+
+def _fold(builder: ll.IRBuilder, vectors: list[Value], name: str, type_: ElementType, lanes: int) -> list[Value]:
+    rows = [(v, [n] * lanes) for n, v in enumerate(vectors)]
+    half = lanes // 2
+    while half:
+        pairs = [(rows[n], rows[min(n + 1, len(rows) - 1)]) for n in range(0, len(rows), 2)]
+        rows = [_fold_pair(builder, a, b, half, name, type_) for a, b in pairs]
+        half //= 2
+    owners = [(row, lane, owner) for row, names in rows for lane, owner in enumerate(names)]
+    places = {owner: (row, lane) for row, lane, owner in reversed(owners)}
+    return [
+        builder.extract_element(places[n][0], ll.Constant(ll.IntType(32), places[n][1])) for n in range(len(vectors))
+    ]
+
+
+def _fold_pair(
+    builder: ll.IRBuilder,
+    first: tuple[Value, list[int]],
+    second: tuple[Value, list[int]],
+    half: int,
+    name: str,
+    type_: ElementType,
+) -> tuple[Value, list[int]]:
+    lanes = len(first[1])
+    low = [lane if lane % (2 * half) < half else lane - half + lanes for lane in range(lanes)]
+    order = ll.VectorType(ll.IntType(32), lanes)
+    parts = [
+        builder.shuffle_vector(first[0], second[0], ll.Constant(order, [n + shift for n in low])) for shift in (0, half)
+    ]
+    owners = first[1] + second[1]
+    return combine(builder, name, parts[0], parts[1], type_), [owners[n] for n in low]

@@ -1,0 +1,147 @@
+"""LLVM code of loads and stores: one element, a run of lanes, or lanes apart; whole or masked; of any element type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.kernels.code.ops import constant, intrinsic, llvm_type, splat
+from abele.kernels.nest.ir import compute_type
+from abele.llvm import convert
+from abele.numerics import ElementType, bool_
+
+Value = Any
+I1, I8, I32, I64 = (ll.IntType(n) for n in (1, 8, 32, 64))
+
+
+def stored_type(type_: ElementType) -> Any:
+    """The LLVM type that an element of ``type_`` has in memory; 16-bit floats as their bits."""
+    if type_.kind in ("int", "uint", "bool") or type_.bits == 16:
+        return ll.IntType(type_.bits)
+    return llvm_type(type_)
+
+
+def widen(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
+    """A loaded ``value`` in the compute type of ``type_``."""
+    if type_.is_float:
+        return convert.to_f32(builder, value, type_.name) if type_.bits == 16 else value
+    if type_ == bool_:
+        return builder.icmp_unsigned("!=", value, constant(value.type, 0))
+    return _resize(builder, value, compute_type(type_).bits, signed=type_.kind == "int")
+
+
+def narrow(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
+    """``value`` of the compute type of ``type_``, as it is stored."""
+    if type_.is_float:
+        return convert.from_f32(builder, value, type_.name) if type_.bits == 16 else value
+    if type_ == bool_:
+        return builder.zext(value, _like(value, I8))
+    return _resize(builder, value, type_.bits, signed=False)
+
+
+def _resize(builder: ll.IRBuilder, value: Value, bits: int, signed: bool) -> Value:
+    scalar = value.type.element if isinstance(value.type, ll.VectorType) else value.type
+    if scalar.width == bits:
+        return value
+    wanted = _like(value, ll.IntType(bits))
+    if scalar.width > bits:
+        return builder.trunc(value, wanted)
+    return builder.sext(value, wanted) if signed else builder.zext(value, wanted)
+
+
+def _like(value: Value, scalar: Any) -> Any:
+    return ll.VectorType(scalar, value.type.count) if isinstance(value.type, ll.VectorType) else scalar
+
+
+def iota(lanes: int, step: int = 1, type_: Any = I64) -> Any:
+    """The constant 0, step, 2·step, …"""
+    return ll.Constant(ll.VectorType(type_, lanes), [ll.Constant(type_, n * step) for n in range(lanes)])
+
+
+def first_lanes(lanes: int, valid: int) -> Any:
+    """The constant mask of the first ``valid`` lanes."""
+    return ll.Constant(ll.VectorType(I1, lanes), [ll.Constant(I1, int(n < valid)) for n in range(lanes)])
+
+
+def element_pointer(builder: ll.IRBuilder, base: Value, index: Value, type_: ElementType) -> Value:
+    """Pointer to element ``index`` of the array at ``base``."""
+    return builder.gep(base, [index], source_etype=stored_type(type_))
+
+
+def load_one(builder: ll.IRBuilder, pointer: Value, type_: ElementType) -> Value:
+    """The element at ``pointer``, widened."""
+    return widen(builder, builder.load(pointer, align=type_.bytes, typ=stored_type(type_)), type_)
+
+
+def load_lanes(
+    builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: int, stride: int, valid: int, mask: Value | None
+) -> Value:
+    """``lanes`` elements ``stride`` apart, widened; zero, and not touched, outside ``valid`` or ``mask``."""
+    wide = ll.VectorType(stored_type(type_), lanes)
+    if mask is not None and valid < lanes:
+        mask = builder.and_(mask, first_lanes(lanes, valid))
+    if mask is None and stride != 1:
+        return widen(builder, _gather(builder, pointer, type_, lanes, stride, valid), type_)
+    if mask is None and valid == lanes:
+        return widen(builder, builder.load(pointer, align=type_.bytes, typ=wide), type_)
+    mask = first_lanes(lanes, valid) if mask is None else mask
+    align, zero = ll.Constant(I32, type_.bytes), constant(wide, 0)
+    if stride == 1:
+        raw = intrinsic(builder, "llvm.masked.load", [pointer, align, mask, zero], wide, wide, pointer.type)
+    else:
+        pointers = lane_pointers(builder, pointer, type_, lanes, stride)
+        raw = intrinsic(
+            builder, "llvm.masked.gather", [pointers, align, mask, zero], wide, wide, ll.VectorType(pointer.type, lanes)
+        )
+    return widen(builder, raw, type_)
+
+
+def _gather(builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: int, stride: int, valid: int) -> Value:
+    stored = stored_type(type_)
+    result = constant(ll.VectorType(stored, lanes), 0)
+    for lane in range(valid):
+        place = builder.gep(pointer, [ll.Constant(I64, lane * stride)], source_etype=stored)
+        one = builder.load(place, align=type_.bytes, typ=stored)
+        result = builder.insert_element(result, one, ll.Constant(I32, lane))
+    return result
+
+
+def lane_pointers(builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: int, stride: int) -> Value:
+    """A vector of pointers, ``stride`` elements apart."""
+    return builder.gep(splat(builder, pointer, lanes), [iota(lanes, stride)], source_etype=stored_type(type_))
+
+
+def store_one(builder: ll.IRBuilder, value: Value, pointer: Value, type_: ElementType) -> None:
+    """Store ``value``, narrowed."""
+    builder.store(narrow(builder, value, type_), pointer, align=type_.bytes)
+
+
+def store_lanes(
+    builder: ll.IRBuilder, value: Value, pointer: Value, type_: ElementType, stride: int, valid: int, mask: Value | None
+) -> None:
+    """Store the lanes of ``value``, narrowed, ``stride`` elements apart; none outside ``valid`` or ``mask``."""
+    raw = narrow(builder, value, type_)
+    lanes = raw.type.count
+    if mask is not None and valid < lanes:
+        mask = builder.and_(mask, first_lanes(lanes, valid))
+    if mask is None and stride != 1:
+        _scatter(builder, raw, pointer, type_, stride, valid)
+        return
+    if mask is None and valid == lanes:
+        builder.store(raw, pointer, align=type_.bytes)
+        return
+    mask = first_lanes(lanes, valid) if mask is None else mask
+    align = ll.Constant(I32, type_.bytes)
+    void = ll.VoidType()
+    if stride == 1:
+        intrinsic(builder, "llvm.masked.store", [raw, pointer, align, mask], void, raw.type, pointer.type)
+    else:
+        pointers = lane_pointers(builder, pointer, type_, lanes, stride)
+        intrinsic(builder, "llvm.masked.scatter", [raw, pointers, align, mask], void, raw.type, pointers.type)
+
+
+def _scatter(builder: ll.IRBuilder, raw: Value, pointer: Value, type_: ElementType, stride: int, valid: int) -> None:
+    for lane in range(valid):
+        place = builder.gep(pointer, [ll.Constant(I64, lane * stride)], source_etype=stored_type(type_))
+        builder.store(builder.extract_element(raw, ll.Constant(I32, lane)), place, align=type_.bytes)

@@ -1,0 +1,395 @@
+"""LLVM code of one loop nest under a schedule: ``void f(i64 begin, i64 end, void** args)`` over its units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.kernels.code.lanes import combine_lanes
+from abele.kernels.code.memory import I64, first_lanes, load_lanes, load_one, store_lanes, store_one
+from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
+from abele.kernels.code.points import Point, Points, Typed
+from abele.kernels.code.share_expressions import intern
+from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
+from abele.kernels.nest.loop_nest import Accumulate, Bound, Fetch, Local, LoopNest, Out
+from abele.kernels.nest.ops import identity
+from abele.kernels.schedule.pack_panels import Panel
+from abele.kernels.schedule.schedule import Schedule
+from abele.numerics import ElementType, bool_, f32
+
+Value = Any
+Body = Callable[[], None]
+
+
+def generate(nest: LoopNest, schedule: Schedule, name: str, panel: Panel | None = None) -> ll.Module:
+    """A module with the function ``name`` that runs units [begin, end) of ``nest``.
+
+    With a panel, ``nest`` reads the copy, for which there is one argument more.
+    """
+    module = ll.Module(name=name)
+    pointer = ll.PointerType()
+    function = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, pointer]), name)
+    _NestCode(function, intern(nest), schedule, panel).emit()
+    return module
+
+
+class _NestCode:
+    """The code of one nest while it is written."""
+
+    def __init__(self, function: ll.Function, nest: LoopNest, schedule: Schedule, panel: Panel | None) -> None:
+        self.nest, self.schedule, self.function, self.panel = nest, schedule, function, panel
+        self.entry = ll.IRBuilder(function.append_basic_block("entry"))
+        self.builder = ll.IRBuilder(function.append_basic_block("body"))
+        args = function.args[2]
+        arrays = [
+            self.entry.load(self.entry.gep(args, [ll.Constant(I64, n)], source_etype=args.type), typ=args.type)
+            for n in range(nest.num_arrays)
+        ]
+        self.points = Points(self.builder, arrays, schedule.lane, schedule.lanes, self.nest.locals)
+        self.extents = nest.extents
+        self.size: dict[str, int] = {}
+        self.parallel = tuple(d for d, _ in nest.parallel)
+        self.unrolled = tuple(d for d in schedule.order if schedule.step(d) > 1)
+        self.unrolled_reduced = tuple(d for d in schedule.reduced if schedule.step(d) > 1)
+        self.slots: dict[tuple[int, Point, Point], Value] = {}
+
+    # Loops
+
+    def emit(self) -> None:
+        """Write the whole function."""
+        first = self.builder.block
+        self._fix_invariants()
+        begin, end = self.function.args[:2]
+        units = self.schedule.order[: self.schedule.num_unit_dims]
+        if self.panel is not None:
+            self.copied = self.entry.alloca(I64)
+            self.entry.store(ll.Constant(I64, -1), self.copied)
+        with self.loop(begin, end) as unit:
+
+            def body() -> None:
+                if self.panel is not None:
+                    self._copy_once(self.panel, unit)
+                self._loops(self._inner(), self._tile)
+
+            self._units(units, self._decode(units, unit), body)
+        self.builder.ret_void()
+        self.entry.branch(first)
+
+    def _inner(self) -> tuple[str, ...]:
+        return self.schedule.order[self.schedule.num_unit_dims :]
+
+    def _decode(self, units: Sequence[str], unit: Value) -> dict[str, Value]:
+        steps: dict[str, Value] = {}
+        for dim in reversed(units):
+            count = ll.Constant(I64, -(-self.extents[dim] // self.schedule.step(dim)))
+            steps[dim] = unit if dim == units[0] else self.builder.urem(unit, count)
+            unit = self.builder.udiv(unit, count) if dim != units[0] else unit
+        return steps
+
+    def _units(self, dims: Sequence[str], steps: dict[str, Value], body: Body) -> None:
+        if not dims:
+            body()
+            return
+        dim, step = dims[0], self.schedule.step(dims[0])
+        full, rest = divmod(self.extents[dim], step)
+        start = self.builder.mul(steps[dim], ll.Constant(I64, step))
+
+        def inside(size: int) -> None:
+            with self.at(dim, start, size):
+                self._units(dims[1:], steps, body)
+
+        if full and rest:
+            whole = self.builder.icmp_signed("<", steps[dim], ll.Constant(I64, full))
+            self.branch(whole, lambda: inside(step), lambda: inside(rest))
+        else:
+            inside(step if full else rest)
+
+    def _loops(self, dims: Sequence[str], body: Body, clamps: dict[str, list[Bound]] | None = None) -> None:
+        """Loops over all tile steps of ``dims``, whole tiles first and then the rest."""
+        if not dims:
+            body()
+            return
+        dim, step = dims[0], self.schedule.step(dims[0])
+        bounds = (clamps or {}).get(dim, [])
+        full, rest = divmod(self.extents[dim], step)
+
+        def inside(start: Value, size: int) -> None:
+            with self.at(dim, start, size):
+                self._loops(dims[1:], body, clamps)
+
+        if bounds:
+            low, high = self._clamped(dim, bounds)
+            with self.loop(low, high) as index:
+                inside(index, 1)
+            return
+        if full == 1:
+            inside(ll.Constant(I64, 0), step)
+        elif full:
+            with self.loop(ll.Constant(I64, 0), ll.Constant(I64, full * step), step) as index:
+                inside(index, step)
+        if rest:
+            inside(ll.Constant(I64, full * step), rest)
+
+    def _clamped(self, dim: str, bounds: list[Bound]) -> tuple[Value, Value]:
+        """The range of ``dim`` in which ``bounds`` hold."""
+        low: Value = ll.Constant(I64, 0)
+        high: Value = ll.Constant(I64, self.extents[dim])
+        for bound in bounds:
+            factor = bound.position.coefficient(dim)
+            others = replace(bound.position, terms=tuple(t for t in bound.position.terms if t[0] != dim))
+            rest = self.points.linear(others)
+            limit = ll.Constant(I64, bound.extent)
+            if factor == 1:
+                first, last = self.builder.neg(rest), self.builder.sub(limit, rest)
+            else:
+                last = self.builder.add(rest, ll.Constant(I64, 1))
+                first = self.builder.sub(last, limit)
+            low = intrinsic(self.builder, "llvm.smax", [low, first])
+            high = intrinsic(self.builder, "llvm.smin", [high, last])
+        return low, high
+
+    def _copy_once(self, panel: Panel, unit: Value) -> None:
+        """Copy the panel of ``unit``, unless the unit before has the same."""
+        units = self.schedule.order[len(panel.dims) : self.schedule.num_unit_dims]
+        sharing = math.prod(-(-self.extents[d] // self.schedule.step(d)) for d in units)
+        number = self.builder.udiv(unit, ll.Constant(I64, sharing))
+        new = self.builder.icmp_signed("!=", number, self.builder.load(self.copied, typ=I64))
+
+        def copy() -> None:
+            reduced = tuple(d for d in self.schedule.reduced if panel.packed.stride(d))
+            self._loops(reduced, lambda: self._copy_row(panel))
+            self.builder.store(number, self.copied)
+
+        self.branch(new, copy)
+
+    def _copy_row(self, panel: Panel) -> None:
+        """Copy what one point of the reduced dims reads."""
+        for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
+            loaded = self.points.load(panel.fetch.access, point, None)
+            pointer = self.points.pointer(panel.packed, point)
+            store_lanes(self.builder, self.points.vector(loaded), pointer, panel.packed.type, 1, point.valid, None)
+
+    @contextmanager
+    def at(self, dim: str, start: Value, size: int) -> Iterator[None]:
+        """``dim`` starts at ``start`` and has ``size`` elements in the tile."""
+        before = self.points.base.get(dim), self.size.get(dim, 0)
+        self.points.base[dim], self.size[dim] = start, size
+        self.points.known = {}
+        yield
+        self.points.known = {}
+        self.points.base[dim], self.size[dim] = before
+
+    @contextmanager
+    def loop(self, low: Value, high: Value, step: int = 1) -> Iterator[Value]:
+        """A loop from ``low`` to before ``high``; yields its index."""
+        head = self.function.append_basic_block("head")
+        body = self.function.append_basic_block("loop")
+        done = self.function.append_basic_block("done")
+        before = self.builder.block
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        index = self.builder.phi(I64)
+        index.add_incoming(low, before)
+        self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
+        self.builder.position_at_end(body)
+        self.points.known = {}
+        yield index
+        after = self.builder.add(index, ll.Constant(I64, step), flags=("nsw", "nuw"))
+        index.add_incoming(after, self.builder.block)
+        self.builder.branch(head)
+        self.builder.position_at_end(done)
+        self.points.known = {}
+
+    def branch(self, condition: Value, then: Body, otherwise: Body | None = None) -> None:
+        """``then`` where ``condition`` holds, else ``otherwise``."""
+        yes, no = self.function.append_basic_block("yes"), self.function.append_basic_block("no")
+        done = self.function.append_basic_block("join") if otherwise else no
+        self.builder.cbranch(condition, yes, no)
+        for block, body in ((yes, then), (no, otherwise)):
+            if body is None:
+                continue
+            self.builder.position_at_end(block)
+            self.points.known = {}
+            body()
+            self.builder.branch(done)
+        self.builder.position_at_end(done)
+        self.points.known = {}
+
+    # One register tile
+
+    def _fix_invariants(self) -> None:
+        """Evaluate once what depends on no dim and on nothing that the nest writes."""
+        written = {out.access.array for out in self.nest.outs}
+        at = Point((), self.schedule.lanes)
+
+        def visit(expression: Expr, wanted: ElementType) -> None:
+            if isinstance(expression, Local | Const):
+                return
+            arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
+            known = not any(isinstance(part, Local) for part in expression.walk())
+            if known and self.points.dims_of(expression) == frozenset() and not arrays & written:
+                self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
+                return
+            for arg in expression.args:
+                if arg.args or not self.points.dims_of(arg):
+                    visit(arg, wanted)
+
+        for item in self.nest.outs:
+            if item.value.args:
+                visit(item.value, compute_type(item.access.type))
+        for value in self.nest.locals:
+            visit(value, f32)
+
+    def _points(self, dims: Sequence[str]) -> list[Point]:
+        """Every point (or vector) of the tile along ``dims``."""
+        lane, lanes = self.schedule.lane, self.schedule.lanes
+        ranges = [range(0, self.size[d], lanes if d == lane else 1) for d in dims]
+        points = []
+        for offsets in product(*ranges):
+            along = dict(zip(dims, offsets, strict=True))
+            valid = min(lanes, self.size[lane] - along.get(lane, 0)) if lane in self.size and lane in dims else lanes
+            points.append(Point(tuple(along.items()), valid))
+        return points
+
+    def _tile(self) -> None:
+        points = self._points(self.unrolled)
+        self.points.known, self.points.accumulators = {}, {}
+        if self.nest.accumulates:
+            self._accumulate(points)
+        self.points.known = {}
+        for point in points:
+            values = [self.points.value(o.value, point, compute_type(o.access.type)) for o in self.nest.outs]
+            for out, value in zip(self.nest.outs, values, strict=True):
+                self._store(out, value, point)
+
+    def _is_wide(self, accumulate: Accumulate) -> bool:
+        lane = self.schedule.lane
+        names = self.points.dims_of(accumulate.value) or frozenset()
+        return bool(lane) and (lane in names or any(lane in g.position.names for g in accumulate.guards))
+
+    def _accumulate(self, points: list[Point]) -> None:
+        clamps = self._clamps()
+        tile = dict(self.schedule.tile)
+        counts = [tile.get(d, 1) for d in self.unrolled_reduced]
+        shares = [Point((("share", n),), self.schedule.lanes) for n in range(math.prod(counts))]
+        for number, accumulate in enumerate(self.nest.accumulates):
+            lanes = self.schedule.lanes if self._is_wide(accumulate) else 1
+            kind = llvm_type(accumulate.type, lanes)
+            start = constant(kind, identity(accumulate.combine, accumulate.type.np).item())
+            for point, share in product(points, shares):
+                key = (number, point, share)
+                if key not in self.slots:
+                    self.slots[key] = self.entry.alloca(kind)
+                self.builder.store(start, self.slots[key])
+
+        def body() -> None:
+            for place, reduced in enumerate(self._points(self.unrolled_reduced)):
+                for point in points:
+                    self._accumulate_point(point, reduced, shares[place % len(shares)])
+
+        self.points.sure = frozenset(bound for bounds in clamps.values() for bound in bounds)
+        self._loops(self.schedule.reduced, body, clamps)
+        self.points.sure = frozenset()
+        for number, accumulate in enumerate(self.nest.accumulates):
+            self._finish(number, accumulate, points, shares)
+
+    def _clamps(self) -> dict[str, list[Bound]]:
+        """Guards of all accumulators that a loop range can express, by the dim whose loop it is."""
+        sets = [set(a.guards) for a in self.nest.accumulates]
+        clamps: dict[str, list[Bound]] = {}
+        for bound in sorted(set.intersection(*sets), key=str):
+            names = bound.position.names
+            inside = [d for d in self.schedule.reduced if d in names]
+            tiled = any(self.schedule.step(d) > 1 for d in names)
+            if inside and not tiled and abs(bound.position.coefficient(inside[-1])) == 1:
+                clamps.setdefault(inside[-1], []).append(bound)
+        return clamps
+
+    def _accumulate_point(self, point: Point, reduced: Point, share: Point) -> None:
+        in_lanes = self.schedule.lane in dict(reduced.offsets)
+        at = Point(point.offsets + reduced.offsets, reduced.valid if in_lanes else point.valid)
+        for number, accumulate in enumerate(self.nest.accumulates):
+            slot = self.slots[number, point, share]
+            before = self.builder.load(slot, typ=slot.allocated_type)
+            guards = tuple(g for g in accumulate.guards if g not in self.points.sure)
+            self.builder.store(self._combined(accumulate, before, at, guards, in_lanes), slot)
+
+    def _combined(
+        self, accumulate: Accumulate, before: Value, at: Point, guards: tuple[Bound, ...], in_lanes: bool
+    ) -> Value:
+        wide = isinstance(before.type, ll.VectorType)
+
+        def operand(expression: Expr) -> Value:
+            typed = self.points.value(expression, at, accumulate.type)
+            return self.points.vector(typed) if wide else typed.value
+
+        value, body = accumulate.value, self.builder
+        partial = in_lanes and wide and at.valid < self.schedule.lanes
+        plain = not guards and not partial
+        if plain and accumulate.combine == "add" and accumulate.type.is_float and _is_product(value):
+            return fma(body, operand(value.args[0]), operand(value.args[1]), before)
+        after = combine(body, accumulate.combine, before, operand(value), accumulate.type)
+        if guards:
+            condition = self.points.condition(guards, at)
+            condition = self.points.vector(Typed(condition, bool_)) if wide else condition
+            after = body.select(condition, after, before)
+        if partial:
+            after = body.select(first_lanes(self.schedule.lanes, at.valid), after, before)
+        return after
+
+    def _finish(self, number: int, accumulate: Accumulate, points: list[Point], shares: list[Point]) -> None:
+        """Final values of one accumulator at all points: shares combined, then lanes where the lane dim is reduced."""
+        values = []
+        for point in points:
+            slots = [self.slots[number, point, share] for share in shares]
+            parts = [self.builder.load(slot, typ=slot.allocated_type) for slot in slots]
+            while len(parts) > 1:
+                parts = [
+                    combine(self.builder, accumulate.combine, parts[n], parts[n + 1], accumulate.type)
+                    if n + 1 < len(parts)
+                    else parts[n]
+                    for n in range(0, len(parts), 2)
+                ]
+            values.append(parts[0])
+        if self.schedule.lane in self.schedule.reduced and isinstance(values[0].type, ll.VectorType):
+            values = combine_lanes(self.builder, values, accumulate.combine, accumulate.type)
+        for point, value in zip(points, values, strict=True):
+            self.points.accumulators[number, point] = Typed(value, accumulate.type)
+
+    def _store(self, out: Out, value: Typed, at: Point) -> None:
+        if not out.guards:
+            self._store_point(out, value, at, None)
+            return
+        condition = self.points.condition(out.guards, at)
+        if isinstance(condition.type, ll.VectorType):
+            self._store_point(out, value, at, condition)
+        else:
+            self.branch(condition, lambda: self._store_point(out, value, at, None))
+
+    def _store_point(self, out: Out, value: Typed, at: Point, mask: Value | None) -> None:
+        kind = compute_type(out.access.type)
+        stride = out.access.stride(self.schedule.lane) if self.schedule.lane else 0
+        pointer = self.points.pointer(out.access, at)
+        lanes = self.schedule.lanes
+        in_lanes = bool(stride)
+        wide = self.points.vector(value) if in_lanes else value.value
+        if out.combine != "set":
+            if in_lanes:
+                before = load_lanes(self.builder, pointer, out.access.type, lanes, stride, at.valid, mask)
+            else:
+                before = load_one(self.builder, pointer, out.access.type)
+            wide = combine(self.builder, out.combine, before, wide, kind)
+        if in_lanes:
+            store_lanes(self.builder, wide, pointer, out.access.type, stride, at.valid, mask)
+        else:
+            store_one(self.builder, wide, pointer, out.access.type)
+
+
+def _is_product(value: Expr) -> bool:
+    return isinstance(value, Apply) and value.op == "mul"

@@ -1,0 +1,258 @@
+"""LLVM code of expressions at the points of one register tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
+from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
+from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
+from abele.kernels.nest.loop_nest import Acc, Access, Bound, Fetch, Hash, Local, affine_dims
+from abele.llvm import convert
+from abele.llvm import random as llvm_random
+from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
+
+Value = Any
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point (or vector of points) of a tile.
+
+    Attributes:
+        offsets: Distance from the tile's first element along each tiled dim.
+        valid: Lanes that exist; the others must not be touched.
+    """
+
+    offsets: tuple[tuple[str, int], ...]
+    valid: int
+
+    def offset(self, position: Affine) -> int:
+        """What the offsets add to ``position``."""
+        return sum(position.coefficient(dim) * n for dim, n in self.offsets)
+
+
+@dataclass
+class Typed:
+    """An LLVM value with its compute type; a vector if it differs between lanes."""
+
+    value: Value
+    type: ElementType
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has a value per lane."""
+        return isinstance(self.value.type, ll.VectorType)
+
+
+@dataclass
+class Points:
+    """Evaluates expressions; what was computed once in a straight line of code is used again.
+
+    Attributes:
+        builder: Where code goes.
+        arrays: The pointer arguments.
+        lane: Dim in the lanes, or empty.
+        lanes: Number of lanes.
+        locals: Values of ``Local``, by number.
+        base: Value of every dim at the tile's first element, as i64.
+        known: Values of this straight line of code, by expression and the offsets that it depends on.
+        fixed: Values that hold in the whole function.
+        sure: Bounds that hold at every point of the loops around.
+        accumulators: Values of ``Acc``, by number and point.
+    """
+
+    builder: ll.IRBuilder
+    arrays: list[Value]
+    lane: str
+    lanes: int
+    locals: tuple[Expr, ...] = ()
+    base: dict[str, Value] = field(default_factory=dict)
+    known: dict[object, Any] = field(default_factory=dict)
+    fixed: dict[int, Typed] = field(default_factory=dict)
+    accumulators: dict[tuple[int, Point], Typed] = field(default_factory=dict)
+    dims: dict[int, frozenset[str] | None] = field(default_factory=dict)
+    sure: frozenset[Bound] = frozenset()
+
+    def dims_of(self, expression: Expr) -> frozenset[str] | None:
+        """The dims that ``expression`` depends on; None if it depends on accumulators."""
+        key = id(expression)
+        if key not in self.dims:
+            own: frozenset[str] | None = None if isinstance(expression, Acc) else frozenset(affine_dims(expression))
+            args = (self.locals[expression.number],) if isinstance(expression, Local) else expression.args
+            for arg in args:
+                below = self.dims_of(arg)
+                own = None if own is None or below is None else own | below
+            self.dims[key] = own
+        return self.dims[key]
+
+    def value(self, expression: Expr, at: Point, wanted: ElementType = f32) -> Typed:
+        """``expression`` at ``at``; a constant takes the type ``wanted``."""
+        if isinstance(expression, Const):
+            return Typed(constant(llvm_type(compute_type(wanted)), _number(expression.value, wanted)), wanted)
+        if id(expression) in self.fixed:
+            return self.fixed[id(expression)]
+        dims = self.dims_of(expression)
+        offsets = at.offsets if dims is None else tuple(o for o in at.offsets if o[0] in dims)
+        key = (id(expression), offsets, at.valid if dims is None or self.lane in dims else 0)
+        if key not in self.known:
+            self.known[key] = self._evaluate(expression, at)
+        result: Typed = self.known[key]
+        return result
+
+    def vector(self, typed: Typed) -> Value:
+        """``typed`` with a value in every lane."""
+        return splat(self.builder, typed.value, self.lanes)
+
+    def _evaluate(self, expression: Expr, at: Point) -> Typed:
+        match expression:
+            case Fetch():
+                return self._fetch(expression, at)
+            case Acc():
+                return self.accumulators[expression.number, at]
+            case Local():
+                return self.value(self.locals[expression.number], at)
+            case Index():
+                return Typed(self.position(expression.affine, at, I32), i32)
+            case Hash():
+                return self._hash(expression, at)
+            case Cast():
+                return self._cast(expression, at)
+            case Apply():
+                return self._apply(expression, at)
+        raise TypeError(f"{expression!r} cannot be generated")
+
+    def _apply(self, expression: Apply, at: Point) -> Typed:
+        args = list(expression.args)
+        head = [self.value(args.pop(0), at, bool_)] if expression.op == "select" else []
+        concrete = [self.value(a, at) for a in args if not isinstance(a, Const)]
+        first = args[0]
+        type_ = concrete[0].type if concrete else (first.type if isinstance(first, Const) else f32)
+        typed = head + [self.value(a, at, type_) for a in args]
+        values = [self.vector(t) for t in typed] if any(t.wide for t in typed) else [t.value for t in typed]
+        result = apply_op(self.builder, expression.op, values, type_)
+        scalar = result.type.element if isinstance(result.type, ll.VectorType) else result.type
+        return Typed(result, bool_ if isinstance(scalar, ll.IntType) and scalar.width == 1 else type_)
+
+    def _cast(self, expression: Cast, at: Point) -> Typed:
+        arg = self.value(expression.arg, at, f32 if expression.type.is_float else compute_type(expression.type))
+        wanted = compute_type(expression.type)
+        value = convert_value(self.builder, arg.value, arg.type, wanted)
+        if expression.type in (f16, bf16):
+            name = expression.type.name
+            value = convert.to_f32(self.builder, convert.from_f32(self.builder, value, name), name)
+        return Typed(value, wanted)
+
+    def _hash(self, expression: Hash, at: Point) -> Typed:
+        halves = [
+            self.load(Access(expression.seed.array, u32, expression.seed.address + n), at, None).value for n in (0, 1)
+        ]
+        index = self.position(expression.index, at, I64)
+        return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
+
+    def _fetch(self, fetch: Fetch, at: Point) -> Typed:
+        bounds = [b for b in fetch.bounds if b not in self.sure]
+        if not bounds:
+            return self.load(fetch.access, at, None)
+        kind = compute_type(fetch.access.type)
+        fill = constant(llvm_type(kind), _number(fetch.fill or 0, kind))
+        if any(b.extent == 0 for b in bounds):
+            return Typed(fill, kind)
+        condition = self.condition(bounds, at)
+        loaded = self.load(fetch.access, at, condition)
+        if fetch.fill is None:
+            return loaded
+        if isinstance(condition.type, ll.VectorType) or loaded.wide:
+            wide = self.vector(Typed(condition, bool_)) if loaded.wide else condition
+            both = self.vector(loaded), splat(self.builder, fill, self.lanes)
+            return Typed(self.builder.select(wide, *both), loaded.type)
+        return Typed(self.builder.select(condition, loaded.value, fill), loaded.type)
+
+    def load(self, access: Access, at: Point, condition: Value | None) -> Typed:
+        """The element of ``access`` at ``at``, widened; not touched where ``condition`` fails."""
+        stride = access.stride(self.lane) if self.lane else 0
+        masked = condition is not None and isinstance(condition.type, ll.VectorType)
+        safe = None if masked else condition
+        pointer = self.pointer(access, at, safe, stride)
+        kind = compute_type(access.type)
+        if not stride and not masked:
+            return Typed(load_one(self.builder, pointer, access.type), kind)
+        mask = condition if masked else None
+        return Typed(load_lanes(self.builder, pointer, access.type, self.lanes, stride, at.valid, mask), kind)
+
+    def pointer(self, access: Access, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
+        """Address of ``access`` in the first lane.
+
+        Where ``condition`` fails, one from which lanes ``stride`` apart stay inside the array: none of its bounds
+        mentions the lane dim, so the array has as many elements along it.
+        """
+        start = self.linear(access.start)
+        offset = at.offset(access.address)
+        if condition is not None:
+            index = self.builder.add(start, ll.Constant(I64, offset))
+            index = self.builder.select(condition, index, ll.Constant(I64, max(0, -stride) * (at.valid - 1)))
+            return element_pointer(self.builder, self.arrays[access.array], index, access.type)
+        key = ("pointer", access)
+        if key not in self.known:
+            self.known[key] = element_pointer(self.builder, self.arrays[access.array], start, access.type)
+        base = self.known[key]
+        return element_pointer(self.builder, base, ll.Constant(I64, offset), access.type) if offset else base
+
+    def linear(self, position: Affine) -> Value:
+        """``position`` at the tile's first element, as i64."""
+        key = ("linear", position)
+        if key not in self.known:
+            total: Value = ll.Constant(I64, position.const)
+            for dim, factor in position.terms:
+                total = self.builder.add(total, self.builder.mul(self.base[dim], ll.Constant(I64, factor)))
+            self.known[key] = total
+        return self.known[key]
+
+    def position(self, position: Affine, at: Point, type_: Any = I64) -> Value:
+        """``position`` at ``at`` as an integer of ``type_``; a vector if it differs between lanes."""
+        start = self.builder.add(self.linear(position), ll.Constant(I64, at.offset(position)))
+        value = self.builder.trunc(start, type_) if type_ != I64 else start
+        step = position.coefficient(self.lane) if self.lane else 0
+        if not step:
+            return value
+        return self.builder.add(splat(self.builder, value, self.lanes), iota(self.lanes, step, type_))
+
+    def condition(self, bounds: Iterable[Bound], at: Point) -> Value:
+        """Whether all ``bounds`` hold at ``at``, as i1; a vector if that differs between lanes."""
+        result: Value = None
+        for bound in bounds:
+            place = self.position(bound.position, at)
+            holds = self.builder.icmp_unsigned("<", place, constant(place.type, bound.extent))
+            if result is not None and holds.type != result.type:
+                holds, result = splat(self.builder, holds, self.lanes), splat(self.builder, result, self.lanes)
+            result = holds if result is None else self.builder.and_(result, holds)
+        return result
+
+
+def convert_value(builder: ll.IRBuilder, value: Value, source: ElementType, wanted: ElementType) -> Value:
+    """``value`` of compute type ``source`` converted to compute type ``wanted``."""
+    if source == wanted:
+        return value
+    lanes = value.type.count if isinstance(value.type, ll.VectorType) else 1
+    target = llvm_type(wanted, lanes)
+    if wanted == bool_:
+        zero = constant(value.type, 0)
+        return builder.fcmp_unordered("!=", value, zero) if source.is_float else builder.icmp_signed("!=", value, zero)
+    if wanted.is_float:
+        return (builder.sitofp if source.kind == "int" else builder.uitofp)(value, target)
+    if source.is_float:
+        return saturated(builder, value, target, signed=wanted.kind == "int")
+    width = 1 if source == bool_ else source.bits
+    if width > wanted.bits:
+        return builder.trunc(value, target)
+    if width == wanted.bits:
+        return value
+    return (builder.sext if source.kind == "int" else builder.zext)(value, target)
+
+
+def _number(value: float | int | bool, type_: ElementType) -> float | int:
+    return float(value) if compute_type(type_).is_float else int(value)

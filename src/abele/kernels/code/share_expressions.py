@@ -1,0 +1,30 @@
+"""Equal expressions of a nest become one object, so that each is computed once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Apply, Cast, Expr
+from abele.kernels.nest.loop_nest import LoopNest
+
+
+def intern(nest: LoopNest) -> LoopNest:
+    """``nest`` with equal expressions shared."""
+    known: dict[Expr, Expr] = {}
+    accumulates = tuple(replace(a, value=_shared(a.value, known)) for a in nest.accumulates)
+    outs = tuple(replace(o, value=_shared(o.value, known)) for o in nest.outs)
+    values = tuple(_shared(value, known) for value in nest.locals)
+    return replace(nest, accumulates=accumulates, outs=outs, locals=values)
+
+
+def _shared(expression: Expr, known: dict[Expr, Expr]) -> Expr:
+    if expression not in known:
+        match expression:
+            case Apply():
+                rebuilt: Expr = Apply(expression.op, (_shared(a, known) for a in expression.args))
+            case Cast():
+                rebuilt = Cast(expression.type, _shared(expression.arg, known))
+            case _:
+                rebuilt = expression
+        known[expression] = rebuilt
+    return known[expression]

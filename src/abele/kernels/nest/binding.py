@@ -1,0 +1,112 @@
+"""What a planner is given: kernels bound through strided views to buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.errors import TensorError, TypeMismatchError
+from abele.kernels.nest.ir import HostKernel
+from abele.numerics import ElementType
+
+Factors = tuple[tuple[int, int], ...]
+"""One dim of a view, outermost factor first: (extent, stride in elements) each; their extents multiply to the dim's."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Storage that kernels read and write.
+
+    Attributes:
+        id: The caller's number for it.
+        shape: Shape of the variable; its elements count in row-major order.
+        type: Element type.
+        pinned: True: storage is the caller's, row-major, valid before and after the plan runs. False: nothing reads it
+            before the plan's first write nor after the plan's end, so the plan may lay it out as it likes, or drop it.
+        name: For listings.
+    """
+
+    id: int
+    shape: tuple[int, ...]
+    type: ElementType
+    pinned: bool = True
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The view through which a kernel operand sees a buffer.
+
+    Attributes:
+        buffer: Id of the buffer.
+        factors: For every dim of the operand its factors; a broadcast dim has stride 0, a reversed one a negative
+            stride.
+        offset: Element of the buffer at which the view's first element lies.
+    """
+
+    buffer: int
+    factors: tuple[Factors, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with its inputs and outputs bound, in operand order; its temporaries belong to the plan.
+
+    Raises:
+        TensorError: Number of bindings or the shape of a view does not fit the kernel.
+    """
+
+    kernel: HostKernel
+    bindings: tuple[Binding, ...]
+    name: str = "call"
+
+    def __post_init__(self) -> None:
+        wanted = self.kernel.num_inputs + self.kernel.num_outputs
+        if len(self.bindings) != wanted:
+            raise TensorError(f"{self.name}: kernel has {wanted} inputs and outputs, {len(self.bindings)} are bound")
+        for number, binding in enumerate(self.bindings):
+            shape = tuple(_extent(factors) for factors in binding.factors)
+            if shape != self.kernel.shapes[number]:
+                expected = list(self.kernel.shapes[number])
+                raise TensorError(f"{self.name}: operand %{number} has shape {expected}, its view {list(shape)}")
+
+
+def bind(buffer: Buffer) -> Binding:
+    """The view of a whole buffer in its own shape."""
+    strides, stride = [], 1
+    for extent in reversed(buffer.shape):
+        strides.append(stride)
+        stride *= extent
+    return Binding(buffer.id, tuple(((n, s),) for n, s in zip(buffer.shape, reversed(strides), strict=True)))
+
+
+def check_types(call: Call, buffers: dict[int, Buffer]) -> None:
+    """Check that every binding of ``call`` names a buffer of the operand's type and stays inside it.
+
+    Raises:
+        TensorError: No such buffer, or a view that reaches outside it.
+        TypeMismatchError: The buffer holds another element type.
+    """
+    for number, binding in enumerate(call.bindings):
+        at = f"operand %{number} of {call.name}"
+        if binding.buffer not in buffers:
+            raise TensorError(f"no buffer {binding.buffer}", at=at)
+        buffer = buffers[binding.buffer]
+        if buffer.type != call.kernel.types[number]:
+            raise TypeMismatchError(
+                f"buffer {buffer.name or buffer.id} holds {buffer.type}, the kernel wants {call.kernel.types[number]}",
+                at=at,
+            )
+        steps = [s * (n - 1) for factors in binding.factors for n, s in factors]
+        low, high = binding.offset + sum(min(s, 0) for s in steps), binding.offset + sum(max(s, 0) for s in steps)
+        size = _extent(tuple((n, 0) for n in buffer.shape))
+        if low < 0 or high >= size:
+            name = buffer.name or str(buffer.id)
+            raise TensorError(f"view of buffer {name} runs from element {low} to {high}, it has {size}", at=at)
+
+
+def _extent(factors: Factors) -> int:
+    product = 1
+    for extent, _ in factors:
+        product *= extent
+    return product

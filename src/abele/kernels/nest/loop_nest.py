@@ -1,0 +1,210 @@
+"""Loop nests over flat memory: what code is generated from.
+
+A :class:`LoopNest` is a nest after its buffers got their layouts: every access is a number of elements, linear in the
+loop dims, from one of the function's pointer arguments. It has parallel and reduced dims; for every point of the
+parallel dims it combines each accumulator over the reduced dims, and then evaluates its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.numerics import ElementType
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The condition 0 ≤ position < extent."""
+
+    position: Affine
+    extent: int
+
+    def __str__(self) -> str:
+        return f"0≤{self.position}<{self.extent}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Element ``address`` of argument ``array``, which holds elements of ``type``.
+
+    Dims of ``tile_dims`` count from the first element of the register tile.
+    """
+
+    array: int
+    type: ElementType
+    address: Affine
+    tile_dims: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Affine:
+        """The address in the tile's first element."""
+        if not self.tile_dims:
+            return self.address
+        return Affine(tuple(t for t in self.address.terms if t[0] not in self.tile_dims), self.address.const)
+
+    def stride(self, dim: str) -> int:
+        """Elements that one step of ``dim`` moves."""
+        return self.address.coefficient(dim)
+
+    def __str__(self) -> str:
+        return f"{self.type}@{self.array}[{self.address}]"
+
+
+@dataclass(frozen=True)
+class Fetch(Expr):
+    """A loaded element; where ``bounds`` do not hold, ``fill``, or without a fill anything: it is not used.
+
+    Memory is touched only where ``bounds`` hold.
+    """
+
+    access: Access
+    fill: float | None = None
+    bounds: tuple[Bound, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.bounds:
+            return str(self.access)
+        return f"{self.access}({' '.join(map(str, self.bounds))} else {self.fill})"
+
+
+@dataclass(frozen=True)
+class Acc(Expr):
+    """The final value of accumulator ``number``."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"acc{self.number}"
+
+
+@dataclass(frozen=True)
+class Local(Expr):
+    """Value ``number`` of a nest's locals, at the same point."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"local{self.number}"
+
+
+@dataclass(frozen=True)
+class Hash(Expr):
+    """A u32 from the counter hash of the two u32 at ``seed``, ``modifier`` and ``index``."""
+
+    seed: Access
+    modifier: int
+    index: Affine
+
+    def __str__(self) -> str:
+        return f"hash({self.seed}, {self.modifier}, {self.index})"
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """``value`` combined over the reduced dims, where ``guards`` hold."""
+
+    combine: str
+    value: Expr
+    type: ElementType
+    guards: tuple[Bound, ...] = ()
+
+    def __str__(self) -> str:
+        guards = "".join(f" if {g}" for g in self.guards)
+        return f"{self.combine} {self.value}{guards}"
+
+
+@dataclass(frozen=True)
+class Out:
+    """A store of ``value``; other combines than ``set`` read, combine and write the element, point after point."""
+
+    access: Access
+    value: Expr
+    combine: str = "set"
+    guards: tuple[Bound, ...] = ()
+
+    def __str__(self) -> str:
+        guards = "".join(f" if {g}" for g in self.guards)
+        sign = "=" if self.combine == "set" else f"{self.combine}="
+        return f"{self.access} {sign} {self.value}{guards}"
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """Loops over flat memory.
+
+    Attributes:
+        parallel: Dims of the outputs with their extents. Where an output combines (not ``set``), points run in order.
+        reduced: Dims that the accumulators run over.
+        accumulates: The accumulators.
+        outs: Evaluated once a point of the parallel dims, in order.
+        num_arrays: Number of pointer arguments.
+        locals: Values that outputs, and later locals, use: evaluated once a point of the parallel dims.
+        unit: Dims, in order, whose points are the function's units; empty: the schedule chooses.
+        lane: Dim that lies in the vector lanes; empty: the schedule chooses.
+    """
+
+    parallel: tuple[tuple[str, int], ...]
+    reduced: tuple[tuple[str, int], ...]
+    accumulates: tuple[Accumulate, ...]
+    outs: tuple[Out, ...]
+    num_arrays: int
+    unit: tuple[str, ...] = ()
+    lane: str = ""
+    locals: tuple[Expr, ...] = ()
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extent of every dim."""
+        return dict(self.parallel + self.reduced)
+
+    def expressions(self) -> Iterator[Expr]:
+        """Every expression, arguments first."""
+        for value in (*(a.value for a in self.accumulates), *self.locals, *(o.value for o in self.outs)):
+            yield from value.walk()
+
+    @cached_property
+    def fetches(self) -> tuple[Fetch, ...]:
+        """Every distinct load."""
+        return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, Fetch)))
+
+    def guards(self) -> Iterator[Bound]:
+        """Every guard of accumulators and outputs."""
+        for guards in (*(a.guards for a in self.accumulates), *(o.guards for o in self.outs)):
+            yield from guards
+
+    def __str__(self) -> str:
+        def dims(pairs: tuple[tuple[str, int], ...]) -> str:
+            return ", ".join(f"{d}<{n}" for d, n in pairs)
+
+        lines = [f"for {dims(self.parallel)}" if self.parallel else "once"]
+        if self.accumulates:
+            lines.append(f"  over {dims(self.reduced)}")
+        lines += [f"    acc{n} = {a}" for n, a in enumerate(self.accumulates)]
+        lines += [f"  local{n} = {value}" for n, value in enumerate(self.locals)]
+        lines += [f"  {out}" for out in self.outs]
+        return "\n".join(lines)
+
+
+def free_dims(expression: Expr) -> frozenset[str]:
+    """The dims that ``expression`` depends on; those of accumulators aside."""
+    names: set[str] = set()
+    for part in expression.walk():
+        names.update(affine_dims(part))
+    return frozenset(names)
+
+
+def affine_dims(part: Expr) -> Iterator[str]:
+    """The dims in the own indices of ``part``."""
+    match part:
+        case Fetch():
+            yield from part.access.address.names
+            for bound in part.bounds:
+                yield from bound.position.names
+        case Hash():
+            yield from part.index.names
+            yield from part.seed.address.names
+        case Index():
+            yield from part.affine.names

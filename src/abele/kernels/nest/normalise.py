@@ -1,0 +1,136 @@
+"""Kernels before planning: no loop dims of extent one, and start values that stores need set by nests of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from abele.kernels.nest.binding import Call
+from abele.kernels.nest.ir import (
+    Affine,
+    Const,
+    Expr,
+    HostKernel,
+    Index,
+    Load,
+    Nest,
+    Random,
+    Store,
+    compute_type,
+    load,
+    nest,
+    store,
+)
+from abele.kernels.nest.ops import identity
+from abele.kernels.tasks.program import rewrite
+from abele.numerics import ElementType, f32
+
+
+def normalised(call: Call) -> Call:
+    """``call`` with its kernel in normal form.
+
+    Afterwards a store that does not accumulate sets or combines every element of its operand, and no 16-bit float is
+    combined into point after point: such sums are made in f32 and rounded once.
+    """
+    draft = _Draft(call.kernel)
+    nests = [_without_units(n) for original in call.kernel.nests for n in draft.nests(original)]
+    kernel = replace(call.kernel, shapes=tuple(draft.shapes), types=tuple(draft.types), nests=tuple(nests))
+    return replace(call, kernel=kernel)
+
+
+class _Draft:
+    """A kernel while temporaries are added to it."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        self.shapes, self.types = list(kernel.shapes), list(kernel.types)
+
+    def nests(self, item: Nest) -> list[Nest]:
+        """``item`` with the nests that set start values before it, and those that round sums after it."""
+        before, stores, after = [], [], []
+        for s in item.stores:
+            if self._is_rounded_often(item, s):
+                wide = self._temporary(self.shapes[s.operand])
+                before += [self._copy(s.operand, wide)] if s.accumulate else []
+                after.append(self._copy(wide, s.operand))
+                s = replace(s, operand=wide)
+            needs = s.combine != "set" and not s.accumulate and not _covers(self.shapes[s.operand], item, s)
+            if needs:
+                before.append(_start(self.shapes[s.operand], self.types[s.operand], s))
+            stores.append(replace(s, accumulate=True) if needs else s)
+        return [*before, Nest(item.dims, tuple(stores)), *after]
+
+    def _is_rounded_often(self, item: Nest, target: Store) -> bool:
+        type_ = self.types[target.operand]
+        once = target.combine == "set" or injective(target.index, item.extents)
+        return type_.is_float and type_.bits < 32 and not once
+
+    def _temporary(self, shape: tuple[int, ...]) -> int:
+        self.shapes.append(shape)
+        self.types.append(f32)
+        return len(self.shapes) - 1
+
+    def _copy(self, source: int, target: int) -> Nest:
+        names = [f"d{n}" for n in range(len(self.shapes[source]))]
+        return nest(dict(zip(names, self.shapes[source], strict=True)), store(target, names, load(source, *names)))
+
+
+def _start(shape: tuple[int, ...], stored: ElementType, item: Store) -> Nest:
+    """The nest that sets the operand of ``item`` to the identity of its combine."""
+    type_ = compute_type(stored)
+    names = [f"d{n}" for n in range(len(shape))]
+    value: Any = identity(item.combine, type_.np).item()
+    return nest(dict(zip(names, shape, strict=True)), store(item.operand, names, Const(value, type_)))
+
+
+def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
+    """Whether ``target`` reaches every element of its operand, each from one point of the dims that it mentions."""
+    extents = item.extents
+    inside = all(
+        low >= 0 and high < n for (low, high), n in zip((a.bounds(extents) for a in target.index), shape, strict=True)
+    )
+    mentioned = {name for a in target.index for name in a.names}
+    points = math.prod(extents[name] for name in mentioned)
+    return inside and points == math.prod(shape) and injective(target.index, extents)
+
+
+def injective(index: Sequence[Affine], extents: Mapping[str, int]) -> bool:
+    """Whether different points of the mentioned dims have different indices."""
+    names = [name for a in index for name in a.names]
+    return len(set(names)) == len(names) and all(_mixed_radix(a, extents) for a in index)
+
+
+def _mixed_radix(position: Affine, extents: Mapping[str, int]) -> bool:
+    reach = 0
+    for dim, factor in sorted(position.terms, key=lambda t: abs(t[1])):
+        if abs(factor) <= reach and extents[dim] > 1:
+            return False
+        reach += abs(factor) * (extents[dim] - 1)
+    return True
+
+
+def _without_units(item: Nest) -> Nest:
+    gone = {d: Affine(()) for d, extent in item.dims if extent == 1}
+    if not gone:
+        return item
+    stores = tuple(
+        replace(s, index=tuple(a.substitute(gone) for a in s.index), value=_moved(s.value, gone)) for s in item.stores
+    )
+    return Nest(tuple(d for d in item.dims if d[1] > 1), stores)
+
+
+def _moved(expression: Expr, dims: Mapping[str, Affine]) -> Expr:
+    """``expression`` with loop dims replaced."""
+
+    def change(part: Expr) -> Expr | None:
+        match part:
+            case Load():
+                return replace(part, index=tuple(a.substitute(dims) for a in part.index))
+            case Index():
+                return Index(part.affine.substitute(dims))
+            case Random():
+                return replace(part, index=part.index.substitute(dims))
+        return None
+
+    return rewrite(expression, change)

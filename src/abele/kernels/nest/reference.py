@@ -1,0 +1,164 @@
+"""The meaning of a host kernel: its nests evaluated in NumPy, every point of a nest at once. Slow and plain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abele.errors import TensorError
+from abele.kernels.nest.ir import (
+    Affine,
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    HostKernel,
+    Index,
+    Load,
+    Nest,
+    Random,
+    Store,
+    common_type,
+    result_type,
+)
+from abele.kernels.nest.ops import COMBINES, OPS, Array, identity
+from abele.llvm.random import hash_u32
+from abele.numerics import ElementType, bf16, f16, f32
+from abele.words import counted
+
+
+def evaluate(kernel: HostKernel, arrays: Sequence[Array], *, precise: bool = False) -> list[Array]:
+    """The outputs of ``kernel``.
+
+    Args:
+        kernel: What to compute.
+        arrays: The inputs, of the kernel's shapes and types; then, where outputs are accumulated into or set only in
+            part, what the outputs hold before (zeros otherwise).
+        precise: Keep floating-point operands and arithmetic in 64 bits throughout, as an oracle for tests.
+
+    Raises:
+        TensorError: The number or the shapes of ``arrays`` do not fit.
+    """
+    if not kernel.num_inputs <= len(arrays) <= kernel.num_inputs + kernel.num_outputs:
+        raise TensorError(f"kernel takes {counted(kernel.num_inputs, 'input')}, got {len(arrays)} arrays")
+    state = _Evaluator(kernel, precise)
+    for number, array in enumerate(arrays):
+        if np.shape(array) != kernel.shapes[number]:
+            got, wanted = list(np.shape(array)), list(kernel.shapes[number])
+            raise TensorError(f"operand %{number} has shape {got}, the kernel wants {wanted}")
+        state.operands[number][...] = array
+    for nest in kernel.nests:
+        state.run(nest)
+    return [state.operands[number] for number in kernel.outputs]
+
+
+class _Evaluator:
+    """Operand values while the nests of one kernel run."""
+
+    def __init__(self, kernel: HostKernel, precise: bool) -> None:
+        self.types = kernel.types
+        self.float = np.dtype(np.float64 if precise else np.float32)
+        self.precise = precise
+        self.operands = [
+            np.zeros(shape, self.float if precise and type_.is_float else type_.np)
+            for shape, type_ in zip(kernel.shapes, kernel.types, strict=True)
+        ]
+
+    def run(self, nest: Nest) -> None:
+        """Evaluate all stores of ``nest``, loads before stores."""
+        sizes = [extent for _, extent in nest.dims]
+        grid = dict(zip(nest.extents, np.ix_(*map(np.arange, sizes)), strict=True))
+        values = [np.broadcast_to(self.value(s.value, grid, self.types[s.operand]), sizes) for s in nest.stores]
+        for store, value in zip(nest.stores, values, strict=True):
+            self.store(store, value, grid)
+
+    def store(self, store: Store, value: Array, grid: dict[str, Array]) -> None:
+        """Combine ``value``, one element a point of ``grid``, into the target of ``store``."""
+        target = self.operands[store.operand]
+        index = [np.broadcast_to(_position(a, grid), value.shape) for a in store.index]
+        inside = _inside(index, target.shape, value.shape)
+        where = tuple(i[inside] for i in index)
+        if store.combine == "set":
+            target[where] = value[inside] if where else value
+            return
+        wide = target.astype(self.dtype(self.types[store.operand]))
+        if not store.accumulate:
+            wide[...] = identity(store.combine, wide.dtype)
+        if where:
+            COMBINES[store.combine].at(wide, where, value[inside])  # type: ignore[attr-defined]
+        else:
+            wide = COMBINES[store.combine].reduce(value, axis=None, initial=wide)  # type: ignore[attr-defined]
+        target[...] = wide
+
+    def value(self, expression: Expr, grid: dict[str, Array], wanted: ElementType) -> Array:
+        """``expression`` at every point of ``grid``; a constant takes the type ``wanted``."""
+        match expression:
+            case Const():
+                return np.asarray(expression.value, self.dtype(wanted))
+            case Load():
+                return self.load(expression, grid)
+            case Index():
+                return np.asarray(_position(expression.affine, grid), np.int32)
+            case Random():
+                key = self.operands[expression.seed]
+                return hash_u32(key[0], key[1], expression.modifier, _position(expression.index, grid))
+            case Cast():
+                return self.cast(expression, grid)
+            case Apply():
+                return self.apply(expression, grid)
+        raise TypeError(f"{expression!r} is no kernel expression")
+
+    def load(self, load: Load, grid: dict[str, Array]) -> Array:
+        """The loaded elements, widened, with the fill value outside."""
+        source = self.operands[load.operand]
+        index = [np.asarray(_position(a, grid)) for a in load.index]
+        clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, source.shape, strict=True))
+        value = np.asarray(source[clipped], self.dtype(self.types[load.operand]))
+        if load.fill is None:
+            return value
+        return np.where(_inside(index, source.shape, value.shape), value, value.dtype.type(load.fill))
+
+    def cast(self, cast: Cast, grid: dict[str, Array]) -> Array:
+        """The argument in the wanted type, rounded through 16 bits where that is the type."""
+        source = f32 if isinstance(cast.arg, Const) and cast.type.is_float else result_type(cast.arg, self.types)
+        value = self.value(cast.arg, grid, source)
+        if cast.type in (f16, bf16) and not self.precise:
+            return value.astype(cast.type.np).astype(np.float32)
+        wanted = self.dtype(cast.type)
+        return _saturated(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
+
+    def apply(self, expression: Apply, grid: dict[str, Array]) -> Array:
+        """The operation on the values of its arguments."""
+        op, args = OPS[expression.op], expression.args
+        first: tuple[Array, ...] = ()
+        if op.name == "select":
+            first = (self.value(args[0], grid, result_type(args[0], self.types)),)
+            args = args[1:]
+        common = common_type(args, self.types, at=expression)
+        with np.errstate(all="ignore"):
+            return np.asarray(op.meaning(*first, *(self.value(a, grid, common) for a in args)))
+
+    def dtype(self, type_: ElementType) -> np.dtype[np.generic]:
+        """The NumPy dtype in which elements of ``type_`` are computed with."""
+        kind = result_type(Const(0, type_), ())
+        return self.float if kind == f32 else kind.np
+
+
+def _saturated(value: Array, wanted: np.dtype[np.generic]) -> Array:
+    """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
+    limits = np.iinfo(wanted.name)
+    low, high = value <= float(limits.min), value >= float(limits.max)
+    inside = np.where(low | high | np.isnan(value), 0, value).astype(wanted)
+    return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(wanted)
+
+
+def _position(index: Affine, grid: dict[str, Array]) -> Array:
+    return np.asarray(sum((grid[d] * c for d, c in index.terms), np.int64(index.const)))
+
+
+def _inside(index: Sequence[Array], shape: Sequence[int], points: Sequence[int]) -> Array:
+    inside = np.ones(points, np.bool_)
+    for position, extent in zip(index, shape, strict=True):
+        inside &= (position >= 0) & (position < extent)
+    return inside

@@ -1,0 +1,245 @@
+"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import combinations
+
+from abele.kernels.nest.ir import Apply
+from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest, Out, free_dims
+from abele.kernels.schedule.pack_panels import Panel, can_be_packed, find_panel
+from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.traffic import Traffic
+
+FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
+MIN_UNITS = 32
+"""Units wanted of a nest, so that threads share it evenly."""
+FINALISTS = 12
+"""Tiles of which the memory traffic is looked at, too."""
+LINE_COST = 0.3
+"""Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
+BROADCAST_COST, SPREAD_COST = 0.5, 1.5
+"""Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
+
+
+Tile = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the choice depends on in the CPU: lanes of an f32 vector, and the number of vector registers."""
+
+    lanes: int
+    registers: int = 32
+
+    @property
+    def accumulators(self) -> int:
+        """Registers that accumulators may take."""
+        return self.registers * 3 // 4
+
+
+@lru_cache(maxsize=4096)
+def choose(nest: LoopNest, target: Target) -> Schedule:
+    """The cheapest schedule of ``nest`` that the model finds."""
+    lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
+    drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
+    points, traffic = math.prod(nest.extents.values()), Traffic(nest)
+    reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
+    free = [d for d, _ in nest.parallel if d not in nest.unit]
+    found: list[tuple[float, int, Schedule]] = []
+    for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
+        schedule = Schedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
+        order, lines = traffic.best_order(schedule, free)
+        schedule = replace(schedule, order=(*nest.unit, *order))
+        found.append((cost * points + LINE_COST * lines, len(found), schedule))
+    best = min(found)[2]
+    return best if nest.unit else _with_units(nest, best)
+
+
+def choose_panel(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None]:
+    """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
+    schedule = choose(nest, target)
+    panel = find_panel(nest, schedule)
+    if panel is None:
+        return schedule, None
+    others = tuple(d for d in schedule.order if d not in panel.dims)
+    schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
+    return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel
+
+
+def _lane_candidates(nest: LoopNest) -> list[str]:
+    found = [d for d, n in nest.parallel + nest.reduced if n > 1 and d not in nest.unit and _can_be_lane(nest, d)]
+    return [*found, ""]
+
+
+def _can_be_lane(nest: LoopNest, dim: str) -> bool:
+    if dim in dict(nest.reduced):
+        return not any(dim in g.position.names for g in nest.guards())
+    # Guards that differ between lanes would make every load a masked one.
+    if any(dim in g.position.names for a in nest.accumulates for g in a.guards):
+        return False
+    return all(out.access.stride(dim) for out in nest.outs)
+
+
+def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str, int, Tile]]:
+    """The best tiles with ``lane`` in the lanes: cost a point, lane dim, lanes, tile."""
+    extents = nest.extents
+    width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
+    if nest.lane:
+        width = extents[lane]
+    model = _Model(nest, lane, width, target)
+    tiles = _tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width)
+    return nsmallest(FINALISTS, ((model.cost(dict(t)), lane, width, t) for t in tiles), key=lambda d: d[0])
+
+
+def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[Tile]:
+    """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
+    guarded = {d for g in nest.guards() for d in g.position.names}
+    # Of equal tiles the first is taken: the one whose points lie closest.
+    sizes = {
+        d: -(-n // width) if d == lane else n
+        for d, n in sorted(nest.parallel, key=lambda p: _stride_key(nest, p[0]))
+        if d not in guarded and d not in nest.unit and not (d == lane and nest.lane)
+    }
+    limit = max(1, target.accumulators * target.lanes // max(width, target.lanes))
+    yield ()
+    for first, second in combinations(sizes, 2):
+        for a in _factors(sizes[first], limit):
+            for b in _factors(sizes[second], limit // a):
+                yield ((first, a), (second, b))
+    for only in sizes:
+        for a in _factors(sizes[only], limit):
+            yield ((only, a),)
+    if nest.reduced:
+        inner = min((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d))
+        size = -(-nest.extents[inner] // width) if inner == lane else nest.extents[inner]
+        if inner not in guarded:
+            for a in _factors(size, 8):
+                yield ((inner, a),)
+
+
+def _factors(extent: int, limit: int) -> list[int]:
+    return [f for f in FACTORS if f <= min(extent, limit)]
+
+
+def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[Tile]:
+    """A few points of the fastest dim at once, so that loops cost little and long operations overlap."""
+    if any(out.combine != "set" or out.guards for out in nest.outs):
+        return [()]
+    dims = [(d, -(-n // width) if d == lane else n) for d, n in nest.parallel if d not in nest.unit]
+    dims = [(d, n) for d, n in dims if n > 1]
+    if not dims:
+        return [()]
+    dim, size = min(dims, key=lambda p: (p[0] != lane, _stride_key(nest, p[0])))
+    work = sum(isinstance(e, Apply) for e in set(nest.expressions()))
+    limit = 4 if work < 24 else 2
+    return [((dim, max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)),)]
+
+
+class _Model:
+    """Cost of one point of a nest, in vector operations, under a lane dim."""
+
+    def __init__(self, nest: LoopNest, lane: str, width: int, target: Target) -> None:
+        self.nest, self.lane, self.width = nest, lane, width
+        self.vector = max(1, width // target.lanes)
+        self.registers = target.registers
+        self.extents = nest.extents
+        inner = [a.value for a in nest.accumulates]
+        self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
+        fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
+        self.loads = [(free_dims(f), self._inner_cost(f)) for f in sorted(fetches, key=str)]
+        values = (*nest.locals, *(o.value for o in nest.outs))
+        outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
+        self.outer = sum(self._load_cost(f.access) for f in outside)
+        self.outer += sum(self._load_cost(o.access) for o in nest.outs)
+        self.reduced = math.prod(n for _, n in nest.reduced)
+        self.parallel = dict(nest.parallel)
+        self.folds = lane in dict(nest.reduced)
+
+    def _inner_cost(self, fetch: Fetch) -> float:
+        """Cost of a load in the reduction; as if in order where a panel will be copied."""
+        packed = can_be_packed(self.nest, fetch, self.lane, self.width)
+        return 1.0 if packed else self._load_cost(fetch.access)
+
+    def _load_cost(self, access: Access) -> float:
+        stride = access.stride(self.lane) if self.lane else 0
+        if stride == 1 or not self.lane:
+            return 1.0
+        return SPREAD_COST * self.width if stride else BROADCAST_COST
+
+    def cost(self, tile: dict[str, int]) -> float:
+        """Cost a point with ``tile``."""
+        waste = self._waste(tile)
+        if not self.nest.accumulates:
+            return (self.outer + self.work) / self.width * waste
+        size = math.prod(tile.values())
+        counts = [(cost, math.prod(tile.get(d, 1) for d in dims)) for dims, cost in self.loads]
+        work = float(size * self.work)
+        loads = sum(cost * count for cost, count in counts)
+        held = max((count for _, count in counts if count < size), default=0)
+        spilled = max(0, (size + held + 2) * self.vector - self.registers)
+        latency = max(0, 8 - size) * 0.25
+        step = (max(work, loads) + 0.15 * (work + loads) + 4.0 * spilled + latency) / (size * self.width)
+        stored = math.prod(n for d, n in tile.items() if d in self.parallel)
+        once = (self.outer / self.width + (5.0 if self.folds else 0.0) + 2.0 / stored) / self.reduced
+        return (step + once) * waste
+
+    def _waste(self, tile: dict[str, int]) -> float:
+        """Points of whole tiles for every point that exists."""
+        waste = 1.0
+        for dim in {*tile, *([self.lane] if self.lane else [])}:
+            step = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
+            waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
+        return waste
+
+
+def _with_units(nest: LoopNest, schedule: Schedule) -> Schedule:
+    """``schedule`` with the outermost loops as units, as many as give threads enough to share."""
+    order = sorted(schedule.order, key=lambda d: not _is_separate(nest, d))
+    units, count = 1, 0
+    for dim in order:
+        if units >= MIN_UNITS or not _is_separate(nest, dim):
+            break
+        units *= -(-nest.extents[dim] // schedule.step(dim))
+        count += 1
+    return replace(schedule, order=tuple(order), num_unit_dims=count)
+
+
+def _is_separate(nest: LoopNest, dim: str) -> bool:
+    """Whether points of ``dim`` never store to the same element."""
+    for out in nest.outs:
+        if out.combine == "set":
+            continue
+        stride = abs(out.access.stride(dim))
+        others = _reaches(nest, out, dim)
+        below = sum(s * (n - 1) for s, n in others if s <= stride)
+        above = [s for s, _ in others if s > stride]
+        if stride <= below or any(s < stride * nest.extents[dim] for s in above):
+            return False
+    return True
+
+
+def _reaches(nest: LoopNest, out: Out, dim: str) -> list[tuple[int, int]]:
+    """(stride, extent) of every dim but ``dim`` in a store; of dims that a guard keeps inside, together."""
+    left = {d: n for d, n in nest.parallel if d != dim}
+    reaches = []
+    for guard in out.guards:
+        terms = dict(guard.position.terms)
+        steps = {divmod(out.access.stride(d), factor) for d, factor in terms.items()}
+        step, rest = steps.pop() if len(steps) == 1 else (0, 1)
+        if terms.keys() <= left.keys() and not rest:
+            reaches.append((abs(step), guard.extent))
+            left = {d: n for d, n in left.items() if d not in terms}
+    return reaches + [(abs(out.access.stride(d)), n) for d, n in left.items()]
+
+
+def _stride_key(nest: LoopNest, dim: str) -> int:
+    return sum(abs(f.access.stride(dim)) for f in nest.fetches)
+
+
+def _power_of_two(extent: int) -> int:
+    return 1 << (extent - 1).bit_length()

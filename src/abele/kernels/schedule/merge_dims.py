@@ -1,0 +1,92 @@
+"""Loop dims that step through memory as one become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Fetch, Hash, LoopNest
+from abele.kernels.tasks.program import Dims, rewrite
+
+
+def merge_dims(nest: LoopNest) -> LoopNest:
+    """``nest`` with dims joined where all positions step as far along the outer as along the whole of the inner."""
+    fixed = {*nest.unit, nest.lane}
+    merged = True
+    while merged:
+        merged = False
+        for pairs in (nest.parallel, nest.reduced):
+            found = _joinable(nest, [p for p in pairs if p[0] not in fixed])
+            if found:
+                nest, merged = _join(nest, *found), True
+                break
+    return nest
+
+
+def _joinable(nest: LoopNest, pairs: list[tuple[str, int]]) -> tuple[str, str] | None:
+    positions = list(_positions(nest))
+    bounded = {d for b in _bounds(nest) for d in b.position.names}
+    for outer, _ in pairs:
+        for inner, extent in pairs:
+            if outer == inner or {outer, inner} & bounded:
+                continue
+            if all(p.coefficient(outer) == p.coefficient(inner) * extent for p in positions):
+                return outer, inner
+    return None
+
+
+def _positions(nest: LoopNest) -> Iterator[Affine]:
+    for out in nest.outs:
+        yield out.access.address
+    for part in nest.expressions():
+        match part:
+            case Fetch():
+                yield part.access.address
+            case Index():
+                yield part.affine
+            case Hash():
+                yield part.index
+
+
+def _bounds(nest: LoopNest) -> Iterator[Bound]:
+    yield from nest.guards()
+    for fetch in nest.fetches:
+        yield from fetch.bounds
+
+
+def _join(nest: LoopNest, outer: str, inner: str) -> LoopNest:
+    extents = nest.extents
+
+    def dims(pairs: Dims) -> Dims:
+        joined = ((d, n * extents[outer] if d == inner else n) for d, n in pairs)
+        return tuple(p for p in joined if p[0] != outer)
+
+    def position(old: Affine) -> Affine:
+        return Affine(tuple(t for t in old.terms if t[0] != outer), old.const)
+
+    def access(old: Access) -> Access:
+        return replace(old, address=position(old.address))
+
+    def change(part: Expr) -> Expr | None:
+        match part:
+            case Fetch():
+                return replace(part, access=access(part.access))
+            case Index():
+                return Index(position(part.affine))
+            case Hash():
+                return replace(part, index=position(part.index))
+        return None
+
+    return replace(
+        nest,
+        parallel=dims(nest.parallel),
+        reduced=dims(nest.reduced),
+        accumulates=tuple(_changed(a, rewrite(a.value, change)) for a in nest.accumulates),
+        outs=tuple(replace(o, access=access(o.access), value=rewrite(o.value, change)) for o in nest.outs),
+        locals=tuple(rewrite(value, change) for value in nest.locals),
+    )
+
+
+def _changed(accumulate: Accumulate, value: Expr) -> Accumulate:
+    return replace(accumulate, value=value)

@@ -1,0 +1,123 @@
+"""Operands of contractions that are copied piece by piece into memory of the thread's own, in the order they are read.
+
+In a long reduction a vector of a matrix' columns is read row after row. Where the rows lie far apart, every read is in
+another page and many fall on the same cache lines; 16-bit elements are widened again for every tile of the other
+operand; and elements apart from each other are gathered again and again. A panel is the part of such an operand that
+one tile of its own dims needs, over the whole reduction. Units of a function that share it come after each other, and
+the first of them copies it. A copy changes no value, so any split of the units still gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from abele.kernels.nest.ir import Affine, Expr, compute_type
+from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest
+from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.tasks.program import rewrite
+
+MIN_REUSE = 8
+"""Tiles of the other operand that a panel must serve, or copying it costs too much."""
+FAR_BYTES = 2048
+"""Rows at least so far apart are not prefetched across: the next is in another page, or nearly."""
+MIN_BYTES, MAX_BYTES = 1 << 13, 1 << 23
+"""A smaller panel stays in the first-level cache as it is; a larger one is not worth the memory."""
+WIDEST_TILE = 24
+"""Points along one dim that a register tile may have; what is expected before the tile is known holds for all."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A load whose values are copied.
+
+    Attributes:
+        fetch: The load, as the nest has it.
+        packed: The element of the copy: its reduced dims outside, then the places in the tile.
+        dims: The parallel dims that the load depends on; they are the function's first units.
+        elements: Of the copy.
+    """
+
+    fetch: Fetch
+    packed: Access
+    dims: tuple[str, ...]
+    elements: int
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the copy takes."""
+        return self.elements * self.packed.type.bytes
+
+    def __str__(self) -> str:
+        return f"panel of {self.fetch} in {self.packed}, {self.elements} elements"
+
+
+def find_panel(nest: LoopNest, schedule: Schedule) -> Panel | None:
+    """The load of ``nest`` that is best copied under ``schedule``, if any; its dims may not yet be the first units."""
+    steps = {d: schedule.step(d) for d in nest.extents}
+    reduces_in_tile = any(steps[d] > 1 for d, _ in nest.reduced)
+    if nest.unit or len(nest.accumulates) != 1 or reduces_in_tile or any(o.combine != "set" for o in nest.outs):
+        return None
+    found = [p for f in _candidates(nest) if (p := _panel(nest, schedule, f)) is not None]
+    return max(found, key=lambda p: p.elements, default=None)
+
+
+def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
+    """Whether ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
+    if nest.unit or len(nest.accumulates) != 1 or fetch not in _candidates(nest):
+        return False
+    names = set(fetch.access.address.names)
+    reduced = [n for d, n in nest.reduced if d in names]
+    served = math.prod(n for d, n in nest.parallel if d not in names)
+    vectors = math.prod(reduced) * lanes * 4
+    fits = MIN_BYTES <= vectors <= MAX_BYTES // WIDEST_TILE
+    return lane in names and lane not in dict(nest.reduced) and fits and served >= WIDEST_TILE * MIN_REUSE
+
+
+def packed_nest(nest: LoopNest, panel: Panel) -> LoopNest:
+    """``nest`` reading the copy, which is its last argument, instead of the operand."""
+
+    def change(part: Expr) -> Expr | None:
+        return Fetch(panel.packed) if part == panel.fetch else None
+
+    accumulates = tuple(replace(a, value=rewrite(a.value, change)) for a in nest.accumulates)
+    return replace(nest, accumulates=accumulates, num_arrays=nest.num_arrays + 1)
+
+
+def _candidates(nest: LoopNest) -> list[Fetch]:
+    written = {o.access.array for o in nest.outs}
+    inner = dict.fromkeys(e for a in nest.accumulates for e in a.value.walk() if isinstance(e, Fetch))
+    return [f for f in inner if not f.bounds and f.access.type.is_float and f.access.array not in written]
+
+
+def _panel(nest: LoopNest, schedule: Schedule, fetch: Fetch) -> Panel | None:
+    names = set(fetch.access.address.names)
+    own = tuple(d for d, _ in nest.parallel if d in names)
+    reduced = [d for d in schedule.reduced if d in names]
+    served = math.prod(-(-n // schedule.step(d)) for d, n in nest.parallel if d not in names)
+    if schedule.lane not in own or not reduced or served < MIN_REUSE:
+        return None
+    address, size = _packed_address(nest, schedule, own, reduced)
+    packed = Access(nest.num_arrays, compute_type(fetch.access.type), address, own)
+    panel = Panel(fetch, packed, own, size)
+    return panel if MIN_BYTES <= panel.bytes <= MAX_BYTES and _reads_badly(nest, schedule, fetch) else None
+
+
+def _packed_address(nest: LoopNest, schedule: Schedule, own: tuple[str, ...], reduced: list[str]) -> tuple[Affine, int]:
+    """The address in the copy, the lane dim innermost, and the number of its elements."""
+    inside = [d for d in own if d != schedule.lane]
+    order = [(schedule.lane, schedule.step(schedule.lane)), *((d, schedule.step(d)) for d in inside)]
+    order += [(d, nest.extents[d]) for d in reversed(reduced)]
+    terms, stride = [], 1
+    for dim, extent in order:
+        terms.append((dim, stride))
+        stride *= extent
+    return Affine(tuple(terms)), stride
+
+
+def _reads_badly(nest: LoopNest, schedule: Schedule, fetch: Fetch) -> bool:
+    access = fetch.access
+    if access.stride(schedule.lane) != 1 or access.type.bits < 32:
+        return True
+    near = min((abs(access.stride(d)) for d in schedule.reduced if access.stride(d)), default=0)
+    return near * access.type.bytes >= FAR_BYTES

@@ -1,0 +1,112 @@
+"""Memory traffic of a loop nest: the cache lines that its loops read again, and those that nothing prefetches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from abele.kernels.nest.loop_nest import LoopNest, free_dims
+from abele.kernels.schedule.schedule import Schedule
+
+LINE_BYTES = 64
+CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5), (1 << 24, 8.0))
+"""Bytes that fit into a cache beside other things, and what a line from it costs."""
+MEMORY_COST = 40.0
+"""What a line from beyond all caches costs."""
+JUMP_COST = 64.0
+"""Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
+nothing prefetches it."""
+MAX_STREAMS, STREAM_COST = 4, 8.0
+"""Rows of a large array that can be read side by side without loss, and the further cost of a line where there are
+more: rows a power of two apart fall on the same places of the first-level cache, and prefetched lines are lost again.
+"""
+MAX_PERMUTED = 4
+"""Loops whose every order is looked at."""
+
+
+@dataclass(frozen=True)
+class _Array:
+    """One access: dims that move it, those with the stride of each, and bytes of an element."""
+
+    dims: frozenset[str]
+    strides: dict[str, int]
+    bytes: int
+    loaded: bool
+
+
+class Traffic:
+    """The traffic of ``nest`` under any schedule."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest, self.extents = nest, nest.extents
+        self.arrays = [
+            _Array(free_dims(f), dict(f.access.address.terms), f.access.type.bytes, True) for f in nest.fetches
+        ]
+        self.arrays += [
+            _Array(frozenset(o.access.address.names), dict(o.access.address.terms), o.access.type.bytes, False)
+            for o in nest.outs
+        ]
+        self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
+
+    def best_order(self, schedule: Schedule, free: Sequence[str]) -> tuple[tuple[str, ...], float]:
+        """The parallel dims ``free`` in the order with the least traffic, and weighted lines of that order."""
+        steps = {d: schedule.step(d) for d in self.extents}
+        by_stride = sorted(free, key=lambda d: self.out_stride[d], reverse=True)
+        looping = [d for d in by_stride if self.extents[d] > steps[d]]
+        still = tuple(d for d in by_stride if d not in looping)
+        if not self.nest.accumulates or len(looping) > MAX_PERMUTED:
+            return (*looping, *still), 0.0
+        costs = [(self._lines(steps, order, schedule), order) for order in permutations(looping)]
+        lines, order = min(costs, key=lambda c: c[0])
+        return (*order, *still), lines
+
+    def _lines(self, steps: dict[str, int], order: tuple[str, ...], schedule: Schedule) -> float:
+        rounds = math.prod(self.extents[d] for d in self.nest.unit)
+        return rounds * self._again(steps, order) / LINE_BYTES + self._jumps(steps, (*order, *schedule.reduced))
+
+    def _again(self, steps: dict[str, int], order: Sequence[str]) -> float:
+        """Weighted bytes that loops of ``order`` read again."""
+        inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
+        total, rounds = 0.0, 1.0
+        for dim in order:
+            inside[dim] = min(steps[dim], self.extents[dim])
+            count = -(-self.extents[dim] // steps[dim])
+            touched = [math.prod(inside[d] for d in a.dims) * a.bytes for a in self.arrays if a.loaded]
+            again = sum(size for a, size in zip(self.arrays, touched, strict=False) if dim not in a.dims)
+            weight = next((w for limit, w in CACHES if sum(touched) <= limit), MEMORY_COST)
+            total += rounds * (count - 1) * again * weight
+            rounds *= count
+        return total
+
+    def _jumps(self, steps: dict[str, int], loops: Sequence[str]) -> float:
+        """Weighted lines of large arrays that are reached by jumps."""
+        total = 0.0
+        for array in self.arrays:
+            size = math.prod(self.extents[d] for d in array.strides) * array.bytes
+            if size <= CACHES[-2][0]:
+                continue
+            moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
+            run, further = self._run(array, steps)
+            if moving and moving[-1] != further:
+                total += JUMP_COST * size / max(LINE_BYTES, run * array.bytes)
+            elif self._is_streamed(array):
+                touched = math.prod(min(steps[d], self.extents[d]) for d in array.strides)
+                total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * run else 0.0
+        return total
+
+    def _is_streamed(self, array: _Array) -> bool:
+        """Whether ``array`` is read once from end to end, so that its lines come from memory."""
+        return array.loaded and all(d in array.dims for d, extent in self.extents.items() if extent > 1)
+
+    def _run(self, array: _Array, steps: dict[str, int]) -> tuple[int, str]:
+        """Elements of ``array`` in a row that a tile touches, and the dim along which the row goes on."""
+        run, further = 1, ""
+        for dim, stride in sorted(array.strides.items(), key=lambda item: abs(item[1])):
+            if abs(stride) != run:
+                break
+            run *= min(steps[dim], self.extents[dim])
+            if steps[dim] < self.extents[dim]:
+                return run, dim
+        return run, further

@@ -1,0 +1,179 @@
+"""From tasks to loop nests: indices become addresses once every space has a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Fetch, Hash, LoopNest, Out, free_dims
+from abele.kernels.tasks.program import Put, Ref, Space, Task, rewrite
+from abele.kernels.tasks.program import move as move_bound
+
+BLOCK, LANE = "block", "lane"
+"""Names of the loop dims that the sample dim splits into inside a sweep."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
+
+    Attributes:
+        strides: One a dim.
+        block_stride: Elements from one block of samples to the next, where blocks are apart; None where the sample dim
+            steps as ``strides`` says.
+    """
+
+    strides: tuple[int, ...]
+    block_stride: int | None = None
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of an array of ``shape`` whose last dim is the fastest."""
+    strides, stride = [], 1
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= extent
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """How a task's sample dim splits: sample = block · lanes + lane.
+
+    Attributes:
+        dim: The task's name of it.
+        extent: Number of samples.
+        lanes: Samples in a block.
+        places: Which dim of each space it is.
+    """
+
+    dim: str
+    extent: int
+    lanes: int
+    places: dict[int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks, the last maybe not full."""
+        return -(-self.extent // self.lanes)
+
+    @property
+    def sample(self) -> Affine:
+        """The sample as block and lane."""
+        return Affine(((BLOCK, self.lanes), (LANE, 1)))
+
+    @property
+    def ragged(self) -> tuple[Bound, ...]:
+        """The condition that a lane holds a sample; none where all do."""
+        return (Bound(self.sample, self.extent),) if self.extent % self.lanes else ()
+
+
+def flatten(
+    task: Task, spaces: Sequence[Space], layouts: Callable[[int], Layout], blocked: Blocked | None = None
+) -> tuple[LoopNest, list[int]]:
+    """The loop nest of ``task`` and the spaces that its pointer arguments are, in order."""
+    writer = _Flattener(spaces, layouts, blocked)
+    accumulates = tuple(
+        Accumulate(
+            r.combine, writer.expression(r.value), r.type, writer.bounds(r.guards) + writer.ragged_reduction(task)
+        )
+        for r in task.reductions
+    )
+    values = tuple(writer.expression(value) for value in task.locals)
+    outs = tuple(writer.out(p) for p in task.puts)
+    parallel, reduced = task.parallel, task.reduced
+    if blocked is not None:
+        parts = ((LANE, blocked.lanes),)
+        in_parallel = blocked.dim in dict(parallel)
+        parallel = tuple(d for d in parallel if d[0] != blocked.dim) + (parts if in_parallel else ())
+        reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
+        parallel = ((BLOCK, blocked.blocks), *parallel)
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE, values)
+        if blocked.lanes == 1 or _streams_along_others(nest):
+            nest = replace(nest, lane="")
+    else:
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)
+    return nest, writer.arrays
+
+
+def _streams_along_others(nest: LoopNest) -> bool:
+    """Whether samples lie apart in memory that is passed over once, in rows along another dim.
+
+    Such rows are better read along than across. Where values are used many times, as in contractions, reading them
+    across once costs little.
+    """
+    every = set(nest.extents) - set(nest.unit)
+    for accumulate in nest.accumulates:
+        if not any(isinstance(e, Fetch) and free_dims(e) >= every for e in accumulate.value.walk()):
+            return False
+    accesses = [f.access for f in nest.fetches] + [o.access for o in nest.outs]
+    apart = [a for a in accesses if abs(a.stride(LANE)) > 1]
+    return any(abs(a.stride(d)) == 1 for a in apart for d in nest.extents if d != LANE)
+
+
+class _Flattener:
+    """Turns the accesses of one task into addresses, numbering the arrays as they come."""
+
+    def __init__(self, spaces: Sequence[Space], layouts: Callable[[int], Layout], blocked: Blocked | None) -> None:
+        self.spaces, self.layouts, self.blocked = spaces, layouts, blocked
+        self.arrays: list[int] = []
+        self.dims = {blocked.dim: blocked.sample} if blocked else {}
+
+    def array(self, space: int) -> int:
+        """The argument that ``space`` is."""
+        if space not in self.arrays:
+            self.arrays.append(space)
+        return self.arrays.index(space)
+
+    def access(self, space: int, index: tuple[Affine, ...]) -> Access:
+        """The address of ``index``."""
+        layout = self.layouts(space)
+        place = self.blocked.places.get(space) if self.blocked else None
+        address = Affine(())
+        for number, (position, stride) in enumerate(zip(index, layout.strides, strict=True)):
+            if number == place and layout.block_stride is not None:
+                address = address + Affine(((BLOCK, layout.block_stride), (LANE, stride)))
+            else:
+                address = address + position.substitute(self.dims) * stride
+        return Access(self.array(space), self.spaces[space].type, address)
+
+    def bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        """``bounds`` over the loop dims."""
+        return tuple(move_bound(b, self.dims) for b in bounds)
+
+    def _ragged(self, space: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """The condition under which the lanes exist in ``space``, of which ``index`` is touched."""
+        if self.blocked is None:
+            return ()
+        apart = space in self.blocked.places and self.layouts(space).block_stride is not None
+        whole = self.blocked.places[space] if apart else None
+        names = {name for place, position in enumerate(index) if place != whole for name in position.names}
+        return self.blocked.ragged if self.blocked.dim in names else ()
+
+    def ragged_reduction(self, task: Task) -> tuple[Bound, ...]:
+        """The condition under which lanes count in a reduction over samples."""
+        reduces = self.blocked is not None and self.blocked.dim in dict(task.reduced)
+        return self.blocked.ragged if self.blocked is not None and reduces else ()
+
+    def out(self, put: Put) -> Out:
+        """``put`` at its address."""
+        guards = self.bounds(put.guards) + self._ragged(put.space, put.index)
+        return Out(self.access(put.space, put.index), self.expression(put.value), put.combine, guards)
+
+    def expression(self, expression: Expr) -> Expr:
+        """``expression`` over addresses."""
+
+        def change(part: Expr) -> Expr | None:
+            match part:
+                case Ref():
+                    bounds = self.bounds(part.bounds) + self._ragged(part.space, part.index)
+                    return Fetch(self.access(part.space, part.index), part.fill, bounds)
+                case Index():
+                    return Index(part.affine.substitute(self.dims))
+                case Hash():
+                    seed = Access(self.array(part.seed.array), part.seed.type, part.seed.address)
+                    return Hash(seed, part.modifier, part.index.substitute(self.dims))
+            return None
+
+        return rewrite(expression, change)

@@ -1,0 +1,178 @@
+"""Fuse element-wise tasks into the task that produces their operand.
+
+The consumer's stores become further stores of the producer: a bias and an activation after a convolution, an optimiser
+step after a weight gradient. What nothing else reads is never stored. Shared values are the task's locals, so that
+long chains stay linear in size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Affine, Cast, Const, Expr, compute_type
+from abele.kernels.nest.loop_nest import Local
+from abele.kernels.tasks.program import Program, Put, Ref, Task, plain, substitute
+
+Index = tuple[Affine, ...]
+
+MAX_LOCALS = 48
+"""Longest chain; more would not stay in registers."""
+
+
+def fuse(program: Program) -> None:
+    """Fuse what can be fused, and drop what nothing reads."""
+    number = 0
+    while number < len(program.tasks):
+        number = number if _fuse_into_producer(program, number) else number + 1
+    drop_unread(program)
+
+
+def drop_unread(program: Program) -> None:
+    """Remove stores to spaces that only the plan sees and that nothing reads afterwards, and tasks without stores."""
+    read: set[int] = set()
+    kept = []
+    for task in reversed(program.tasks):
+        puts = tuple(p for p in task.puts if program.spaces[p.space].pinned or p.space in read)
+        if puts:
+            task = replace(task, puts=puts)
+            read |= task.reads
+            kept.append(task)
+    program.tasks[:] = reversed(kept)
+
+
+def _fuse_into_producer(program: Program, number: int) -> bool:
+    """Fuse task ``number`` into a task before it that makes one of its operands; whether that was done."""
+    consumer = program.tasks[number]
+    if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
+        return False
+    for ref in consumer.refs:
+        producer = max((n for n in range(number) if ref.space in program.tasks[n].writes), default=None)
+        if producer is None:
+            continue
+        fused = _fused(program, program.tasks[producer], consumer, ref.space)
+        if fused is not None and _place(program, producer, number, fused):
+            return True
+    return False
+
+
+def _place(program: Program, producer: int, consumer: int, fused: Task) -> bool:
+    """Put ``fused`` where the consumer is, or else where the producer is, if the tasks between allow it."""
+    between = program.tasks[producer + 1 : consumer]
+    first, second = program.tasks[producer], program.tasks[consumer]
+    if not any(_conflict(first, t) for t in between):
+        program.tasks[producer : consumer + 1] = [*between, fused]
+    elif not any(_conflict(second, t) for t in between):
+        program.tasks[producer : consumer + 1] = [fused, *between]
+    else:
+        return False
+    return True
+
+
+def _conflict(a: Task, b: Task) -> bool:
+    return bool(a.writes & (b.reads | b.writes) or a.reads & b.writes)
+
+
+def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task | None:
+    """Both as one task; None where points do not match."""
+    puts = [p for p in producer.puts if p.space == space]
+    if any(p.combine != "set" or p.guards for p in puts) or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
+        return None
+    refs = [r for r in consumer.refs if r.space == space]
+    if any(r.bounds for r in refs):
+        return None
+    put = next((p for p in reversed(puts) if _constants(p.index) == _constants(refs[0].index)), None)
+    names = None if put is None else _whole(program, producer, put)
+    if names is None:
+        return None
+    theirs = [plain(a) for a in refs[0].index if a.terms]
+    if set(theirs) != set(dict(consumer.parallel)) or len(set(theirs)) < len(theirs):
+        return None
+    made, used = dict(producer.parallel), dict(consumer.parallel)
+    if any(used[str(d)] != made[name] for d, name in zip(theirs, names, strict=True)):
+        return None  # it takes only the first of what is made
+    dims = {str(d): Affine(((name, 1),)) for d, name in zip(theirs, names, strict=True)}
+    moved = _renamed(consumer, dims)
+    if not _same_points(producer, moved):
+        return None
+    return _joined(program, producer, moved)
+
+
+def _constants(index: Index) -> dict[int, int]:
+    """The places of ``index`` that name no dim, and what they hold."""
+    return {place: position.const for place, position in enumerate(index) if not position.terms}
+
+
+def _whole(program: Program, task: Task, put: Put) -> list[str] | None:
+    """The dims of ``put``'s index if it stores all elements of its space that have its constants, one a point."""
+    moving = [
+        (plain(a), extent) for a, extent in zip(put.index, program.spaces[put.space].shape, strict=True) if a.terms
+    ]
+    names, extents = [name for name, _ in moving], dict(task.parallel)
+    if set(names) != set(extents) or len(set(names)) < len(names):
+        return None
+    return [str(name) for name in names] if all(extents[str(d)] == n for d, n in moving) else None
+
+
+def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
+    """``task``, whose points are all of ``dims``, over the other's dims."""
+    return replace(
+        task,
+        puts=tuple(
+            replace(p, index=tuple(a.substitute(dims) for a in p.index), value=substitute(p.value, dims))
+            for p in task.puts
+        ),
+        locals=tuple(substitute(value, dims) for value in task.locals),
+    )
+
+
+def _same_points(producer: Task, consumer: Task) -> bool:
+    """Whether the two touch common elements only at the same point, so that one pass does both."""
+    touched: list[Ref | Put] = [*consumer.refs, *consumer.puts]
+    if any(_meet(p, other) for p in producer.puts for other in touched):
+        return False
+    if any(_meet(p, r) for p in consumer.puts for r in producer.refs):
+        return False
+    for number, put in enumerate(consumer.puts):
+        if any(p.space == put.space and not _apart(p.index, put.index) for p in consumer.puts[:number]):
+            return False
+    inner = {e.space for r in producer.reductions for e in r.value.walk() if isinstance(e, Ref)}
+    return not inner & consumer.writes
+
+
+def _meet(a: Ref | Put, b: Ref | Put) -> bool:
+    """Whether the two may touch the same element at different points."""
+    return a.space == b.space and a.index != b.index and not _apart(a.index, b.index)
+
+
+def _apart(a: Index, b: Index) -> bool:
+    """Whether the two differ in a constant place, so that they never name the same element."""
+    return any(not x.terms and not y.terms and x.const != y.const for x, y in zip(a, b, strict=True))
+
+
+def _joined(program: Program, producer: Task, consumer: Task) -> Task:
+    """The producer, its stored values as locals, and then the consumer."""
+    values, puts, known = list(producer.locals), [], dict[tuple[int, Index], Local]()
+    for put in producer.puts:
+        known[put.space, put.index] = Local(len(values))
+        values.append(_as_stored(program, put))
+        puts.append(replace(put, value=known[put.space, put.index]))
+    shift = len(values)
+
+    def change(part: Expr) -> Expr | None:
+        if isinstance(part, Local):
+            return Local(part.number + shift)
+        return known.get((part.space, part.index)) if isinstance(part, Ref) else None
+
+    follower = consumer.rewritten(change)
+    replaced = {(p.space, p.index) for p in consumer.puts}
+    kept = [p for p in puts if (p.space, p.index) not in replaced]
+    name = producer.name if consumer.name.startswith(producer.name) else f"{producer.name}+{consumer.name}"
+    return replace(producer, name=name, puts=(*kept, *follower.puts), locals=(*values, *follower.locals))
+
+
+def _as_stored(program: Program, put: Put) -> Expr:
+    """The value as a later load would give it: rounded to 16 bits where that is how it is stored."""
+    type_ = program.spaces[put.space].type
+    if type_.bits < 32 and type_.kind != "bool":
+        return Cast(type_, put.value)
+    return Cast(compute_type(type_), put.value) if isinstance(put.value, Const) else put.value

@@ -1,0 +1,173 @@
+"""Digits of a loop that were split for nothing become one dim again.
+
+A loop dim is split wherever some view of a buffer splits it. How a buffer is stored that only the plan sees is the
+plan's own choice, so where the same two digits run side by side through everything that has them, and no caller's
+buffer keeps them apart, they are one dim: samples that one layer stores in blocks of 16 stay whole samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.kernels.nest.loop_nest import Bound, Hash
+from abele.kernels.tasks.program import Dims, Program, Put, Ref, Task, plain
+from abele.kernels.tasks.sample_dim import SampleDim, accesses, common_dims
+
+Pair = tuple[SampleDim, SampleDim]
+"""Two dims that become one, the slower first."""
+
+
+def rejoin(program: Program) -> None:
+    """Join, in place, the digits of loops that nothing keeps apart."""
+    while pairs := _pairs(program):
+        _join_spaces(program, pairs)
+        _join_tasks(program, pairs)
+
+
+def _pairs(program: Program) -> list[Pair]:
+    """Pairs of digits that can be joined, no dim in more than one."""
+    users: dict[int, set[int]] = {}
+    for number, task in enumerate(program.tasks):
+        for space in task.reads | task.writes:
+            users.setdefault(space, set()).add(number)
+    alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
+    for dim in common_dims(program):
+        alike.setdefault((frozenset(dim.spaces), frozenset(dim.tasks)), []).append(dim)
+    pairs: list[Pair] = []
+    for dims in alike.values():
+        joined: set[int] = set()
+        for pair in _neighbours(program, dims):
+            if not joined & {id(d) for d in pair} and _can_join(program, pair, users):
+                joined |= {id(d) for d in pair}
+                pairs.append(pair)
+    return pairs
+
+
+def _neighbours(program: Program, dims: list[SampleDim]) -> Iterator[Pair]:
+    """Pairs of ``dims`` that are digits of one loop in every task, one right after the other."""
+    for outer in dims if len(dims) > 1 else []:
+        faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}
+        for inner in dims:
+            if all(faster[n] == name for n, name in inner.tasks.items()):
+                yield outer, inner
+
+
+def _next_digit(task: Task, name: str) -> str | None:
+    """The next faster digit of the loop dim that ``name`` is a digit of."""
+    base, _, digit = name.rpartition(".")
+    if not base:
+        return None
+    others = (n.rpartition(".") for n in task.extents)
+    faster = [int(d) for b, _, d in others if b == base and int(d) < int(digit)]
+    return f"{base}.{max(faster)}" if faster else None
+
+
+def _can_join(program: Program, pair: Pair, users: dict[int, set[int]]) -> bool:
+    outer, inner = pair
+    for number, place in outer.spaces.items():
+        if program.spaces[number].pinned and inner.spaces[number] != place + 1:
+            return False
+        if not users[number] <= outer.tasks.keys():
+            return False
+    return all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items())
+
+
+def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:
+    """Whether ``task`` runs over both digits as over one."""
+    parallel = dict(task.parallel)
+    if (slow in parallel) != (fast in parallel):
+        return False
+    places = [dim.spaces for dim in pair]
+    positions = list(_positions(task))
+    for access in accesses(task):
+        index = access.index
+        if access.space in places[0]:
+            here = [places[n][access.space] for n in (0, 1)]
+            if [plain(index[p]) for p in here] != [slow, fast]:
+                return False
+            index = tuple(a for p, a in enumerate(index) if p not in here)
+        positions += index
+    count = task.extents[fast]
+    return all(a.coefficient(slow) == count * a.coefficient(fast) for a in positions)
+
+
+def _positions(task: Task) -> Iterator[Affine]:
+    """Every position in ``task`` that is not an index into a space."""
+    conditions = [r.guards for r in task.reductions] + [p.guards for p in task.puts] + [r.bounds for r in task.refs]
+    yield from (bound.position for bounds in conditions for bound in bounds)
+    for part in task.expressions():
+        match part:
+            case Index():
+                yield part.affine
+            case Hash():
+                yield part.index
+
+
+def _join_spaces(program: Program, pairs: list[Pair]) -> None:
+    for number, space in enumerate(program.spaces):
+        here = {a.spaces[number]: b.spaces[number] for a, b in pairs if number in a.spaces}
+        if here:
+            extents = enumerate(space.shape)
+            joined = (n * space.shape[here[p]] if p in here else n for p, n in extents if p not in here.values())
+            program.spaces[number] = replace(space, shape=tuple(joined))
+
+
+def _join_tasks(program: Program, pairs: list[Pair]) -> None:
+    for number, task in enumerate(program.tasks):
+        here = [pair for pair in pairs if number in pair[0].tasks]
+        if here:
+            program.tasks[number] = _Joining(task, number, here).task()
+
+
+class _Joining:
+    """One task on the way to fewer dims; what was the slower digit counts through both."""
+
+    def __init__(self, task: Task, number: int, pairs: list[Pair]) -> None:
+        self.old, self.pairs = task, pairs
+        self.faster = {slow.tasks[number]: fast.tasks[number] for slow, fast in pairs}
+
+    def task(self) -> Task:
+        """The task with its digits joined."""
+        changed = self.old.rewritten(self._part)
+        reductions = (replace(r, guards=self._bounds(r.guards)) for r in changed.reductions)
+        return replace(
+            changed,
+            parallel=self._dims(self.old.parallel),
+            reduced=self._dims(self.old.reduced),
+            reductions=tuple(reductions),
+            puts=tuple(self._put(p) for p in changed.puts),
+        )
+
+    def _dims(self, dims: Dims) -> Dims:
+        extents, gone = self.old.extents, set(self.faster.values())
+        return tuple((d, n * extents[self.faster[d]] if d in self.faster else n) for d, n in dims if d not in gone)
+
+    def _part(self, part: Expr) -> Expr | None:
+        match part:
+            case Ref():
+                return replace(part, index=self._index(part.space, part.index), bounds=self._bounds(part.bounds))
+            case Index():
+                return Index(self._position(part.affine))
+            case Hash():
+                return replace(part, index=self._position(part.index))
+        return None
+
+    def _put(self, put: Put) -> Put:
+        return replace(put, index=self._index(put.space, put.index), guards=self._bounds(put.guards))
+
+    def _bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        return tuple(Bound(self._position(b.position), b.extent) for b in bounds)
+
+    def _index(self, space: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """``index`` without the places of faster digits; the slower ones are whole dims before and after."""
+        here = {a.spaces[space]: b.spaces[space] for a, b in self.pairs if space in a.spaces}
+        kept = ((p, a) for p, a in enumerate(index) if p not in here.values())
+        return tuple(a if p in here else self._position(a) for p, a in kept)
+
+    def _position(self, position: Affine) -> Affine:
+        terms = dict(position.terms)
+        for slow, fast in self.faster.items():
+            terms[slow] = terms.pop(fast, 0)
+        return Affine(tuple(terms.items()), position.const)

@@ -1,0 +1,125 @@
+"""From one nest to tasks: which dims are reduced, which stores need a start value, which run point after point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from abele.errors import TensorError
+from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
+from abele.kernels.nest.loop_nest import Acc, Bound
+from abele.kernels.nest.normalise import injective
+from abele.kernels.nest.ops import identity
+from abele.kernels.tasks.program import Dims, Program, Put, Reduction, Ref, Task, rewrite
+from abele.numerics import ElementType
+
+
+class NestView(Protocol):
+    """A nest with its dims split, and how operands become spaces."""
+
+    nest: Nest
+    dims: Dims
+    extents: dict[str, int]
+    types: tuple[ElementType, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def dims_of(self, item: Store) -> set[str]:
+        """The split dims that the index of ``item`` mentions."""
+
+    def space(self, operand: int) -> int:
+        """Number of the space of ``operand``."""
+
+    def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """``index`` into ``operand`` as one into its space."""
+
+    def bounds(self, operand: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """The conditions under which ``index`` is inside ``operand``."""
+
+    def expression(self, expression: Expr) -> Expr:
+        """``expression`` over spaces and split dims."""
+
+
+def lower_nest(program: Program, name: str, view: NestView) -> None:
+    """Append the tasks of one nest to ``program``.
+
+    Raises:
+        TensorError: Stores over different dims read what each other write.
+    """
+    for group in _in_order(name, view, _groups(view)):
+        mentioned = view.dims_of(group[0])
+        parallel = tuple(d for d in view.dims if d[0] in mentioned)
+        reduced = tuple(d for d in view.dims if d[0] not in mentioned)
+        reductions: list[Reduction] = []
+        puts = [_put(view, s, bool(reduced), reductions) for s in group]
+        program.tasks.append(Task(name, parallel, reduced if reductions else (), tuple(reductions), tuple(puts)))
+
+
+def _groups(view: NestView) -> list[list[Store]]:
+    """Stores that mention the same dims."""
+    groups: dict[frozenset[str], list[Store]] = {}
+    for item in view.nest.stores:
+        groups.setdefault(frozenset(view.dims_of(item)), []).append(item)
+    return list(groups.values())
+
+
+def _in_order(name: str, view: NestView, groups: list[list[Store]]) -> list[list[Store]]:
+    """``groups`` so that none reads what an earlier one wrote."""
+    left, ordered = list(groups), []
+    while left:
+        for group in left:
+            writes = {view.space(s.operand) for s in group}
+            others = {r.space for g in left if g is not group for s in g for r in _refs(view.expression(s.value))}
+            if not writes & others:
+                break
+        else:
+            raise TensorError(f"{name}: stores over different dims of one nest read what each other write")
+        ordered.append(group)
+        left.remove(group)
+    return ordered
+
+
+def _refs(expression: Expr) -> list[Ref]:
+    return [e for e in expression.walk() if isinstance(e, Ref)]
+
+
+def _put(view: NestView, item: Store, reduces: bool, reductions: list[Reduction]) -> Put:
+    """The store as the last step of a task; appends its reduction."""
+    space, index = view.space(item.operand), view.index(item.operand, item.index)
+    value, guards = view.expression(item.value), view.bounds(item.operand, item.index)
+    if item.combine == "set":
+        return Put(space, index, value, guards=guards)
+    type_ = compute_type(view.types[item.operand])
+    if reduces:
+        reductions.append(_reduction(item.combine, value, type_))
+        value = Acc(len(reductions) - 1)
+    if not injective(index, view.extents):
+        return Put(space, index, value, item.combine, guards)
+    if item.accumulate:
+        before = Ref(space, index, 0.0 if guards else None, guards)
+        value = Apply(item.combine, (before, value))
+    return Put(space, index, value, guards=guards)
+
+
+def _reduction(combine: str, value: Expr, type_: ElementType) -> Reduction:
+    """The reduction; where a fill adds nothing, its bounds become guards and the fill goes.
+
+    The bounds stay at the load too, which must not touch memory where they fail.
+    """
+    guards: tuple[Bound, ...] = ()
+    for ref in _refs(value):
+        if ref.bounds and _absorbs(combine, value, ref, type_):
+            guards += tuple(b for b in ref.bounds if b not in guards)
+            value = _without_fill(value, ref)
+    return Reduction(combine, value, type_, guards)
+
+
+def _without_fill(value: Expr, ref: Ref) -> Expr:
+    return rewrite(value, lambda part: replace(ref, fill=None) if part == ref else None)
+
+
+def _absorbs(combine: str, value: Expr, ref: Ref, type_: ElementType) -> bool:
+    """Whether points at which ``ref`` has its fill value leave the accumulator as it is."""
+    if value == ref:
+        return bool(ref.fill == identity(combine, type_.np).item())
+    factor = isinstance(value, Apply) and value.op == "mul" and combine == "add" and ref.fill == 0
+    return factor and any(arg == ref for arg in value.args)

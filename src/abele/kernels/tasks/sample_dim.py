@@ -1,0 +1,111 @@
+"""Find the sample dim: the dim of buffers along which most of the work falls into independent pieces.
+
+Dims of spaces are joined where one loop dim runs over both, whole. A joined set that appears at most once in every
+space and every task could be the batch; the one that runs through most of the work is taken. Among equals that is the
+one that does not cut the rows of pinned buffers, and over which least is reduced. Dims of state (weights, which are
+read and then written) come last: the units of a single layer run through all of its work, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from abele.kernels.tasks.program import Program, Put, Ref, Task, plain
+
+Node = tuple[str, int, str | int]
+
+
+@dataclass(frozen=True)
+class SampleDim:
+    """A dim that runs through a program.
+
+    Attributes:
+        extent: Number of samples.
+        spaces: The place of the dim in every space that has it.
+        tasks: The name of the dim in every task that has it, by the task's number.
+    """
+
+    extent: int
+    spaces: dict[int, int]
+    tasks: dict[int, str]
+
+
+def find_sample_dim(program: Program) -> SampleDim | None:
+    """The sample dim of ``program``; None if nothing qualifies."""
+    state = _state(program)
+
+    def merit(candidate: SampleDim) -> tuple[bool, int, bool, int, int]:
+        work, independent = _work(program, candidate)
+        in_rows = _is_within_rows(program, candidate)
+        return not state & candidate.spaces.keys(), work, not in_rows, independent, candidate.extent
+
+    return max(common_dims(program), key=merit, default=None)
+
+
+def common_dims(program: Program) -> list[SampleDim]:
+    """Every dim that spaces and tasks have in common, once each."""
+    joined = _join(program)
+    groups: dict[Node, list[Node]] = {}
+    for node in list(joined):
+        groups.setdefault(_root(joined, node), []).append(node)
+    return [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
+
+
+def accesses(task: Task) -> Iterator[Ref | Put]:
+    """Every load and store of ``task``."""
+    yield from task.refs
+    yield from task.puts
+
+
+def _join(program: Program) -> dict[Node, Node]:
+    """Parents of a union-find over dims of spaces and of tasks."""
+    parents: dict[Node, Node] = {}
+    for number, task in enumerate(program.tasks):
+        for access in accesses(task):
+            for place, position in enumerate(access.index):
+                dim = plain(position)
+                if dim and task.extents[dim] == program.spaces[access.space].shape[place]:
+                    a, b = _root(parents, ("task", number, dim)), _root(parents, ("space", access.space, place))
+                    parents[a] = b
+    return parents
+
+
+def _root(parents: dict[Node, Node], node: Node) -> Node:
+    parents.setdefault(node, node)
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
+    spaces = [(number, place) for kind, number, place in nodes if kind == "space"]
+    tasks = [(number, dim) for kind, number, dim in nodes if kind == "task"]
+    if len({n for n, _ in spaces}) < len(spaces) or len({n for n, _ in tasks}) < len(tasks):
+        return None
+    number, place = spaces[0]
+    extent = program.spaces[number].shape[int(place)]
+    return SampleDim(extent, {n: int(p) for n, p in spaces}, {n: str(d) for n, d in tasks})
+
+
+def _state(program: Program) -> set[int]:
+    """Pinned spaces that are read before they are written."""
+    written: set[int] = set()
+    early: set[int] = set()
+    for task in program.tasks:
+        early |= task.reads - written
+        written |= task.writes
+    return {s for s in early & written if program.spaces[s].pinned}
+
+
+def _is_within_rows(program: Program, candidate: SampleDim) -> bool:
+    """Whether it is the innermost dim of a pinned buffer of several."""
+    spaces = ((program.spaces[n], place) for n, place in candidate.spaces.items())
+    return any(s.pinned and 0 < place == len(s.shape) - 1 for s, place in spaces)
+
+
+def _work(program: Program, candidate: SampleDim) -> tuple[int, int]:
+    """Points of the tasks that have the dim, and of those that do not reduce over it."""
+    tasks = [(program.tasks[n], dim) for n, dim in candidate.tasks.items()]
+    return sum(t.points for t, _ in tasks), sum(t.points for t, dim in tasks if dim in dict(t.parallel))

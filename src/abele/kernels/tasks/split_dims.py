@@ -1,0 +1,360 @@
+"""From bound kernels to tasks: split loop dims and buffers until every access indexes whole dims of its buffer.
+
+A view may run one of its dims over several strides of the buffer (the channels of a ``[C1, B, H, W, C0]`` variable),
+and another view of the same buffer may split it elsewhere. Buffers and loop dims are split at all these places, to a
+fixpoint. An operand whose index cannot be split (a window over such a dim) is copied; where the views of a buffer share
+no splitting, the dims concerned are one, indexed by address.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from abele.kernels.nest.binding import Binding, Buffer, Call, bind, check_types
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine, load, nest, store
+from abele.kernels.nest.loop_nest import Access, Bound, Hash
+from abele.kernels.nest.normalise import normalised
+from abele.kernels.tasks.divisors import Chain
+from abele.kernels.tasks.lower_nest import lower_nest
+from abele.kernels.tasks.program import Program, Ref, plain, rewrite
+from abele.numerics import ElementType, u32
+
+
+@dataclass
+class _CannotIndexError(Exception):
+    """An operand whose index does not split, or a buffer whose views do not agree.
+
+    Attributes:
+        call: Number of the call.
+        operand: The operand, which needs a copy of its own if ``whole`` is None.
+        buffer: Its buffer.
+        whole: Addresses between which the buffer must not be split.
+    """
+
+    call: int
+    operand: int
+    buffer: int = 0
+    whole: tuple[int, int] | None = None
+
+
+def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
+    """The tasks that ``calls`` are.
+
+    Raises:
+        TensorError: A binding names no buffer or reaches outside it.
+        TypeMismatchError: A buffer holds another type than the kernel wants.
+    """
+    known = {b.id: b for b in buffers}
+    for call in calls:
+        check_types(call, known)
+    calls, whole = [normalised(c) for c in calls], dict[int, set[tuple[int, int]]]()
+    while True:
+        attempt = _Refinement(known, calls, whole)
+        issues = attempt.issues()
+        if not issues:
+            return attempt.program()
+        copied = [(i.call, i.operand) for i in issues if i.whole is None]
+        # A copy comes before its call and moves it and all later ones: from the last operand's call on, the rest stay.
+        for number, operand in sorted(copied, reverse=True):
+            shift = sum(n == number and o > operand for n, o in copied)
+            calls = _copied(known, calls, number + shift, operand)
+        if copied:
+            whole.clear()
+            continue
+        for issue in issues:
+            ranges = whole.setdefault(issue.buffer, set())
+            assert issue.whole is not None
+            assert issue.whole not in ranges, "a range that is whole does not split"
+            ranges.add(issue.whole)
+
+
+def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
+    """A kernel that copies an operand of ``shape`` and ``type_``."""
+    names = [f"d{n}" for n in range(len(shape))]
+    body = nest(dict(zip(names, shape, strict=True)), store(1, names, load(0, *names)))
+    return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))
+
+
+def _copied(buffers: dict[int, Buffer], calls: list[Call], number: int, operand: int) -> list[Call]:
+    """``calls`` with one operand of one call going through a copy of its own."""
+    call = calls[number]
+    shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
+    own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=f"{call.name}.copy")
+    buffers[own.id] = own
+    view = call.bindings[operand]
+    bindings = (*call.bindings[:operand], bind(own), *call.bindings[operand + 1 :])
+    kernel = copy_kernel(shape, type_)
+    before = normalised(Call(kernel, (view, bind(own)), f"{call.name}.copy"))
+    after = normalised(Call(kernel, (bind(own), view), f"{call.name}.copy"))
+    changed = replace(call, bindings=bindings)
+    group = [before, changed] if operand in call.kernel.inputs else [before, changed, after]
+    return [*calls[:number], *group, *calls[number + 1 :]]
+
+
+class _Refinement:
+    """One attempt, with the operands copied and the ranges of buffers kept whole so far."""
+
+    def __init__(self, buffers: dict[int, Buffer], calls: list[Call], whole: dict[int, set[tuple[int, int]]]) -> None:
+        self.calls = calls
+        self.bindings: list[list[Binding]] = []
+        self.buffers: dict[int, Buffer] = dict(buffers)
+        for call in calls:
+            self.bindings.append([*call.bindings, *map(self._temporary, self._temporaries(call))])
+        self.chains = {b.id: Chain(math.prod(b.shape)) for b in self.buffers.values()}
+        for number, ranges in whole.items():
+            for low, high in ranges:
+                self.chains[number].keep_whole(low, high)
+        self.splits = {
+            (c, n, d): Chain(extent)
+            for c, call in enumerate(calls)
+            for n, item in enumerate(call.kernel.nests)
+            for d, extent in item.dims
+        }
+        self._split_to_fixpoint()
+        self.views = [
+            (call.name, _View(self, c, n, item))
+            for c, call in enumerate(calls)
+            for n, item in enumerate(call.kernel.nests)
+        ]
+
+    def _temporaries(self, call: Call) -> list[Buffer]:
+        first = min([0, *self.buffers]) - 1
+        return [
+            Buffer(first - n, call.kernel.shapes[t], call.kernel.types[t], False, f"{call.name}.{t}")
+            for n, t in enumerate(call.kernel.temporaries)
+        ]
+
+    def _temporary(self, buffer: Buffer) -> Binding:
+        self.buffers[buffer.id] = buffer
+        return bind(buffer)
+
+    def issues(self) -> list[_CannotIndexError]:
+        """What keeps this attempt from indexing whole dims, no range twice."""
+        found: dict[object, _CannotIndexError] = {}
+        for _, view in self.views:
+            for issue in view.issues():
+                key = (issue.call, issue.operand) if issue.whole is None else (issue.buffer, *issue.whole)
+                found.setdefault(key, issue)
+        return list(found.values())
+
+    def program(self) -> Program:
+        """The tasks, where there are no issues."""
+        program = Program()
+        used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
+        self.spaces = {}
+        for number in used:
+            buffer = self.buffers[number]
+            shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
+            name = buffer.name or f"b{number}"
+            self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
+        for name, view in self.views:
+            lower_nest(program, name, view)
+        return program
+
+    def _split_to_fixpoint(self) -> None:
+        accesses = [
+            (
+                self.chains[self.bindings[c][operand].buffer],
+                self.bindings[c][operand],
+                self._loop_chains(c, n, operand, index),
+            )
+            for c, call in enumerate(self.calls)
+            for n, item in enumerate(call.kernel.nests)
+            for operand, index in _accesses(item)
+        ]
+        for chain, binding, loops in accesses:
+            for factors, loop in zip(binding.factors, loops, strict=True):
+                if loop is None and len(factors) == 1:
+                    chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
+        for chain, binding, _ in accesses:
+            for factors in binding.factors:
+                for extent, stride in factors:
+                    if extent > 1 and stride:
+                        chain.add(abs(stride))
+                        chain.add(abs(stride) * extent)
+        changed = True
+        while changed:
+            changed = False
+            for chain, binding, loops in accesses:
+                for factors, loop in zip(binding.factors, loops, strict=True):
+                    if loop is not None:
+                        changed |= _agree(chain, loop, factors)
+
+    def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Chain | None]:
+        """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
+        kernel = self.calls[call].kernel
+        extents, shape = kernel.nests[number].extents, kernel.shapes[operand]
+        names = [plain(a) for a in index]
+        whole = [d and extents[d] == n for d, n in zip(names, shape, strict=True)]
+        return [self.splits[call, number, d] if d and w else None for d, w in zip(names, whole, strict=True)]
+
+
+def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
+    found = [(load.operand, load.index) for load in item.loads()]
+    return list(dict.fromkeys(found + [(s.operand, s.index) for s in item.stores]))
+
+
+def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:
+    """Split ``chain`` and ``loop`` where the other is split under ``factors``; whether anything changed."""
+    if math.prod(extent for extent, _ in factors) != loop.marks[-1]:
+        return False
+    changed, radix = False, 1
+    for extent, stride in reversed(factors):
+        changed |= loop.add(radix)
+        step = abs(stride)
+        if step:
+            for mark in chain.between(step, step * extent):
+                changed |= mark % step == 0 and loop.add(radix * (mark // step))
+            for mark in loop.between(radix, radix * extent):
+                changed |= mark % radix == 0 and chain.add(step * (mark // radix))
+        radix *= extent
+    return changed
+
+
+class _View:
+    """What one nest of one call sees: its dims after splitting, and how an index becomes one into a space."""
+
+    def __init__(self, refinement: _Refinement, call: int, number: int, item: Nest) -> None:
+        self.owner, self.call, self.nest = refinement, call, item
+        self.types = refinement.calls[call].kernel.types
+        self.shapes = refinement.calls[call].kernel.shapes
+        self.parts = {d: self._parts(d, refinement.splits[call, number, d]) for d, _ in item.dims}
+        self.dims = tuple((name, extent) for d, _ in item.dims for name, extent, _ in reversed(self.parts[d]))
+        self.extents = dict(self.dims)
+        self.whole = {d: affine(*((name, radix) for name, _, radix in parts)) for d, parts in self.parts.items()}
+
+    @staticmethod
+    def _parts(dim: str, chain: Chain) -> list[tuple[str, int, int]]:
+        digits = chain.digits()
+        if len(digits) == 1:
+            return [(dim, digits[0][0], 1)]
+        return [(f"{dim}.{n}", extent, radix) for n, (extent, radix) in enumerate(digits)]
+
+    def dims_of(self, item: Store) -> set[str]:
+        """The split dims that the index of ``item`` mentions."""
+        return {name for a in item.index for name in a.substitute(self.whole).names}
+
+    def space(self, operand: int) -> int:
+        """Number of the space of ``operand``."""
+        return self.owner.spaces[self._binding(operand).buffer].number
+
+    def _binding(self, operand: int) -> Binding:
+        return self.owner.bindings[self.call][operand]
+
+    def bounds(self, operand: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """The conditions under which ``index`` is inside ``operand``, those left out that always hold."""
+        found = []
+        for position, extent in zip(index, self.shapes[operand], strict=True):
+            low, high = position.bounds(self.nest.extents)
+            if low < 0 or high >= extent:
+                found.append(Bound(position.substitute(self.whole), extent))
+        return tuple(found)
+
+    def issues(self) -> Iterator[_CannotIndexError]:
+        """What cannot be indexed by whole dims."""
+        for operand, index in _accesses(self.nest):
+            try:
+                self.index(operand, index)
+            except _CannotIndexError as issue:
+                yield issue
+        for part in self.nest.expressions():
+            if isinstance(part, Random) and not self._is_seed(part.seed):
+                yield _CannotIndexError(self.call, part.seed)
+
+    def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """``index`` into ``operand`` as one into its space."""
+        binding = self._binding(operand)
+        chain = self.owner.chains[binding.buffer]
+        result = [Affine(())] * len(chain.digits())
+        offset = binding.offset
+        sure = not self.bounds(operand, index)
+        for position, factors in zip(index, binding.factors, strict=True):
+            factors = tuple(f for f in factors if f[0] > 1)
+            if not position.terms and sure:
+                offset += _constant_offset(position.const, factors)
+                continue
+            for place, stride in self._steps(operand, position, factors):
+                digit, count = self._digit(operand, stride)
+                result[digit] = result[digit] + place * count
+        result = [a + n for a, n in zip(result, chain.split(offset), strict=True)]
+        for number, (a, (extent, _)) in enumerate(zip(result, chain.digits(), strict=True)):
+            low, high = a.bounds(self.extents)
+            if sure and (low < 0 or high >= extent):
+                raise self._joined(operand, number)
+        return tuple(reversed(result))
+
+    def _digit(self, operand: int, stride: int) -> tuple[int, int]:
+        """The digit of the operand's buffer in which ``stride`` moves, and by how much."""
+        chain = self.owner.chains[self._binding(operand).buffer]
+        digit = chain.digit_of(abs(stride))
+        if stride % chain.marks[digit]:
+            raise self._joined(operand, digit - 1)
+        return digit, stride // chain.marks[digit]
+
+    def _joined(self, operand: int, digit: int) -> _CannotIndexError:
+        """What to raise where an index needs ``digit`` of the operand's buffer and the next one to be one."""
+        buffer = self._binding(operand).buffer
+        marks = self.owner.chains[buffer].marks
+        first = max(0, min(digit, len(marks) - 3))
+        return _CannotIndexError(self.call, operand, buffer, (marks[first], marks[min(first + 2, len(marks) - 1)]))
+
+    def _steps(self, operand: int, position: Affine, factors: tuple[tuple[int, int], ...]) -> list[tuple[Affine, int]]:
+        """``position`` over ``factors`` as terms (index, stride)."""
+        dim = plain(position)
+        size = math.prod(extent for extent, _ in factors)
+        if dim and self.nest.extents[dim] == size:
+            return self._split_steps(operand, self.parts[dim], factors)
+        if len(factors) > 1:
+            raise _CannotIndexError(self.call, operand)
+        if not factors:
+            return []
+        extent, stride = factors[0]
+        inside = self.owner.chains[self._binding(operand).buffer].between(abs(stride), abs(stride) * extent)
+        if inside:
+            raise _CannotIndexError(self.call, operand)
+        return [(position.substitute(self.whole), stride)] if stride else []
+
+    def _split_steps(
+        self, operand: int, parts: list[tuple[str, int, int]], factors: tuple[tuple[int, int], ...]
+    ) -> list[tuple[Affine, int]]:
+        steps, radix = [], 1
+        for extent, stride in reversed(factors):
+            inside = [p for p in parts if radix <= p[2] < radix * extent]
+            if math.prod(p[1] for p in inside) != extent or any(p[2] % radix for p in inside):
+                raise _CannotIndexError(self.call, operand)
+            steps += [(affine(name), stride * (part // radix)) for name, _, part in inside if stride]
+            radix *= extent
+        return steps
+
+    def expression(self, expression: Expr) -> Expr:
+        """``expression`` over spaces and split dims."""
+
+        def change(part: Expr) -> Expr | None:
+            match part:
+                case Load():
+                    bounds = self.bounds(part.operand, part.index)
+                    return Ref(self.space(part.operand), self.index(part.operand, part.index), part.fill, bounds)
+                case Index():
+                    return Index(part.affine.substitute(self.whole))
+                case Random():
+                    return Hash(self._seed(part.seed), part.modifier, part.index.substitute(self.whole))
+            return None
+
+        return rewrite(expression, change)
+
+    def _seed(self, operand: int) -> Access:
+        return Access(self.space(operand), u32, affine(const=self._binding(operand).offset))
+
+    def _is_seed(self, operand: int) -> bool:
+        """Whether the two numbers of a seed lie side by side."""
+        return self._binding(operand).factors[0][-1] == (2, 1)
+
+
+def _constant_offset(value: int, factors: Sequence[tuple[int, int]]) -> int:
+    offset = 0
+    for extent, stride in reversed(factors):
+        offset += value % extent * stride
+        value //= extent
+    return offset

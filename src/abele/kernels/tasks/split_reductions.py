@@ -1,0 +1,147 @@
+"""Long contractions as several shorter ones, one after the other, that add onto what is there.
+
+A register tile reads a panel of one operand over the whole reduction. Of a long reduction the panel, and the rows of
+the other operand beside it, no longer stay near: parts of the reduction whose panels fit run at full speed, and the
+results are read and written once more a part, which is little. Windows of convolutions stay whole: they read the same
+elements again as they move, wherever the reduction ends.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Apply, Expr, affine
+from abele.kernels.nest.loop_nest import Acc, Access, Fetch, LoopNest
+from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
+from abele.kernels.tasks.program import Program, Put, Ref, Task, move, rewrite, substitute
+from abele.kernels.tasks.program import plain as plain_index
+from abele.numerics import f32
+
+WANTED, LONG = 512, 768
+"""Points of a part's reduction, and how many stay whole. Measured: from 512 to 1,024 points rates fall by a quarter."""
+MIN_FIELD, NEAR_BYTES = 1 << 15, 1 << 22
+"""Points that are reduced into a result where operands are cut by samples, and what an operand of a part may take: the
+few channels of it that are worked on at a time then fit into a second-level cache of 1 MiB."""
+MAX_PARTS = 16
+"""Parts in which a reduction runs; longer ones, over a batch of fields, have few results and other orders."""
+
+
+def in_parts(program: Program, task: Task) -> list[Task]:
+    """``task``, or its parts in order; space for sums of 32 bits is added to ``program`` where results have fewer."""
+    dim, size = _cut(program, task)
+    if not dim:
+        return [task]
+    onto = _sums(program, task)
+    extent = task.extents[dim]
+    starts = range(0, extent, size)
+    return [_part(task, onto, dim, low, min(size, extent - low), last=low == starts[-1]) for low in starts]
+
+
+def _cut(program: Program, task: Task) -> tuple[str, int]:
+    """The reduced dim that is cut, and the extent of its parts; an empty name where the task stays whole."""
+    whole = "", 0
+    plain = len(task.reductions) == 1 and is_product(task.reductions[0]) and not task.reductions[0].guards
+    if not plain or any(p.combine != "set" or p.guards for p in task.puts):
+        return whole
+    largest = max(program.spaces[r.space].size for r in task.refs)
+    if task.points < MIN_REUSE * largest:
+        return whole
+    if all(plain_index(a) for r in task.refs for a in r.index):
+        return _cut_panels(task) or whole
+    return _cut_samples(program, task) or whole
+
+
+def _cut_panels(task: Task) -> tuple[str, int] | None:
+    """Parts whose panels fit into the second-level cache beside the rows that meet them."""
+    length = math.prod(extent for _, extent in task.reduced)
+    if not LONG < length <= WANTED * MAX_PARTS:
+        return None
+    dim, extent = max(task.reduced, key=lambda d: d[1])
+    rest = length // extent
+    sizes = [n for n in range(1, extent) if extent % n == 0 and WANTED // 2 <= n * rest <= LONG]
+    return (dim, min(sizes, key=lambda n: abs(n * rest - WANTED))) if sizes else None
+
+
+def _cut_samples(program: Program, task: Task) -> tuple[str, int] | None:
+    """Parts of a reduction over many fields whose larger operand, read once for every few results, stays near."""
+    dims = [d for d in task.reduced if all(any(plain_index(a) == d[0] for a in r.index) for r in task.refs)]
+    results = math.prod(extent for _, extent in task.parallel)
+    if not dims or task.points < MIN_FIELD * results:
+        return None
+    dim, extent = dims[0]
+    bytes_ = max(program.spaces[r.space].size * program.spaces[r.space].type.bytes for r in task.refs)
+    sizes = [n for n in range(1, extent) if extent % n == 0 and bytes_ // extent * n <= NEAR_BYTES]
+    return (dim, max(sizes)) if sizes and bytes_ > NEAR_BYTES else None
+
+
+def _sums(program: Program, task: Task) -> Put:
+    """Where the parts are added up: the results themselves if they hold nothing but the sums."""
+    own = task.puts[0]
+    names = {name for position in own.index for name in position.names}
+    bare = len(task.puts) == 1 and own.value == Acc(0) and program.spaces[own.space].type == f32
+    if bare and own.space not in task.reads and names == set(dict(task.parallel)):
+        return own
+    space = program.new_space(tuple(n for _, n in task.parallel), f32, f"{task.name}.sums")
+    return Put(space.number, tuple(affine(d) for d, _ in task.parallel), Acc(0))
+
+
+def _part(task: Task, onto: Put, dim: str, low: int, extent: int, *, last: bool) -> Task:
+    """The part that reduces ``extent`` points of ``dim`` from ``low``, and does the task's stores if it is the last."""
+    (reduction,), moved = task.reductions, {dim: affine(dim) + low}
+    reduced = tuple((d, extent if d == dim else n) for d, n in task.reduced)
+    part = replace(
+        task,
+        reduced=reduced,
+        reductions=(
+            replace(
+                reduction,
+                value=substitute(reduction.value, moved),
+                guards=tuple(move(g, moved) for g in reduction.guards),
+            ),
+        ),
+    )
+    total: Expr = Acc(0) if low == 0 else Apply("add", (Ref(onto.space, onto.index), Acc(0)))
+    if not last:
+        return replace(part, puts=(replace(onto, value=total),), locals=())
+
+    def change(value: Expr) -> Expr | None:
+        return total if value == Acc(0) else None
+
+    return replace(
+        part,
+        puts=tuple(replace(p, value=rewrite(p.value, change)) for p in part.puts),
+        locals=tuple(rewrite(value, change) for value in part.locals),
+    )
+
+
+def without_offsets(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
+    """``nest`` with every array starting where it is first touched, so that equal parts share code.
+
+    Returns:
+        The nest, and by how many bytes arrays start later.
+    """
+    bounded = {f.access.array for f in nest.fetches if f.bounds}
+    starts: dict[int, set[int]] = {}
+    types = {}
+    for access in (*(f.access for f in nest.fetches), *(o.access for o in nest.outs)):
+        starts.setdefault(access.array, set()).add(access.address.const)
+        types[access.array] = access.type
+    moved = {a: min(s) for a, s in starts.items() if len(s) == 1 and min(s) > 0 and a not in bounded}
+    if not moved:
+        return nest, {}
+
+    def access_of(access: Access) -> Access:
+        less = moved.get(access.array, 0)
+        return replace(access, address=access.address - less) if less else access
+
+    def change(part: Expr) -> Expr | None:
+        return replace(part, access=access_of(part.access)) if isinstance(part, Fetch) else None
+
+    changed = replace(
+        nest,
+        accumulates=tuple(replace(a, value=rewrite(a.value, change)) for a in nest.accumulates),
+        outs=tuple(replace(o, access=access_of(o.access), value=rewrite(o.value, change)) for o in nest.outs),
+        locals=tuple(rewrite(value, change) for value in nest.locals),
+    )
+    return changed, {array: start * types[array].bytes for array, start in moved.items()}

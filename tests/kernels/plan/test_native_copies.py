@@ -1,0 +1,99 @@
+"""Contractions whose operands are copied: panel by panel, with the zeros around them, or widened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from kernels_kit import run_kernel
+
+from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels.nest.ir import Affine, Load, affine, load, nest, store
+from abele.numerics import ElementType, f16, f32
+
+RNG = np.random.default_rng(0)
+
+
+def product(m: int, k: int, n: int, type_: ElementType = f32, transposed: bool = False) -> HostKernel:
+    b_shape, b_index = ((n, k), ("j", "k")) if transposed else ((k, n), ("k", "j"))
+    body = nest({"i": m, "j": n, "k": k}, store(2, ("i", "j"), load(0, "i", "k") * load(1, *b_index), "add"))
+    return HostKernel(((m, k), b_shape, (m, n)), (type_,) * 3, 2, 1, (body,))
+
+
+def window(batch: int, ci: int, co: int, field: int, kernel: int, stride: int, pad: int) -> HostKernel:
+    out = (field + 2 * pad - kernel) // stride + 1
+    extents = {"b": batch, "co": co, "y": out, "x": out, "ci": ci, "u": kernel, "v": kernel}
+    rows, columns = (Affine(((o, stride), (k, 1)), -pad) for o, k in (("y", "u"), ("x", "v")))
+    image = Load(0, (affine("b"), affine("ci"), rows, columns), 0.0)
+    body = nest(extents, store(2, ("b", "co", "y", "x"), image * load(1, "co", "ci", "u", "v"), "add"))
+    shapes = ((batch, ci, field, field), (co, ci, kernel, kernel), (batch, co, out, out))
+    return HostKernel(shapes, (f32,) * 3, 2, 1, (body,))
+
+
+def listing(kernel: HostKernel) -> str:
+    buffers = [Buffer(n, kernel.shapes[n], kernel.types[n], True, f"b{n}") for n in range(3)]
+    return plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]).listing
+
+
+@pytest.mark.parametrize("shape", [(331, 700, 1100), (233, 1500, 1030), (512, 640, 1024)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_panel__of_a_long_product__agrees_with_64_bits(shape: tuple[int, int, int], transposed: bool) -> None:
+    m, k, n = shape
+    a, b = RNG.standard_normal((m, k)), RNG.standard_normal((n, k) if transposed else (k, n))
+    kernel = product(m, k, n, transposed=transposed)
+    assert "panel of" in listing(kernel)
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    (got,) = run_kernel(kernel, [a, b])
+    wanted = a.astype(np.float64) @ (b.T if transposed else b).astype(np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_panel__units_split_over_threads__same_bits(threads: int) -> None:
+    kernel = product(331, 700, 1100)
+    inputs = [RNG.standard_normal(s).astype(np.float32) for s in kernel.shapes[:2]]
+    np.testing.assert_array_equal(run_kernel(kernel, inputs, threads)[0], run_kernel(kernel, inputs)[0])
+
+
+def test_widened_copy__of_a_product_of_halves__agrees_with_64_bits() -> None:
+    kernel = product(130, 300, 270, f16)
+    assert "f32[130,300]" in listing(kernel)
+    a, b = (RNG.standard_normal(s).astype(np.float16) for s in kernel.shapes[:2])
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(run_kernel(kernel, [a, b], 2)[0], wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 3, 64, 40, 7, 2, 3), (1, 32, 48, 14, 3, 1, 1), (2, 16, 40, 17, 3, 2, 1), (1, 8, 64, 9, 5, 1, 4)]
+)
+def test_padded_copy__window_over_the_edge__agrees_with_torch(sizes: tuple[int, ...]) -> None:
+    kernel = window(*sizes)
+    image, weights = (RNG.standard_normal(s).astype(np.float32) for s in kernel.shapes[:2])
+    (got,) = run_kernel(kernel, [image, weights], 2)
+    doubles = (torch.from_numpy(v.astype(np.float64)) for v in (image, weights))
+    wanted = torch.nn.functional.conv2d(*doubles, stride=sizes[5], padding=sizes[6]).numpy()
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_padded_copy__of_few_uses__is_not_made() -> None:
+    assert "padded" in listing(window(1, 16, 64, 14, 3, 1, 1))
+    assert "padded" not in listing(window(1, 64, 1, 14, 3, 1, 1))
+
+
+def test_rows__reduced_one_by_one__are_read_along() -> None:
+    body = nest({"i": 640, "j": 512}, store(1, ("i",), load(0, "i", "j"), "add"))
+    kernel = HostKernel(((640, 512), (640,)), (f32,) * 2, 1, 1, (body,))
+    values = RNG.standard_normal((640, 512)).astype(np.float32)
+    (got,) = run_kernel(kernel, [values], 2)
+    np.testing.assert_allclose(got, values.astype(np.float64).sum(1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(333, 260), (40, 1031)])
+def test_columns__reduced_one_by_one__agree_with_64_bits(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    body = nest({"i": rows, "j": columns}, store(1, ("j",), load(0, "i", "j"), "add"))
+    kernel = HostKernel((shape, (columns,)), (f32,) * 2, 1, 1, (body,))
+    values = RNG.standard_normal(shape).astype(np.float32)
+    np.testing.assert_allclose(
+        run_kernel(kernel, [values], 2)[0], values.astype(np.float64).sum(0), rtol=1e-4, atol=1e-4
+    )

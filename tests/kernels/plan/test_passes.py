@@ -1,0 +1,201 @@
+"""The planner's passes, one by one: splitting, sample dim, stages, fusion, memory, schedules, lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from kernels_kit import run_kernel, run_plan
+
+from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels.nest.ir import affine, load, nest, select, store
+from abele.kernels.plan.place_memory import Lifetime, padded, place
+from abele.kernels.tasks.blocks import lanes_for
+from abele.kernels.tasks.divisors import Chain
+from abele.kernels.tasks.fuse_tasks import fuse
+from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.sample_dim import find_sample_dim
+from abele.kernels.tasks.split_dims import refine
+from abele.kernels.tasks.stages import make_stages
+from abele.numerics import f32
+
+BATCH, WIDTH, UNITS = 32, 12, 6
+
+
+class Layers:
+    """Two dense layers with their weight gradients, as calls."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.calls: list[Call] = []
+
+    def buffer(self, shape: tuple[int, ...], name: str, pinned: bool = False) -> Buffer:
+        self.buffers.append(Buffer(len(self.buffers), shape, f32, pinned, name))
+        return self.buffers[-1]
+
+    def call(self, name: str, inputs: list[Buffer], output: Buffer, loops: dict[str, int], index, value, combine="set"):
+        operands = [*inputs, output]
+        body = nest(loops, store(len(inputs), index, value, combine))
+        kernel = HostKernel(tuple(b.shape for b in operands), (f32,) * len(operands), len(inputs), 1, (body,))
+        self.calls.append(Call(kernel, tuple(map(bind, operands)), name))
+
+
+def training_step() -> Layers:
+    made = Layers()
+    x, w = made.buffer((BATCH, WIDTH), "x", True), made.buffer((UNITS, WIDTH), "w", True)
+    y, z = made.buffer((BATCH, UNITS), "y"), made.buffer((BATCH, UNITS), "z")
+    dw, norm = made.buffer((UNITS, WIDTH), "dw"), made.buffer((BATCH, UNITS), "norm", True)
+    total = made.buffer((UNITS,), "total")
+    every = {"b": BATCH, "n": UNITS, "k": WIDTH}
+    rows = {"b": BATCH, "n": UNITS}
+    made.call("dense", [x, w], y, every, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
+    made.call("relu", [y], z, rows, ("b", "n"), select(load(0, "b", "n") > 0.0, load(0, "b", "n"), 0.0))
+    made.call("grad", [z, x], dw, every, ("n", "k"), load(0, "b", "n") * load(1, "b", "k"), "add")
+    made.call("sgd", [w, dw], w, {"n": UNITS, "k": WIDTH}, ("n", "k"), load(0, "n", "k") - load(1, "n", "k") * 0.1)
+    made.call("total", [z], total, rows, ("n",), load(0, "b", "n"), "add")
+    made.call("norm", [z, total], norm, rows, ("b", "n"), load(0, "b", "n") / (load(1, "n") + 1.0))
+    return made
+
+
+def refined() -> Program:
+    step = training_step()
+    return refine(step.buffers, step.calls)
+
+
+def test_sample_dim__training_step__is_the_batch():
+    program = refined()
+    sample = find_sample_dim(program)
+    assert sample is not None
+    assert sample.extent == BATCH
+    assert {program.spaces[s].name for s in sample.spaces} == {"x", "y", "z", "norm"}
+
+
+def test_stages__reduction_used_by_samples__needs_a_second_sweep():
+    program = refined()
+    stages = make_stages(program, find_sample_dim(program))
+    names = [(s.sweep, [program.tasks[n].name for n in s.tasks]) for s in stages]
+    assert names == [(True, ["dense", "relu", "total"]), (True, ["grad", "norm"]), (False, ["sgd"])]
+
+
+def test_fuse__activation_and_update__join_their_producers():
+    program = refined()
+    fuse(program)
+    assert [t.name for t in program.tasks] == ["dense+relu", "grad+sgd", "total", "norm"]
+    assert [program.spaces[p.space].name for p in program.tasks[0].puts] == ["z"]
+    assert [program.spaces[p.space].name for p in program.tasks[1].puts] == ["w"]
+
+
+def test_fuse__reader_between__keeps_the_order():
+    made = Layers()
+    x, y = made.buffer((8, 4), "x", True), made.buffer((8, 4), "y", True)
+    total = made.buffer((4,), "total", True)
+    loops, cell = {"i": 8, "j": 4}, ("i", "j")
+    made.call("double", [x], y, loops, cell, load(0, *cell) * 2.0)
+    made.call("total", [y], total, loops, ("j",), load(0, *cell), "add")
+    made.call("clear", [y], y, loops, cell, load(0, *cell) * 0.0)
+    program = refine(made.buffers, made.calls)
+    fuse(program)
+    assert [t.name for t in program.tasks] == ["double", "total", "clear"]
+
+
+def test_plan__training_step__matches_numpy_with_any_number_of_threads():
+    step = training_step()
+    plan = plan_native(step.buffers, step.calls)
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(BATCH, WIDTH)), rng.normal(size=(UNITS, WIDTH))
+    results = []
+    for threads in (1, 2, 3, 7):
+        storage = {b.id: np.zeros(b.shape, np.float32) for b in step.buffers if b.pinned}
+        storage[0][...], storage[1][...] = x, w
+        run_plan(plan, storage, threads)
+        results.append(storage)
+    z = np.maximum(x @ w.T, 0)
+    np.testing.assert_allclose(results[0][1], w - 0.1 * z.T @ x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(results[0][5], z / (z.sum(0) + 1), rtol=1e-4, atol=1e-5)
+    for other in results[1:]:
+        assert all((other[n] == results[0][n]).all() for n in other)
+
+
+def test_plan__same_calls_twice__shares_its_code():
+    step = training_step()
+    first, second = (plan_native(step.buffers, step.calls) for _ in range(2))
+    assert [leaf.address for leaf in first.leaves] == [leaf.address for leaf in second.leaves]
+    assert first.listing == second.listing
+
+
+def test_chain__marks_that_do_not_divide__are_refused():
+    chain = Chain(24)
+    assert chain.add(4)
+    assert chain.add(8)
+    assert not chain.add(6)
+    assert chain.digits() == [(4, 1), (2, 4), (3, 8)]
+    assert chain.split(13) == [1, 1, 1]
+    assert [chain.digit_of(s) for s in (1, 3, 4, 8, 24)] == [0, 0, 1, 2, 2]
+
+
+def test_chain__range_kept_whole__is_not_split():
+    chain = Chain(60)
+    chain.keep_whole(5, 60)
+    assert not chain.add(10)
+    assert chain.add(5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
+def test_place__arrays_that_live_together__do_not_overlap(items):
+    lives = [Lifetime(size, min(a, b), max(a, b)) for size, a, b in items]
+    offsets, total = place(lives)
+    for n, (a, x) in enumerate(zip(lives, offsets, strict=True)):
+        assert x % 64 == 0
+        assert x + a.size_bytes <= total
+        for b, y in zip(lives[:n], offsets[:n], strict=True):
+            if a.first <= b.last and b.first <= a.last:
+                assert x + padded(a.size_bytes) <= y or y + padded(b.size_bytes) <= x
+
+
+def test_lanes__small_batches__leave_two_blocks():
+    assert [lanes_for(n, 16) for n in (512, 32, 31, 16, 8, 3)] == [16, 16, 8, 8, 4, 4]
+    assert lanes_for(512, 4) == 4
+
+
+def test_listing__of_a_plan__shows_tasks_and_schedules():
+    step = training_step()
+    listing = plan_native(step.buffers, step.calls).listing
+    assert "leaf 0: sweep of 2 blocks × 16 in 2 chunks" in listing
+    assert "grad+sgd.combine: for n<6, k<12 over chunk<2" in listing
+
+
+def test_window__padding__is_a_guard_on_the_loops():
+    made = Layers()
+    x, y = made.buffer((BATCH, 10), "x", True), made.buffer((BATCH, 10), "y", True)
+    window = load(0, "b", affine("i", "k", const=-1), fill=0.0) * 0.5
+    made.call("blur", [x], y, {"b": BATCH, "i": 10, "k": 3}, ("b", "i"), window, "add")
+    reduction = refine(made.buffers, made.calls).tasks[0].reductions[0]
+    assert str(reduction) == "add $0[b, i + k - 1 if 0≤i + k - 1<10] * 0.5 if 0≤i + k - 1<10"
+
+
+def test_plan__one_product_for_each_channel__is_no_sweep():
+    shapes = (4, 16, 30, 8), (4, 16, 30, 8), (4, 3, 8)
+    body = store(2, ("g", "o", "c"), load(0, "g", "b", affine("k", "o"), "c") * load(1, "g", "b", "k", "c"), "add")
+    item = nest({"g": 4, "o": 3, "c": 8, "b": 16, "k": 28}, body)
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (item,))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
+    assert "sweep" not in plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "deltas")]).listing
+    x, z = np.random.default_rng(0).normal(size=(2, *shapes[0])).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 28, axis=2)
+    expected = np.einsum("gbock,gbkc->goc", windows, z[:, :, :28].astype(np.float64))
+    np.testing.assert_allclose(run_kernel(kernel, [x, z])[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_plan__windows_added_onto_images__are_shared_by_images():
+    # out[b, 2i + k - 1] += x[b, i] inside the image: neighbouring windows meet, images do not
+    index = ("b", affine(("i", 2), "k", const=-1))
+    body = store(1, index, load(0, "b", "i"), "add")
+    kernel = HostKernel(((40, 50), (40, 100)), (f32, f32), 1, 1, (nest({"b": 40, "i": 50, "k": 3}, body),))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
+    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "windows")])
+    assert plan.leaves[-1].units == 40
+    x = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32)
+    expected = np.zeros((40, 102))
+    for k in range(3):
+        expected[:, k : k + 100 : 2] += x
+    np.testing.assert_allclose(run_kernel(kernel, [x], threads=3)[0], expected[:, 1:101], rtol=1e-6)
