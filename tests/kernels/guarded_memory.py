@@ -5,8 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from collections.abc import Sequence
 
 import numpy as np
+from kernels_kit import run_plan
+
+from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels.nest.reference import evaluate
+from abele.numerics import ElementType
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -39,3 +45,26 @@ class GuardedMemory:
         for mapping, address in self._mappings:
             _LIBC.mprotect(address, len(mapping), mmap.PROT_READ | mmap.PROT_WRITE)
         self._mappings.clear()
+
+
+def check(kernel: HostKernel, inputs: list[np.ndarray], *, at_end: bool, before: Sequence[np.ndarray] = ()) -> None:
+    """Run ``kernel`` beside forbidden pages, and compare with its definition."""
+    count = kernel.num_inputs + kernel.num_outputs
+    buffers = [Buffer(n, kernel.shapes[n], kernel.types[n], True, f"b{n}") for n in range(count)]
+    memory = GuardedMemory()
+    storage = {n: memory.array(kernel.shapes[n], kernel.types[n].np, at_end=at_end) for n in range(count)}
+    for number, array in enumerate([*inputs, *before]):
+        storage[number][...] = array
+    run_plan(plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]), storage)
+    got = [storage[n].copy() for n in kernel.outputs]
+    memory.release()
+    for mine, wanted in zip(got, evaluate(kernel, [*inputs, *before]), strict=True):
+        if mine.dtype.kind == "f":
+            np.testing.assert_allclose(mine.astype(np.float64), wanted.astype(np.float64), rtol=4e-3, atol=4e-3)
+        else:
+            np.testing.assert_array_equal(mine, wanted)
+
+
+def values(shape: tuple[int, ...], type_: ElementType, seed: int) -> np.ndarray:
+    """Small integers, which every type and every order of additions holds exactly."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(type_.np)

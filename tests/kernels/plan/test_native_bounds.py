@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import pytest
-from guarded_memory import GuardedMemory
+from guarded_memory import check, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels_kit import run_plan
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import HostKernel
 from abele.kernels.nest.ir import Affine, affine, load, nest, store
-from abele.kernels.nest.reference import evaluate
-from abele.numerics import ElementType, f16, f32, i8, i32
+from abele.numerics import f16, f32, i8, i32
 
 FLOATS = {"f32": f32, "f16": f16}
-
-
-def check(kernel: HostKernel, inputs: list[np.ndarray], *, at_end: bool, before: Sequence[np.ndarray] = ()) -> None:
-    """Run ``kernel`` beside forbidden pages, and compare with its definition."""
-    count = kernel.num_inputs + kernel.num_outputs
-    buffers = [Buffer(n, kernel.shapes[n], kernel.types[n], True, f"b{n}") for n in range(count)]
-    memory = GuardedMemory()
-    storage = {n: memory.array(kernel.shapes[n], kernel.types[n].np, at_end=at_end) for n in range(count)}
-    for number, array in enumerate([*inputs, *before]):
-        storage[number][...] = array
-    run_plan(plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]), storage)
-    got = [storage[n].copy() for n in kernel.outputs]
-    memory.release()
-    for mine, wanted in zip(got, evaluate(kernel, [*inputs, *before]), strict=True):
-        if mine.dtype.kind == "f":
-            np.testing.assert_allclose(mine.astype(np.float64), wanted.astype(np.float64), rtol=4e-3, atol=4e-3)
-        else:
-            np.testing.assert_array_equal(mine, wanted)
-
-
-def values(shape: tuple[int, ...], type_: ElementType, seed: int) -> np.ndarray:
-    """Small integers, which every type and every order of additions holds exactly."""
-    return np.random.default_rng(seed).integers(-3, 4, shape).astype(type_.np)
 
 
 def window(i: str, k: str, stride: int, dilation: int, flip: bool, pad: int) -> Affine:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from guarded_memory import check, values
 from kernels_kit import run_kernel, run_plan
-from test_native_bounds import check, values
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, apply, load, nest, store
