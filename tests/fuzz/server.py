@@ -22,7 +22,13 @@ from typing import IO
 LIMIT_BYTES = 6 << 30
 INTERRUPT_SECONDS = 3.0
 _CLOCK = 10
-_ROOMS = ("abele.compiler.store", "abele.report.render", "abele.runtime.engine", "abele.llvm.jit", "abele.poplibs")
+_ROOMS = (
+    "abele.compiler.store",
+    "abele.report.render",
+    "abele.runtime",
+    "abele.llvm.jit",
+    "abele.poplibs",
+)
 """What forks would otherwise import again and again."""
 
 

@@ -354,8 +354,8 @@ def option_names() -> set[str]:
     """Names of options, and their parts, of the engine and of every library function."""
     from abele.graph.host_names import STREAM_OPTIONS
     from abele.poplibs.poputil.options import Option
-    from abele.runtime.option_table import OPTIONS
-    from abele.runtime.options import VARIABLES
+    from abele.runtime.engine.option_table import OPTIONS
+    from abele.runtime.engine.options import VARIABLES
 
     for library in ("popops", "poplin", "popnn", "gcl"):
         package = ROOT / "src" / "abele" / "poplibs" / library

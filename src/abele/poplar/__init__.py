@@ -99,7 +99,7 @@ from abele.poplar.types import (
     equivalent_device_type,
 )
 from abele.poplar.values import ArrayRef, Interval, StringRef, VectorLayout, VectorListLayout
-from abele.runtime.stream_callback import StreamCallback
+from abele.runtime.streams.stream_callback import StreamCallback
 
 __all__ = [
     "BOOL",

@@ -11,7 +11,7 @@ from abele.compiler import Executable, compile_program
 from abele.errors import EngineError
 from abele.machine import System, Target
 from abele.poplar.device import Device
-from abele.runtime.options import read_options
+from abele.runtime.engine.options import read_options
 
 Programs = g.Program | Sequence[g.Program] | Mapping[str, g.Program]
 Progress = Callable[[int, int], None]

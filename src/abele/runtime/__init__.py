@@ -1,8 +1,8 @@
 """The runtime: the engine that runs compiled programs on the host, natively and on all cores."""
 
-from abele.runtime.checks import Checks
-from abele.runtime.engine import Engine
-from abele.runtime.options import EngineOptions
-from abele.runtime.stream_callback import Result, StreamCallback
+from abele.runtime.checks.checks import Checks
+from abele.runtime.engine.engine import Engine
+from abele.runtime.engine.options import EngineOptions
+from abele.runtime.streams.stream_callback import Result, StreamCallback
 
 __all__ = ["Checks", "Engine", "EngineOptions", "Result", "StreamCallback"]

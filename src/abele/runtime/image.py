@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
 from abele.graph import Execute, Variable, walk
-from abele.runtime.arena import Arena
-from abele.runtime.behaviour import Behaviour
-from abele.runtime.bytecode import Verdict
-from abele.runtime.callbacks import Callbacks
-from abele.runtime.checking import Checking
-from abele.runtime.checks import Checks
-from abele.runtime.effects import EffectsOf
-from abele.runtime.fusion import Storage
-from abele.runtime.host_functions import HostFunctions
-from abele.runtime.leaf import Leaf
-from abele.runtime.lower import Surroundings
-from abele.runtime.machine import Machine, WorkingMemory
-from abele.runtime.native import Native
-from abele.runtime.overruns import Overruns
-from abele.runtime.remote import RemoteMemory
-from abele.runtime.seeds import Seeds
-from abele.runtime.supersteps import Supersteps
-from abele.runtime.tallies import Tallies
-from abele.runtime.timers import Clock
-from abele.runtime.vertex_prints import VertexPrints
+from abele.runtime.checks.checking import Checking
+from abele.runtime.checks.checks import Checks
+from abele.runtime.checks.overruns import Overruns
+from abele.runtime.control.bytecode import Verdict
+from abele.runtime.control.callbacks import Callbacks
+from abele.runtime.control.leaf import Leaf
+from abele.runtime.control.virtual_machine import Machine, WorkingMemory
+from abele.runtime.host.functions import HostFunctions
+from abele.runtime.host.remote_memory import RemoteMemory
+from abele.runtime.lowering.lower import Surroundings
+from abele.runtime.lowering.tallies import Tallies
+from abele.runtime.lowering.timers import Clock
+from abele.runtime.memory.arena import Arena
+from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.fusion import Storage
+from abele.runtime.native.plan_runs import Native
+from abele.runtime.supersteps.float_behaviour import Behaviour
+from abele.runtime.supersteps.native_supersteps import Supersteps
+from abele.runtime.supersteps.seeds import Seeds
+from abele.runtime.supersteps.vertex_prints import VertexPrints
 
 
 @dataclass(eq=False)

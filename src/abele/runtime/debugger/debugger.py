@@ -16,13 +16,13 @@ from abele.runtime.debugger.breakpoints import Breakpoint
 from abele.runtime.debugger.history import History, Outcome
 from abele.runtime.debugger.leaves import Leaves, is_leaf
 from abele.runtime.debugger.walk import Stack, Walker
-from abele.runtime.host_access import Handle, checked_values, find_tensor
-from abele.runtime.placed import PlacedGroup
-from abele.runtime.timers import READ_OUT_CYCLES
+from abele.runtime.host.access import Handle, checked_values, find_tensor
+from abele.runtime.lowering.timers import READ_OUT_CYCLES
+from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
 if TYPE_CHECKING:
-    from abele.runtime.engine import Engine
+    from abele.runtime.engine.engine import Engine
 
 HISTORY_BYTES = 1 << 29
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from abele.graph import Copy, Execute, Program
 from abele.runtime.debugger.walk import Stack
-from abele.runtime.effects import EffectsOf
-from abele.runtime.elements import Elements
+from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.image import Image
-from abele.runtime.remote import RemoteMemory
+from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.memory.elements import Elements
 
 Array = npt.NDArray[Any]
 

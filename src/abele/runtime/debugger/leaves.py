@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from abele.compiler import Executable
 from abele.graph import CycleCount, Program, Sequence, walk
-from abele.runtime.bytecode import Verdict
-from abele.runtime.engine_setup import silent
+from abele.runtime.control.bytecode import Verdict
+from abele.runtime.engine.setup import silent
 from abele.runtime.image import Host, Image, ImageOptions, build_image
 
 

@@ -11,10 +11,10 @@ from abele.runtime.image import Host, Image, ImageOptions
 if TYPE_CHECKING:
     from abele.compiler import Executable
     from abele.graph import Graph, Stream
-    from abele.runtime.connections import Connections
     from abele.runtime.debugger.debugger import Debugger
-    from abele.runtime.host_functions import HostFunctions
-    from abele.runtime.remote import RemoteMemory
+    from abele.runtime.host.functions import HostFunctions
+    from abele.runtime.host.remote_memory import RemoteMemory
+    from abele.runtime.streams.connections import Connections
 
 
 class Debuggable:

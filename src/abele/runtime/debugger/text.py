@@ -26,8 +26,8 @@ from abele.graph import (
 )
 from abele.graph import Sequence as Steps
 from abele.runtime.debugger.walk import Stack
-from abele.runtime.interpreted import vertex_fields
-from abele.runtime.placed import PlacedGroup
+from abele.runtime.supersteps.interpreted import vertex_fields
+from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,7 @@ from types import EllipsisType
 
 from abele.errors import EngineError
 from abele.graph import Graph, Tensor
-from abele.runtime.host_access import find_tensor
+from abele.runtime.host.access import find_tensor
 
 _Item = int | slice | EllipsisType | None
 

@@ -1,0 +1,126 @@
+"""Vertices that reach outside their fields in an ordinary run: found afterwards, and named.
+
+What a vertex writes next to a variable changes a red zone (``zones``); what it touches far away faults (``faults``).
+Both cost next to nothing, and neither tells who did it. So the vertices that may have done it run once more, checked,
+on what memory holds then, and are put back: the first that leaves a field is named with its line. Where none does so
+again, the error tells the variable and the vertices that are connected to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from abele.codelet import CodeletDef, CompiledCodelet
+from abele.codelet.compiled import GuardedCodelet
+from abele.errors import AbeleError, ApplicationRuntimeError
+from abele.graph import Variable
+from abele.runtime.checks.every_access import BoundedVertices
+from abele.runtime.checks.red_zones import Zones
+from abele.runtime.control.faults import Fault
+from abele.runtime.control.leaf import Leaf
+from abele.runtime.memory.arena import Arena
+from abele.runtime.supersteps.placed_groups import PlacedGroup
+
+_REMEDY = 'Engine(…, checks="bounds") checks every access as it happens'
+_MOST = 4
+
+
+class Overruns:
+    """What is looked at after each run.
+
+    Args:
+        arena: The variables.
+        placed: The vertices in memory.
+        compile: Gives the native code of a codelet.
+    """
+
+    def __init__(
+        self, arena: Arena, placed: Sequence[PlacedGroup], compile: Callable[[CodeletDef], CompiledCodelet]
+    ) -> None:
+        self._arena = arena
+        self._placed = [p for p in placed if not isinstance(compile(p.group.codelet), GuardedCodelet)]
+        self._bounded = BoundedVertices(compile)
+        regions = [edge.regions for p in self._placed for edge in p.group.edges.values()]
+        begin = np.concatenate([r.begin for r in regions] or [np.empty(0, np.int64)])
+        length = np.concatenate([r.length for r in regions] or [np.empty(0, np.int64)])
+        first, last = arena.zones(begin, length) if len(begin) else (begin, begin)
+        own = [zone for p in self._placed for zone in p.tables.zones]
+        self._states = {begin: p for p in self._placed for begin, _ in p.tables.zones}
+        around = np.array(own, dtype=np.int64).reshape(-1, 2)
+        self._zones = Zones(np.append(first, around[:, 0]), np.append(last, around[:, 1]))
+
+    def error(self, fault: tuple[Fault, Leaf | None] | None) -> ApplicationRuntimeError | None:
+        """What the last run did wrong, if anything."""
+        changed = self._zones.changed()
+        if fault is None and not changed:
+            return None
+        if changed:
+            self._zones.fill()
+        return self._faulted(*fault) if fault is not None else self._changed(changed)
+
+    def _faulted(self, fault: Fault, leaf: Leaf | None) -> ApplicationRuntimeError:
+        what = leaf.name if leaf is not None else "native code"
+        ran = [p for p in self._placed if leaf is not None and _runs(leaf, p)]
+        because = f"{fault.reason} ended the run in {what}"
+        found = self._leaving(ran)
+        if found is not None:
+            return _named(found, because)
+        return ApplicationRuntimeError(
+            f"the run ended in {what}", at=_places(ran), because=f"{fault.reason}, at address {fault.address:#x}",
+            remedy=_REMEDY,
+        )  # fmt: skip
+
+    def _changed(self, zones: Sequence[int]) -> ApplicationRuntimeError:
+        variables = [v for begin in zones if self._arena.holds(begin) for v in self._arena.around(begin)]
+        owners = [self._states[begin] for begin in zones if begin in self._states]
+        near = [*owners, *(p for p in self._placed if p not in owners and self._touches(p, variables))]
+        because = f"{_memory(variables)} has changed, which belongs to nothing"
+        found = self._leaving(near)
+        if found is not None:
+            return _named(found, because)
+        return ApplicationRuntimeError(
+            f"a vertex wrote outside its fields: {_memory(variables)} has changed", at=_places(near),
+            because="it belongs to nothing; these vertices are connected to what lies beside it", remedy=_REMEDY,
+        )  # fmt: skip
+
+    def _leaving(self, groups: Sequence[PlacedGroup]) -> AbeleError | None:
+        """How a vertex leaves a field when some groups run again, checked."""
+        return next(filter(None, map(self._bounded.trial, groups)), None)
+
+    def _touches(self, placed: PlacedGroup, variables: Sequence[Variable]) -> bool:
+        for edge in placed.group.edges.values():
+            low, high = edge.regions.begin, edge.regions.begin + edge.regions.length
+            if any(((low < v.base + v.size) & (high > v.base)).any() for v in variables):
+                return True
+        return False
+
+
+def _runs(leaf: Leaf, placed: PlacedGroup) -> bool:
+    tables = placed.tables.addresses
+    return leaf.args[: len(tables)] == tables
+
+
+def _named(found: AbeleError, because: str) -> ApplicationRuntimeError:
+    return ApplicationRuntimeError(
+        f"a vertex left its fields: {found.message}", at=found.at, because=because, remedy=_REMEDY
+    )
+
+
+def _memory(variables: Sequence[Variable]) -> str:
+    names = " and ".join(dict.fromkeys(f"{v.kind} {v.name!r}" for v in variables))
+    return f"memory beside {names}" if names else "memory beside the state of vertices"
+
+
+def _places(groups: Sequence[PlacedGroup]) -> str | None:
+    lines = list(_lines(groups[:_MOST]))
+    if len(groups) > _MOST:
+        lines.append(f"and {len(groups) - _MOST} other groups of vertices")
+    return "\n".join(lines) or None
+
+
+def _lines(groups: Sequence[PlacedGroup]) -> Iterator[str]:
+    for placed in groups:
+        made = placed.group.origin_of(0).location
+        yield f"{placed.num} × {placed.group.codelet.name} in compute set {placed.compute_set.name!r}, made at {made}"

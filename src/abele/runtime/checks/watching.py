@@ -1,0 +1,71 @@
+"""Watching: programs lowered so that checks look at memory between their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from abele.graph import Program, RepeatWhile, Tensor
+from abele.graph import Sequence as Steps
+from abele.runtime.lowering.lower import Lowering, Surroundings
+
+Look = Callable[[], None]
+
+
+class MemoryWatch(Protocol):
+    """A check that looks at memory between steps."""
+
+    def load(self) -> None:
+        """Memory has its contents at load."""
+
+    def host_wrote(self, tensor: Tensor) -> None:
+        """The host wrote a view."""
+
+    def before(self, step: Program) -> Look | None:
+        """What to do before each execution of a step, if anything."""
+
+    def after(self, step: Program) -> Look | None:
+        """What to do after each execution of a step, if anything."""
+
+    def decision(self, step: Program) -> Look | None:
+        """What to do before a loop looks at its predicate, if anything."""
+
+
+class WatchedLowering(Lowering):
+    """Lowers programs with calls back to checks around each step.
+
+    Args:
+        around: What the programs are lowered into.
+        programs: All programs that will be lowered.
+        watches: The checks, in the order in which they look.
+    """
+
+    def __init__(self, around: Surroundings, programs: Sequence[Program], watches: Sequence[MemoryWatch]) -> None:
+        super().__init__(around, programs)
+        self._watches = tuple(watches)
+        self._conditions: list[tuple[Program, RepeatWhile]] = []
+
+    def step(self, step: Program) -> None:
+        """Lower one step, and what checks do before and after it."""
+        if isinstance(step, Steps) and len(step):
+            self.sequence(step)
+        else:
+            self._look([w.before(step) for w in self._watches])
+            if isinstance(step, RepeatWhile):
+                self._conditions.append((step.condition, step))
+            super().step(step)
+            if isinstance(step, RepeatWhile):
+                self._conditions.pop()
+            self._look([w.after(step) for w in self._watches])
+        if self._conditions and self._conditions[-1][0] is step:
+            self._look([w.decision(self._conditions[-1][1]) for w in self._watches])
+
+    def sequence(self, steps: Steps) -> None:
+        """Lower steps one by one, also those that only declare something."""
+        for step in steps:
+            self.step(step)
+
+    def _look(self, looks: Sequence[Look | None]) -> None:
+        for look in looks:
+            if look is not None:
+                self.emitter.callback(self.around.callbacks.add(look))

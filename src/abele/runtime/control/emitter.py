@@ -1,0 +1,206 @@
+"""Emission of bytecode: when threads must meet, who runs a leaf, and where a run may be stopped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from abele.graph import Stream
+from abele.graph.interval_set import EMPTY, IntervalSet
+from abele.runtime.control.bytecode import Assembler, Op
+from abele.runtime.control.leaf import Fixed, Leaf, Phase, StreamUse
+from abele.runtime.memory.host_memory import address_of, aligned_block
+
+_SOLO_WORK_BYTES = 4096
+
+
+class _Pending(Enum):
+    """What ran since the last barrier."""
+
+    NOTHING = 0
+    SOLO = 1
+    ALL = 2
+
+
+class Emitter:
+    """Appends instructions; barriers come as late as they can, and only where one is needed.
+
+    A phase with little work is run by thread 0 alone, so that several such phases follow each other without a barrier.
+
+    Attributes:
+        assembler: Where instructions go.
+        arguments: Registers that hold a leaf's pointers, with their values, to be filled for each thread.
+        streams: First of the two registers of every stream that the code uses.
+        copies_at_once: The most copies of each stream that are under way together.
+    """
+
+    def __init__(self) -> None:
+        self.assembler = Assembler()
+        self.arguments: list[tuple[int, Fixed]] = []
+        self.streams: dict[Stream, int] = {}
+        self.copies_at_once: dict[Stream, int] = {}
+        self.leaves: dict[Leaf, int] = {}
+        self._stream_numbers: dict[Stream, int] = {}
+        self._uses: dict[StreamUse, int] = {}
+        self._under_way: Counter[Stream] = Counter()
+        self._kept: list[object] = []
+        self._pending = _Pending.NOTHING
+        self._persistent = EMPTY
+        self._dirty = False
+
+    # --- barriers and stops ------------------------------------------------------------------------------------------
+
+    def fence(self) -> None:
+        """Let all threads meet if anything ran since they last did."""
+        if self._pending is not _Pending.NOTHING:
+            self.barrier()
+
+    def barrier(self) -> None:
+        """Let all threads meet; a run may stop here if no persistent element was written in this step so far."""
+        self.assembler.emit(Op.BARRIER, int(not self._dirty))
+        self._pending = _Pending.NOTHING
+
+    def expect_barrier(self) -> None:
+        """Let all threads meet before the next phase."""
+        self._pending = _Pending.ALL
+
+    @contextmanager
+    def step_scope(self, persistent: IntervalSet) -> Iterator[None]:
+        """Code of which one round is a step; ``persistent`` is what rounds leave for each other."""
+        outer = self._persistent
+        self._persistent, self._dirty = persistent, False
+        yield
+        self._persistent, self._dirty = outer, False
+
+    def end_step(self) -> None:
+        """One round of the step scope is done: its state is consistent."""
+        self._dirty = False
+
+    def expect_writes(self, written: IntervalSet) -> None:
+        """Note elements that code from here on writes, perhaps in an earlier round."""
+        self._dirty = self._dirty or written.meets(self._persistent)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether persistent state may be in the middle of a step here."""
+        return self._dirty
+
+    @dirty.setter
+    def dirty(self, value: bool) -> None:
+        self._dirty = value
+
+    # --- leaves ------------------------------------------------------------------------------------------------------
+
+    def phases(self, phases: tuple[Phase, ...]) -> None:
+        """Run phases in order."""
+        for phase in phases:
+            self.phase(phase)
+
+    def phase(self, phase: Phase) -> None:
+        """Run the leaves of one phase."""
+        solo = _is_small(phase)
+        if not (solo and self._pending is _Pending.SOLO):
+            self.fence()
+        for leaf in phase:
+            self._call(leaf, solo)
+            self.expect_writes(leaf.writes)
+        self._pending = _Pending.SOLO if solo else _Pending.ALL
+
+    def _call(self, leaf: Leaf, solo: bool) -> None:
+        register = self._argument_list(leaf)
+        for place, argument in enumerate(leaf.args):
+            if isinstance(argument, StreamUse):
+                self.assembler.emit(Op.BIND, self._uses[argument], register + place)
+        cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
+        if leaf.counter:
+            self.assembler.emit(Op.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
+        elif leaf.seed:
+            self.assembler.emit(Op.SEEDED, leaf.address, leaf.units, register, leaf.seed, cuts)
+        elif solo:
+            self.assembler.emit(Op.SOLO, leaf.address, leaf.units, register)
+        else:
+            self.assembler.emit(Op.CALL, leaf.address, leaf.units, register, 0, cuts)
+
+    def _argument_list(self, leaf: Leaf) -> int:
+        if leaf not in self.leaves:
+            first = self.assembler.register(len(leaf.args))
+            self.leaves[leaf] = first
+            self.arguments.extend((first + n, a) for n, a in enumerate(leaf.args) if not isinstance(a, StreamUse))
+        return self.leaves[leaf]
+
+    # --- streams and callbacks ---------------------------------------------------------------------------------------
+
+    def fetch(self, use: StreamUse) -> None:
+        """Move a stream on by one copy and note where its elements lie."""
+        stream = use.stream
+        if stream not in self.streams:
+            self.streams[stream] = self.assembler.register(2)
+            self._stream_numbers[stream] = len(self._stream_numbers)
+        if use not in self._uses:
+            self._uses[use] = self.assembler.register()
+        self._under_way[stream] += 1
+        self.copies_at_once[stream] = max(self.copies_at_once.get(stream, 0), self._under_way[stream])
+        first = self.streams[stream]
+        self.assembler.emit(Op.FETCH, self._stream_numbers[stream], stream.bytes, first)
+        self.assembler.emit(Op.BIND, first + 1, self._uses[use])
+
+    def drain(self, use: StreamUse) -> None:
+        """Hand the elements of an output stream over, or say that those of an input stream were used."""
+        self._under_way[use.stream] -= 1
+        self.assembler.emit(Op.DRAIN, self._stream_numbers[use.stream])
+
+    def discard(self, use: StreamUse) -> None:
+        """Let what is written to an output stream at one copy go nowhere."""
+        place = self.assembler.register()
+        nowhere = aligned_block(use.stream.bytes)
+        self.keep(nowhere)
+        self.arguments.append((place, address_of(nowhere)))
+        self.assembler.emit(Op.BIND, place, self._uses[use])
+
+    def keep(self, item: object) -> None:
+        """Keep something alive as long as the code."""
+        self._kept.append(item)
+
+    def callback(self, number: int) -> None:
+        """Let thread 0 call Python while the others wait."""
+        self.assembler.emit(Op.CALLBACK, number)
+        self._pending = _Pending.NOTHING
+
+    def tally(self, address: int, amount: int = 1) -> None:
+        """Add ``amount`` to the word at ``address``, which thread 0 alone uses."""
+        self.assembler.emit(Op.TALLY, address, amount)
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def repeat(self, count: int) -> Iterator[None]:
+        """A loop around what is emitted inside; the body must end with a barrier."""
+        assembler = self.assembler
+        self.fence()
+        register, begin, after = assembler.register(), assembler.label(), assembler.label()
+        assembler.emit(Op.LOOP, register, count, target=after)
+        assembler.place(begin)
+        yield
+        assembler.emit(Op.NEXT, register, target=begin)
+        assembler.place(after)
+
+    def branch(self, address: int, mask: int, value: bool, target: int) -> None:
+        """Go to ``target`` when the masked word at ``address`` is true (or false, as ``value`` says)."""
+        self.fence()
+        self.assembler.emit(Op.BRANCH, address, mask, int(value), target=target)
+        # The predicate must not be overwritten before every thread has read it.
+        self.expect_barrier()
+
+    def jump(self, target: int) -> None:
+        """Go to ``target``, where threads will meet before the next phase."""
+        self.assembler.emit(Op.JUMP, target=target)
+
+
+def _is_small(phase: Phase) -> bool:
+    if any(leaf.counter or leaf.seed for leaf in phase):
+        return False
+    if all(leaf.units <= 1 for leaf in phase) and len(phase) == 1:
+        return True
+    return sum(_SOLO_WORK_BYTES if leaf.work_bytes is None else leaf.work_bytes for leaf in phase) < _SOLO_WORK_BYTES

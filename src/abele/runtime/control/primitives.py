@@ -1,0 +1,179 @@
+"""The runtime's own native functions: the control virtual machine and copies, from the LLVM texts in ``texts/``."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from string import Template
+
+from llvmlite import ir as ll
+
+from abele.llvm.emit import I32, I64, POINTER, VOID, declared
+from abele.llvm.flush import emit_clear_flags, emit_enter, emit_flags, emit_leave
+from abele.llvm.host import host_cpu
+from abele.llvm.jit import Native, compile_ir
+from abele.runtime.control.bytecode import (
+    ACTION_BYTES,
+    WORDS,
+    ZONE,
+    GuardWord,
+    Op,
+    Shared,
+    StreamMode,
+    StreamWord,
+    Verdict,
+)
+
+_ELEMENT_BYTES = (1, 2, 4, 8)
+_INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
+"""Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
+_WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
+
+
+def can_recover() -> bool:
+    """Whether a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
+    return host_cpu().is_x86 and sys.platform == "linux"
+
+
+@dataclass(frozen=True)
+class Primitives:
+    """Addresses of the runtime's native functions.
+
+    Attributes:
+        run: ``i64 run(shared, thread, registers)``, the control virtual machine.
+        copy_runs: Leaf that copies runs of any length; its units are runs.
+        element_copies: By bytes of a run, the leaf for runs that are all as long.
+        move_rows: Leaf that moves rows of a remote buffer.
+        nonfinite: By element type, the leaf that finds rows with a NaN or an infinity.
+        clear_flags: Leaf that clears a thread's floating-point flags; one unit a thread.
+        read_flags: Leaf that notes a thread's flags; one unit a thread.
+        changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
+        fill_zones: ``void fill_zones(i64 first, i64 count, i64* begins, i64* ends)``.
+        call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args, i64 extra)``; 1 if it faulted.
+        native: What keeps the code in memory.
+    """
+
+    run: int
+    copy_runs: int
+    element_copies: dict[int, int]
+    move_rows: int
+    nonfinite: dict[str, int]
+    clear_flags: int
+    read_flags: int
+    changed_zone: int
+    fill_zones: int
+    call_guarded: int
+    native: Native
+
+
+@cache
+def primitives() -> Primitives:
+    """The runtime's native functions, compiled or taken from the cache at the first call."""
+    native = compile_ir(module_text())
+    elements = {n: native.address(f"copy_elements_{n}") for n in _ELEMENT_BYTES}
+    return Primitives(
+        native.address("run"),
+        native.address("copy_runs"),
+        elements,
+        native.address("move_rows"),
+        {name: native.address(f"nonfinite_{name}") for name in _INFINITY},
+        native.address("clear_flags"),
+        native.address("read_flags"),
+        native.address("changed_zone"),
+        native.address("fill_zones"),
+        native.address("call_guarded"),
+        native,
+    )
+
+
+def module_text() -> str:
+    """LLVM text of all native functions of the runtime."""
+    elements = (_text("copy_elements", BYTES=n, BITS=8 * n) for n in _ELEMENT_BYTES)
+    findings = (
+        _text("nonfinite", NAME=name, BYTES=size, BITS=8 * size, INFINITY=bits, MAGNITUDE=(1 << 8 * size - 1) - 1)
+        for name, (size, bits) in _INFINITY.items()
+    )
+    machine = _text("vm", **_constants())
+    fixed = [machine, _text(_guarded(), **_guards()), _text("zones", **_zones()), _text("copies"), _text("move_rows")]
+    return "\n".join([_host_functions(), *fixed, *elements, *findings])
+
+
+def _guarded() -> str:
+    return "guarded_x86" if can_recover() else "guarded_plain"
+
+
+def _guards() -> dict[str, int]:
+    return {f"GUARD_{w.name}": int(w) for w in GuardWord} | {"ACTION_BYTES": ACTION_BYTES}
+
+
+def _zones() -> dict[str, int]:
+    low, high = ZONE.to_bytes(2, "little")
+    word = int.from_bytes(ZONE.to_bytes(2, "little") * 4, "little")
+    return {"ZONE_LOW": low, "ZONE_HIGH": high, "ZONE_WORD": word}
+
+
+def _text(name: str, **constants: int | str) -> str:
+    template = resources.files("abele.runtime.control").joinpath("texts", f"{name}.ll").read_text()
+    return Template(template).substitute(constants)
+
+
+def _constants() -> dict[str, int]:
+    names = {"WORDS": WORDS, **_WAITING}
+    for prefix, enum in (("OP", Op), ("SHARED", Shared), ("VERDICT", Verdict), ("STREAM", StreamWord)):
+        names |= {f"{prefix}_{item.name}": int(item) for item in enum}
+    return names | {f"MODE_{item.name}": int(item) for item in StreamMode}
+
+
+def _host_functions() -> str:
+    """What differs between processors: ``flush_denormals``, ``restore_denormals`` and ``pause``."""
+    module = ll.Module("runtime")
+    builder = _internal(module, "flush_denormals", I64, [])
+    mode = emit_enter(builder)
+    builder.ret(mode if mode.type == I64 else builder.zext(mode, I64))
+    builder = _internal(module, "restore_denormals", VOID, [I64])
+    mode = builder.function.args[0]
+    emit_leave(builder, builder.trunc(mode, I32) if host_cpu().is_x86 else mode)
+    builder.ret_void()
+    builder = _internal(module, "pause", VOID, [])
+    if host_cpu().is_x86:
+        builder.call(declared(builder, "llvm.x86.sse2.pause", VOID, []), [])
+    elif host_cpu().is_aarch64:
+        builder.call(declared(builder, "llvm.aarch64.hint", VOID, [I32]), [ll.Constant(I32, 1)])
+    builder.ret_void()
+    _flag_leaves(module)
+    return str(module)
+
+
+def _flag_leaves(module: ll.Module) -> None:
+    """Leaves ``clear_flags`` and ``read_flags``, of which every thread runs one unit.
+
+    Flags: 1 invalid, 4 division by zero, 8 overflow, wherever the processor has them. Source: Intel SDM volume 1,
+    10.2.3; Arm ARM, C5.2.9 (FPSR: 1, 2, 4), put in the same places.
+    """
+    kind = ll.FunctionType(VOID, [I64, I64, POINTER])
+    clear = ll.Function(module, kind, "clear_flags")
+    builder = ll.IRBuilder(clear.append_basic_block("entry"))
+    emit_clear_flags(builder)
+    builder.ret_void()
+    read = ll.Function(module, kind, "read_flags")
+    builder = ll.IRBuilder(read.append_basic_block("entry"))
+    table = builder.load(read.args[2], typ=POINTER)
+    builder.store(emit_flags(builder), builder.gep(table, [read.args[0]], source_etype=I64))
+    builder.ret_void()
+
+
+def _internal(module: ll.Module, name: str, result: ll.Type, args: list[ll.Type]) -> ll.IRBuilder:
+    function = ll.Function(module, ll.FunctionType(result, args), name)
+    function.linkage = "internal"
+    return ll.IRBuilder(function.append_basic_block("entry"))
+
+
+@cache
+def host_waits() -> tuple[int, int]:
+    """Addresses of the C library's ``sched_yield`` and ``usleep``."""
+    library = ctypes.CDLL(None)
+    first, second = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (library.sched_yield, library.usleep))
+    return first, second

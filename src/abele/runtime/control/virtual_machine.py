@@ -1,0 +1,210 @@
+"""The virtual machine's memory: code, shared words, every thread's registers; and one run of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abele.graph import Stream
+from abele.graph.intervals import Int64
+from abele.runtime.control.bytecode import Shared, StreamWord, Verdict
+from abele.runtime.control.callbacks import Callbacks
+from abele.runtime.control.emitter import Emitter
+from abele.runtime.control.faults import Fault, Guards, prepare_thread
+from abele.runtime.control.leaf import Leaf, Scratch, Workspace
+from abele.runtime.control.primitives import host_waits, primitives
+from abele.runtime.control.threads import Workers
+from abele.runtime.memory.host_memory import address_of, aligned_block
+from abele.runtime.streams.connection import Connection
+
+_LINE_WORDS = 8
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+@dataclass(slots=True)
+class WorkingMemory:
+    """Memory that leaves use beside the variables.
+
+    Attributes:
+        shared_bytes: For all threads together.
+        thread_bytes: For each thread.
+    """
+
+    shared_bytes: int = 0
+    thread_bytes: int = 0
+
+    def cover(self, shared_bytes: int, thread_bytes: int) -> None:
+        """Grow to at least this much."""
+        self.shared_bytes = max(self.shared_bytes, shared_bytes)
+        self.thread_bytes = max(self.thread_bytes, thread_bytes)
+
+
+@dataclass
+class Connected:
+    """A stream's place in the machine and what it is connected to now.
+
+    Attributes:
+        number: Position among the streams.
+        register: The first of its two registers.
+        callbacks: What FETCH and DRAIN call.
+        copies: The most copies of it that are under way at once.
+        connection: What serves it.
+    """
+
+    number: int
+    register: int
+    callbacks: tuple[int, int]
+    copies: int
+    connection: Connection | None = None
+
+
+@dataclass
+class _Outcome:
+    """What each thread's run ended with."""
+
+    verdicts: list[int] = field(default_factory=list)
+
+
+class Machine:
+    """Threads that run one piece of bytecode.
+
+    Args:
+        emitter: The finished code with its argument lists and streams.
+        callbacks: Python functions that the code may call.
+        num_threads: Host threads.
+        memory: How much working memory the leaves need.
+    """
+
+    def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, memory: WorkingMemory) -> None:
+        self.code = emitter.assembler.finish()
+        self._emitter = emitter
+        self._callbacks = callbacks
+        self._workers = Workers(num_threads)
+        self._run = _RUN(primitives().run)
+        self._shared = _words(Shared.ARRIVED + _LINE_WORDS * num_threads)
+        self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
+        self._workspace = aligned_block(memory.shared_bytes)
+        self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
+        self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
+        self._guards = Guards(num_threads)
+        self.streams = {
+            stream: Connected(
+                number,
+                register,
+                (callbacks.add(_unconnected), callbacks.add(_unconnected)),
+                emitter.copies_at_once.get(stream, 1),
+            )
+            for number, (stream, register) in enumerate(emitter.streams.items())
+        }
+        first, second = host_waits()
+        words: Mapping[Shared, int] = {
+            Shared.THREADS: num_threads,
+            Shared.CODE: address_of(self.code),
+            Shared.CALLBACK: callbacks.address,
+            Shared.YIELD: first,
+            Shared.SLEEP: second,
+            Shared.STREAMS: address_of(self._streams),
+            Shared.GUARDS: address_of(self._guards.pointers),
+        }
+        for word, value in words.items():
+            self._shared[word] = value
+
+    @property
+    def num_threads(self) -> int:
+        """Host threads."""
+        return self._workers.num
+
+    def _thread_registers(self, emitter: Emitter, thread: int) -> Int64:
+        registers = _words(emitter.assembler.num_registers + 1)
+        scratch, workspace = address_of(self._scratch[thread]), address_of(self._workspace)
+        for register, value in emitter.arguments:
+            match value:
+                case Scratch():
+                    registers[register] = scratch
+                case Workspace():
+                    registers[register] = workspace + value.offset
+                case address:
+                    registers[register] = address
+        return registers
+
+    def connect(self, connection: Connection) -> None:
+        """Serve a stream from now on as the connection says, from its beginning."""
+        place = self.streams[connection.stream]
+        place.connection = connection
+        connection.stage(place.copies)
+        row = self._streams[place.number * StreamWord.WORDS : (place.number + 1) * StreamWord.WORDS]
+        row[StreamWord.MODE] = connection.mode
+        row[StreamWord.BASE] = connection.address
+        row[StreamWord.BYTES] = connection.memory.nbytes
+        row[StreamWord.CALLBACK], row[StreamWord.AFTER] = place.callbacks
+        for number, serve in zip(place.callbacks, (connection.fetch, connection.drain), strict=True):
+            self._callbacks.set(number, serve)
+        self.rewind(connection.stream)
+
+    def rewind(self, stream: Stream) -> None:
+        """Let the next copy of a stream use the beginning of its memory."""
+        for registers in self._registers:
+            registers[self.streams[stream].register] = 0
+
+    def places(self) -> dict[Stream, list[Int64]]:
+        """Where each stream is in its memory, for each thread: the words themselves."""
+        return {
+            stream: [registers[place.register : place.register + 1] for registers in self._registers]
+            for stream, place in self.streams.items()
+        }
+
+    def unconnected(self, streams: Sequence[Stream]) -> Stream | None:
+        """The first of ``streams`` that is connected to nothing."""
+        return next((s for s in streams if s in self.streams and self.streams[s].connection is None), None)
+
+    def start(self, entry: int) -> None:
+        """Get ready to run the program whose first instruction is ``entry``; :meth:`wait` runs it."""
+        self._shared[Shared.ENTRY] = entry
+        self._shared[Shared.STOP :] = 0
+        self._outcome = _Outcome()
+        shared, outcome, run = address_of(self._shared), self._outcome, self._run
+        registers = [address_of(r) for r in self._registers]
+
+        def job(thread: int) -> None:
+            prepare_thread()
+            outcome.verdicts.append(run(shared, thread, registers[thread]))
+
+        self._workers.begin(job)
+
+    def wait(self) -> Verdict:
+        """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
+        self._workers.wait()
+        return Verdict(max(self._outcome.verdicts))
+
+    def take_fault(self) -> tuple[Fault, Leaf | None] | None:
+        """The first fault of the last run, and the leaf in which it was."""
+        if not self._shared[Shared.FAULT]:
+            return None
+        faults = list(self._guards.take_faults())
+        return (faults[0], self._leaf(faults[0])) if faults else None
+
+    def _leaf(self, fault: Fault) -> Leaf | None:
+        starts = [address_of(r) for r in self._registers]
+        for leaf, first in self._emitter.leaves.items():
+            if leaf.address == fault.leaf and any(fault.args == start + 8 * first for start in starts):
+                return leaf
+        return None
+
+    def stop(self) -> None:
+        """Ask a run to end at its next stopping point."""
+        self._shared[Shared.STOP] = 1
+
+    def close(self) -> None:
+        """End the threads."""
+        self._workers.close()
+
+
+def _words(count: int) -> Int64:
+    return aligned_block(8 * count).view(np.int64)
+
+
+def _unconnected() -> None:
+    """Stands for the callback of a stream that is not connected."""

@@ -1,0 +1,178 @@
+"""What an engine records of its runs, and the reports that it writes by itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from abele.errors import InvalidOptionError, ProfilingDisabledError, nearest
+from abele.report import RUNS, Report, Table
+from abele.runtime.engine.options import EngineOptions
+
+REPORT_NAME = "profile.abele-report"
+"""File name of a report that ``autoReport`` options ask for."""
+
+SUMMARY_OPTIONS = ("showExecutionSteps", "showVarStorage", "showOptimizations")
+"""Options of a profile summary, with Poplar's names; each is ``true`` or ``false``."""
+
+
+class RunLog:
+    """The runs of an engine, as rows of the report's table.
+
+    Args:
+        options: Whether runs are recorded, and of which programs.
+        names: Names of the programs.
+
+    Raises:
+        InvalidOptionError: The filter of programs is no regular expression.
+    """
+
+    def __init__(self, options: EngineOptions, names: Sequence[str]) -> None:
+        off = [n for n in ("debug.instrument", "debug.instrumentCompute") if not options.flag(n)]
+        if options["debug.computeInstrumentationLevel"] == "off":
+            off.append("debug.computeInstrumentationLevel")
+        self._switched_off = off[0] if off else ""
+        self._recorded = _matching(options.text("profiler.programs.filter"), names)
+        self._rows: list[dict[str, Any]] = []
+
+    @property
+    def enabled(self) -> bool:
+        """Whether runs are recorded."""
+        return not self._switched_off
+
+    def enable(self) -> None:
+        """Record runs from here on."""
+        self._switched_off = ""
+
+    def disable(self) -> None:
+        """Record no runs from here on."""
+        self._switched_off = "disable_execution_profiling()"
+
+    def reset(self) -> None:
+        """Forget the runs so far."""
+        self._rows.clear()
+
+    def note(self, program: int, **row: Any) -> bool:
+        """Record a run; gives whether it was."""
+        if not self.enabled or program not in self._recorded:
+            return False
+        self._rows.append({"program": program, **row})
+        return True
+
+    def count(self, program: int) -> int:
+        """Recorded runs of a program."""
+        return sum(row["program"] == program for row in self._rows)
+
+    def added_to(self, report: Report) -> Report:
+        """A report with the runs."""
+        return replace(report, runs=self._table()) if self._rows else report
+
+    def table(self) -> Table:
+        """The runs.
+
+        Raises:
+            ProfilingDisabledError: None are recorded.
+        """
+        if not self.enabled and not self._rows:
+            raise ProfilingDisabledError(
+                "there is no execution profile: runs are not recorded",
+                because=f"{self._switched_off} switched that off",
+                remedy='options={"debug.instrument": True}, or engine.enable_execution_profiling()',
+            )
+        return self._table()
+
+    def _table(self) -> Table:
+        if not self._rows:
+            return RUNS.empty()
+        return RUNS.table(**{name: [row[name] for row in self._rows] for name in self._rows[0]})
+
+
+def _matching(pattern: str, names: Sequence[str]) -> frozenset[int]:
+    """Positions of the names in which a pattern is found."""
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise InvalidOptionError(
+            f"option 'profiler.programs.filter' does not take {pattern!r}: {error}", remedy="a regular expression"
+        ) from None
+    return frozenset(n for n, name in enumerate(names) if found.search(name))
+
+
+class AutoReport:
+    """Writes reports to a folder as the ``autoReport`` options say."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        everything = options.flag("autoReport.all")
+        self._graph = everything or options.flag("autoReport.outputGraphProfile")
+        self._execution = everything or options.flag("autoReport.outputExecutionProfile")
+        self._most_runs = options.number("autoReport.executionProfileProgramRunCount")
+        self._path = Path(options.text("autoReport.directory")) / REPORT_NAME
+        self._runs: Counter[int] = Counter()
+
+    def after_compile(self, report: Callable[[], Report]) -> None:
+        """A program was compiled."""
+        if self._graph:
+            self._write(report())
+
+    def after_run(self, program: int, report: Callable[[], Report]) -> None:
+        """A run of a program was recorded."""
+        self._runs[program] += 1
+        if self._execution and self._runs[program] <= self._most_runs:
+            self._write(report())
+
+    def _write(self, report: Report) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        report.save(self._path)
+
+
+def profile_summary(report: Report, runs: Callable[[], Table], options: Mapping[str, Any]) -> str:
+    """The summary of a report, with what the options ask for.
+
+    Args:
+        report: The report.
+        runs: Gives the recorded runs.
+        options: Among :data:`SUMMARY_OPTIONS`.
+
+    Raises:
+        InvalidOptionError: An option that does not exist, or is neither true nor false.
+        ProfilingDisabledError: Execution steps are asked for, and runs are not recorded.
+    """
+    chosen = {name: _flag(name, value) for name, value in options.items()}
+    parts = [report.summary()]
+    if chosen.get("showVarStorage"):
+        parts.append("variables\n" + _text(report.variables, ("bytes", "tiles", "type", "name")))
+    if chosen.get("showExecutionSteps"):
+        parts.append("runs\n" + _text(runs(), ("program", "wall_seconds", "name")))
+        columns = ("executions", "cycles", "compute_cycles", "exchange_cycles", "kind", "name")
+        parts.append("execution steps\n" + _text(report.steps, columns))
+    return "\n\n".join(parts)
+
+
+def _flag(name: str, value: object) -> bool:
+    if name not in SUMMARY_OPTIONS:
+        close = nearest(name, SUMMARY_OPTIONS)
+        raise InvalidOptionError(
+            f"a profile summary has no option {name!r}",
+            remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(SUMMARY_OPTIONS),
+        )
+    word = str(value).lower()
+    if word not in ("true", "false"):
+        raise InvalidOptionError(f"option {name!r} does not take {value!r}", remedy="it takes true or false")
+    return word == "true"
+
+
+def _text(table: Table, columns: Sequence[str]) -> str:
+    """Some columns of a table, aligned; the last one, a name, to the left."""
+    rows = [[_cell(row[c]) for c in columns] for row in table.rows()]
+    cells = [[c.removesuffix("_cycles").replace("_", " ") for c in columns], *rows]
+    width = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ([c.rjust(w) for c, w in zip(row[:-1], width, strict=False)] + row[-1:] for row in cells)
+    return "\n".join("  " + "  ".join(line) for line in lines)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,1 @@
+"""From control programs to bytecode over leaves."""

@@ -1,0 +1,53 @@
+"""Steps that end on the host: printed tensors, errors and host functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from abele.errors import ApplicationRuntimeError
+from abele.graph import ErrorProgram, HostCall, PrintTensor, Program
+from abele.graph.interval_set import IntervalSet
+from abele.runtime.host.tensor_prints import print_lines
+from abele.runtime.lowering.steering import fail
+from abele.runtime.memory.effects import elements_of
+
+if TYPE_CHECKING:
+    from abele.runtime.lowering.lower import Lowering
+
+
+def lower_print(lowering: Lowering, step: PrintTensor) -> None:
+    """A tensor as text, from every replica."""
+    around = lowering.around
+
+    def show() -> None:
+        for line in print_lines(step.title, around.arena, step.tensor, step.fmt):
+            around.print_text(line)
+
+    lowering.emitter.callback(around.callbacks.add(show))
+
+
+def lower_error(lowering: Lowering, step: ErrorProgram) -> None:
+    """A tensor as text, and the end of the run."""
+    around = lowering.around
+
+    def error() -> BaseException:
+        for line in print_lines(step.tensor.name, around.arena, step.tensor, None):
+            around.print_text(line)
+        return ApplicationRuntimeError(step.message or "an error program ran", at=step.debug.location)
+
+    fail(lowering, error)
+
+
+def lower_host_call(lowering: Lowering, step: HostCall) -> None:
+    """Wait for a function on the host."""
+    around = lowering.around
+    lowering.emitter.callback(around.callbacks.add(lambda: around.functions.call(step, around.arena)))
+    lowering.emitter.expect_writes(IntervalSet.union(map(elements_of, step.outputs)))
+
+
+STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+    PrintTensor: lower_print,
+    ErrorProgram: lower_error,
+    HostCall: lower_host_call,
+}

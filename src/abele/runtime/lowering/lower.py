@@ -1,0 +1,283 @@
+"""Lowering: from control programs to bytecode over leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from abele.codelet.rounding import NEAREST, Rounding
+from abele.errors import ControlProgramError
+from abele.graph import (
+    AssumeEqualAcrossReplicas,
+    Block,
+    Call,
+    ComputeSet,
+    Copy,
+    Function,
+    LibraryCall,
+    Program,
+    Sync,
+    WriteUndef,
+    walk,
+)
+from abele.graph import Sequence as Steps
+from abele.graph.interval_set import IntervalSet
+from abele.runtime.control.bytecode import Op
+from abele.runtime.control.callbacks import Callbacks
+from abele.runtime.control.emitter import Emitter
+from abele.runtime.control.leaf import Phase, StreamUse
+from abele.runtime.host.functions import HostFunctions
+from abele.runtime.host.remote_memory import RemoteMemory
+from abele.runtime.lowering import float_modes, host_steps, steering, timers, transfers
+from abele.runtime.lowering.stops import step_scopes
+from abele.runtime.lowering.tallies import Tallies
+from abele.runtime.lowering.timers import Clock
+from abele.runtime.memory.arena import Arena
+from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.fusion import flattened
+from abele.runtime.supersteps.float_behaviour import Behaviour
+from abele.runtime.supersteps.placed_groups import Watch
+from abele.runtime.supersteps.seeds import Seeds
+
+
+class Supersteps(Protocol):
+    """Emits compute sets: as native leaves, or as calls back to interpreted vertices."""
+
+    def emit(
+        self,
+        compute_set: ComputeSet,
+        emitter: Emitter,
+        watch: Watch | None = None,
+        rounding: Rounding = NEAREST,
+        seeds: Seeds | None = None,
+    ) -> None:
+        """Append what executes the compute set.
+
+        Args:
+            compute_set: The vertices.
+            emitter: Where the code goes.
+            watch: What looks at the superstep before and after the vertices run.
+            rounding: How results are rounded to narrow floats.
+            seeds: What they are rounded by, where that is at random.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A straight run of steps that host kernels carry out together.
+
+    Attributes:
+        steps: The steps that it replaces.
+        uses: Stream copies among them.
+        phases: The kernels' leaves in order, for each replica.
+        listing: The plan as text.
+    """
+
+    steps: tuple[Program, ...]
+    uses: tuple[StreamUse, ...]
+    phases: tuple[tuple[Phase, ...], ...]
+    listing: str
+
+
+class Fuser(Protocol):
+    """Finds the steps of a straight run that host kernels carry out."""
+
+    def parts(self, steps: Sequence[Program]) -> Iterable[Program | Fused]:
+        """The steps in order, some of them replaced."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What programs are lowered into.
+
+    Attributes:
+        arena: Where the variables are.
+        supersteps: Emits compute sets.
+        fuser: Replaces library calls by host kernels; None runs the body of each.
+        effects: What steps touch.
+        callbacks: Python that the code may call.
+        print_text: Writes a line for the user.
+        remote: Where the remote buffers are.
+        functions: The host functions.
+        behaviour: The floating-point behaviour.
+        seeds: What f16 results are rounded by at random.
+        clock: Modelled cycles.
+        threads: Host threads.
+    """
+
+    arena: Arena
+    supersteps: Supersteps
+    fuser: Fuser | None
+    effects: EffectsOf
+    callbacks: Callbacks
+    print_text: Callable[[str], None]
+    remote: RemoteMemory
+    functions: HostFunctions
+    behaviour: Behaviour
+    seeds: Seeds
+    clock: Clock
+    threads: int
+
+
+class Lowering:
+    """Turns programs into one piece of bytecode. Replicas share it: every step does its work for all of them.
+
+    Args:
+        around: What the programs are lowered into.
+        programs: All programs that will be lowered.
+
+    Attributes:
+        emitter: The code so far.
+        around: What the programs are lowered into.
+        scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
+        tallies: Counts of what data decides.
+        copies: Leaves of copies on the device, which steps that occur more than once share.
+    """
+
+    def __init__(self, around: Surroundings, programs: Sequence[Program]) -> None:
+        self.emitter = Emitter()
+        self.around = around
+        self.scopes: dict[Program, IntervalSet] = {}
+        nodes = {s for p in programs for s in walk(p)}
+        self.tallies = Tallies(nodes)
+        self.copies: dict[Copy, tuple[Phase, ...]] = {}
+        self._functions: dict[Function, tuple[int, int]] = {}
+        self._num_calls = Counter(c.function for c in nodes if isinstance(c, Call))
+
+    def program(self, program: Program) -> int:
+        """Lower a program; returns the number of its first instruction."""
+        entry = self.emitter.assembler.here
+        self.scopes = step_scopes(program, self.around.effects)
+        with self.emitter.step_scope(self.scopes[program]):
+            self.step(program)
+        self.emitter.fence()
+        self.emitter.assembler.emit(Op.HALT)
+        return entry
+
+    def functions(self) -> None:
+        """Lower the bodies of all functions called so far, and of those that they call."""
+        self.scopes, done = {}, 0
+        while done < len(self._functions):
+            function, (label, register) = list(self._functions.items())[done]
+            self.emitter.assembler.place(label)
+            # The body is shared by all calls, so it cannot know whether a step has written state before it.
+            self.emitter.dirty = True
+            self.step(function.body)
+            self.emitter.fence()
+            self.emitter.assembler.emit(Op.RET, register)
+            done += 1
+
+    def step(self, step: Program) -> None:
+        """Lower one step with all that is inside.
+
+        Raises:
+            ControlProgramError: It is of a kind that the engine does not know.
+        """
+        lower = STEPS.get(type(step))
+        if lower is None:
+            raise ControlProgramError(f"the engine cannot run {step!r}", at=step.debug.location)
+        lower(self, step)
+        if not step.children():
+            self.tick(step)
+
+    def tick(self, step: Program) -> None:
+        """Let the clock advance by what a step itself costs on the machine."""
+        self.around.clock.tick(step, self.emitter)
+
+    # --- straight code -----------------------------------------------------------------------------------------------
+
+    def sequence(self, steps: Steps) -> None:
+        """Lower steps after each other."""
+        self.parts(tuple(flattened(steps)))
+
+    def parts(self, steps: Sequence[Program]) -> None:
+        """Lower steps after each other; library calls become host kernels where there is a fuser."""
+        fuser = self.around.fuser
+        for part in steps if fuser is None else fuser.parts(steps):
+            match part:
+                case Fused():
+                    self._fused(part)
+                case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
+                    self._host_body(part, host_body)
+                case LibraryCall():
+                    self.sequence(part.body)
+                case _:
+                    self.step(part)
+
+    def _host_body(self, call: LibraryCall, host_body: Steps) -> None:
+        """What stands for the body of a call on the host; time goes by as for the body."""
+        for step in flattened(host_body):
+            STEPS[type(step)](self, step)
+        self.around.clock.tick_all(call, self.emitter)
+
+    def _fused(self, fused: Fused) -> None:
+        bits = self.around.behaviour.concerns(fused.steps)
+        if not bits:
+            self._kernels(fused)
+            return
+        # Only the vertices know what the present behaviour asks for.
+        float_modes.either(self, bits, lambda: self._bodies(fused), lambda: self._kernels(fused))
+
+    def _bodies(self, fused: Fused) -> None:
+        for step in fused.steps:
+            if isinstance(step, LibraryCall):
+                self.sequence(step.body)
+            else:
+                self.step(step)
+        self.emitter.fence()
+
+    def _kernels(self, fused: Fused) -> None:
+        last = len(fused.phases) - 1
+        for replica, phases in enumerate(fused.phases):
+            for use in fused.uses:
+                transfers.open_stream(self, use, replica)
+            self.emitter.phases(phases)
+            for use in fused.uses:
+                transfers.close_stream(self, use, replica, last)
+        for step in fused.steps:
+            self.around.clock.tick_all(step, self.emitter)
+
+    # --- functions ---------------------------------------------------------------------------------------------------
+
+    def call(self, call: Call) -> None:
+        """Lower a call: arguments are copied in, results out."""
+        for copy in call.copies_in:
+            self.step(copy)
+        self._body(call.function)
+        for copy in call.copies_out:
+            self.step(copy)
+
+    def _body(self, function: Function) -> None:
+        if self._num_calls[function] == 1:
+            self.step(function.body)
+            return
+        assembler = self.emitter.assembler
+        if function not in self._functions:
+            self._functions[function] = (assembler.label(), assembler.register())
+        label, register = self._functions[function]
+        self.emitter.fence()
+        assembler.emit_jsr(label, register)
+        self.emitter.expect_writes(self.around.effects(function.body).written)
+
+
+def _nothing(lowering: Lowering, step: Program) -> None:
+    """A step that the host need not do anything for."""
+
+
+STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+    Steps: Lowering.sequence,
+    LibraryCall: lambda lowering, step: lowering.parts((step,)),
+    Block: lambda lowering, step: lowering.step(step.body),
+    Call: Lowering.call,
+    WriteUndef: _nothing,
+    AssumeEqualAcrossReplicas: _nothing,
+    Sync: lambda lowering, step: lowering.emitter.fence(),
+    **steering.STEPS,
+    **transfers.STEPS,
+    **host_steps.STEPS,
+    **timers.STEPS,
+    **float_modes.STEPS,
+}
+"""How each kind of step is lowered."""

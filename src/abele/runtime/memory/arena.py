@@ -1,0 +1,234 @@
+"""The arena: one block of host memory that holds every variable, and the way from element addresses to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Tensor, Variable
+from abele.graph.interval_set import IntervalSet
+from abele.graph.intervals import Int64, expand
+from abele.numerics import to_device
+from abele.runtime.memory.check_tables import check_intervals, check_numbers
+from abele.runtime.memory.host_memory import ALIGNMENT, address_of, guarded_block
+
+_LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
+"""Bytes between variables: an eighth of what lies before them, within limits."""
+_MOST_BYTES = 1 << 56
+"""What no host has: sizes below it can be summed with room for what lies between variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Stretches of host memory, in order.
+
+    Attributes:
+        address: First byte of each, int64[k].
+        bytes: Length of each, int64[k].
+        source: Interval (or row) that each belongs to, int64[k], non-decreasing.
+    """
+
+    address: Int64
+    bytes: Int64
+    source: Int64
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all pieces."""
+        return int(self.bytes.sum())
+
+
+class Arena:
+    """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once a replica.
+
+    Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
+    so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
+    at first use.
+
+    Attributes:
+        replicas: Number of images, one per replica.
+        stride: Bytes from a variable in one image to the same in the next.
+    """
+
+    def __init__(self, variables: Sequence[Variable], replicas: int = 1) -> None:
+        self._variables = tuple(variables)
+        if sum(v.bytes for v in variables) * replicas > _MOST_BYTES:
+            raise MemoryError
+        self.replicas = replicas
+        size = np.array([v.bytes for v in variables], dtype=np.int64)
+        room = -(-(size + np.clip(size // _ZONE_PART, _LEAST_ZONE, _MOST_ZONE)) // ALIGNMENT) * ALIGNMENT
+        self._offset = np.cumsum(room) - room + _MOST_ZONE
+        self._after = self._offset + size
+        self.stride = int(room.sum()) + 2 * _MOST_ZONE
+        self._block = guarded_block(self.stride * replicas)[: self.stride * replicas]
+        start = address_of(self._block)
+        held = [v.id for v in variables if v.size]
+        self._held = held
+        self._base = np.array([variables[i].base for i in held], dtype=np.int64)
+        self._end = np.array([variables[i].base + variables[i].size for i in held], dtype=np.int64)
+        self._width = np.array([variables[i].dtype.bytes for i in held], dtype=np.int64)
+        self._start = start + self._offset[held]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole block."""
+        return len(self._block)
+
+    @property
+    def anywhere(self) -> int:
+        """A valid address, for pointers to nothing."""
+        return address_of(self._block)
+
+    def load(self) -> None:
+        """Give every variable with initial contents those contents; the others keep what they hold."""
+        for variable in self._variables:
+            if variable.initial is not None:
+                self.images(variable)[...] = variable.initial
+            elif variable.kind == "replica_index":
+                self.images(variable)[...] = np.arange(self.replicas)
+
+    def images(self, variable: Variable) -> npt.NDArray[Any]:
+        """The variable's storage in all replicas, of shape [replicas, *shape]."""
+        begin = int(self._offset[variable.id])
+        stored = self._block.reshape(self.replicas, self.stride)[:, begin : begin + variable.bytes]
+        if not variable.size:
+            return np.empty((self.replicas, *variable.shape), dtype=variable.dtype.np)
+        steps = np.empty(variable.shape, dtype=variable.dtype.np).strides
+        elements = stored.view(variable.dtype.np)
+        return np.lib.stride_tricks.as_strided(elements, (self.replicas, *variable.shape), (self.stride, *steps))
+
+    def array(self, variable: Variable, replica: int = 0) -> npt.NDArray[Any]:
+        """The variable's storage in one replica itself, in its shape."""
+        begin = int(self._offset[variable.id]) + replica * self.stride
+        stored = self._block[begin : begin + variable.bytes]
+        return stored.view(variable.dtype.np).reshape(variable.shape)
+
+    def address(self, variable: Variable, replica: int = 0) -> int:
+        """Address of the variable's first byte in one replica."""
+        return address_of(self._block) + int(self._offset[variable.id]) + replica * self.stride
+
+    def zones(self, begin: Int64, length: Int64) -> tuple[Int64, Int64]:
+        """What lies before and after the variables in intervals of the global element space, in all replicas.
+
+        Returns:
+            First byte, and one past the last, of each stretch, int64[k].
+        """
+        owners = np.flatnonzero(self._owners(begin, length))
+        ids = np.asarray(self._held, dtype=np.int64)[owners]
+        edges = np.append(self._offset, self.stride)
+        after = np.unique(np.concatenate([ids - 1, ids]))
+        low = np.where(after < 0, 0, self._after[after])
+        shift = np.repeat(address_of(self._block) + np.arange(self.replicas, dtype=np.int64) * self.stride, len(after))
+        return np.tile(low, self.replicas) + shift, np.tile(edges[after + 1], self.replicas) + shift
+
+    def around(self, address: int) -> list[Variable]:
+        """The variables that end and begin next to an address between variables."""
+        offset = (address - address_of(self._block)) % self.stride
+        after = int(np.searchsorted(self._offset, offset, side="right"))
+        return list(self._variables[max(0, after - 1) : after + 1])
+
+    def holds(self, address: int) -> bool:
+        """Whether an address is in the arena."""
+        return 0 <= address - address_of(self._block) < len(self._block)
+
+    def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> Pieces:
+        """Host memory of intervals of the global element space in one replica; cut where a variable ends.
+
+        Args:
+            begin: First element of each interval, int64[k].
+            length: Elements of each, int64[k], at least 1.
+            replica: Whose.
+
+        Raises:
+            EngineError: An interval is not in the space, or there is no such replica.
+        """
+        check_intervals(begin, length, int(self._end[-1]) if len(self._end) else 0)
+        check_numbers(np.array([replica]), self.replicas, f"replica {replica}")
+        first = np.searchsorted(self._base, begin, side="right") - 1
+        last = np.searchsorted(self._base, begin + length, side="left") - 1
+        count = last - first + 1
+        source = np.repeat(np.arange(len(begin), dtype=np.int64), count)
+        owner = first[source] + np.arange(len(source), dtype=np.int64) - (np.cumsum(count) - count)[source]
+        low = np.maximum(begin[source], self._base[owner])
+        high = np.minimum((begin + length)[source], self._end[owner])
+        width = self._width[owner]
+        start = self._start[owner] + replica * self.stride
+        return Pieces(start + (low - self._base[owner]) * width, (high - low) * width, source)
+
+    def variables_in(self, elements: IntervalSet) -> list[Variable]:
+        """The variables that have an element in the set."""
+        owners = self._owners(elements.begin, elements.end - elements.begin)
+        return [self._variables[self._held[i]] for i in np.flatnonzero(owners)]
+
+    def _owners(self, begin: Int64, length: Int64) -> npt.NDArray[np.bool_]:
+        """Which of the variables that have elements are in some of the intervals."""
+        held = len(self._held) + 1
+        first = np.searchsorted(self._end, begin, side="right")
+        last = np.searchsorted(self._base, begin + length, side="left")
+        change = np.bincount(first, minlength=held) - np.bincount(last, minlength=held)
+        return np.asarray(np.cumsum(change[:-1]) > 0)
+
+    def pieces_of(self, tensor: Tensor, replica: int = 0) -> Pieces:
+        """Host memory of a view in one replica, in the view's flattened order."""
+        return self.pieces(*tensor.intervals(), replica)
+
+    def all_pieces_of(self, tensor: Tensor) -> Pieces:
+        """Host memory of a view in all replicas, one replica after the other."""
+        one = self.pieces_of(tensor)
+        if self.replicas == 1:
+            return one
+        shift = np.repeat(np.arange(self.replicas, dtype=np.int64) * self.stride, len(one))
+        parts = (np.tile(column, self.replicas) for column in (one.address, one.bytes, one.source))
+        address, size, source = parts
+        return Pieces(address + shift, size, source)
+
+    def read(self, tensor: Tensor, replica: int = 0) -> npt.NDArray[Any]:
+        """A copy of the elements that a view shows in one replica."""
+        flat = np.empty(tensor.size, dtype=tensor.dtype.np)
+        for variable, elements, positions in self._selections(tensor):
+            flat[positions] = self._flat(variable, tensor, replica)[elements]
+        return flat.reshape(tensor.shape)
+
+    def write(self, tensor: Tensor, values: npt.ArrayLike, replica: int = 0) -> None:
+        """Set the elements that a view shows in one replica; ``values`` has its shape, or is one number for all."""
+        flat = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape).reshape(-1)
+        for variable, elements, positions in self._selections(tensor):
+            self._flat(variable, tensor, replica)[elements] = flat[positions]
+
+    def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """What a view shows: of its shape, or [replicas, *shape] where there are several."""
+        if self.replicas == 1:
+            return self.read(tensor)
+        return np.stack([self.read(tensor, replica) for replica in range(self.replicas)])
+
+    def write_all(self, tensor: Tensor, values: npt.ArrayLike) -> None:
+        """Set a view in all replicas: to the same, or each to its row of [replicas, *shape]."""
+        given = np.asarray(values)
+        own = self.replicas > 1 and given.shape == (self.replicas, *tensor.shape)
+        for replica in range(self.replicas):
+            self.write(tensor, given[replica] if own else given, replica)
+
+    def _flat(self, variable: Variable, tensor: Tensor, replica: int) -> npt.NDArray[Any]:
+        return self.array(variable, replica).reshape(-1).view(tensor.dtype.np)
+
+    @staticmethod
+    def _selections(tensor: Tensor) -> list[tuple[Variable, Any, Any]]:
+        """For each variable of a view: the elements shown, and their positions in the flattened view."""
+        begin, length = tensor.intervals()
+        if len(begin) == 1 and len(tensor.variables) == 1:
+            variable = tensor.variables[0]
+            low = int(begin[0]) - variable.base
+            return [(variable, slice(low, low + tensor.size), slice(None))]
+        address = expand(begin, length)
+        found = []
+        for variable in tensor.variables:
+            mine = np.flatnonzero((address >= variable.base) & (address < variable.base + variable.size))
+            found.append((variable, address[mine] - variable.base, mine))
+        return found

@@ -1,0 +1,1 @@
+"""Host kernels: which steps they carry out together, over which storage, planned as leaves."""

@@ -1,0 +1,207 @@
+"""Fusion: which steps host kernels carry out together, and which variables need storage of their own then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from abele.graph import (
+    Call,
+    Copy,
+    End,
+    Execute,
+    Function,
+    LibraryCall,
+    Program,
+    Stream,
+    Tensor,
+    Variable,
+    WriteUndef,
+)
+from abele.graph import Sequence as Steps
+from abele.runtime.memory.arena import Arena
+from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.strided_again import regrouped
+
+Run = tuple[Program, ...]
+"""Steps that follow each other and that host kernels can carry out: library calls, and copies between them."""
+
+_OUTSIDE: Run = ()
+_MOST_BLOCKS = 16
+_MANY_ELEMENTS = 1 << 16
+"""Elements whose rearrangement is worth the time to compile a kernel, some 30 ms."""
+
+
+def flattened(steps: Steps) -> Iterator[Program]:
+    """The steps of a sequence with those of sequences inside it, but for declarations that do nothing."""
+    for step in steps:
+        if isinstance(step, Steps):
+            yield from flattened(step)
+        elif not isinstance(step, WriteUndef):
+            yield step
+
+
+def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
+    """Steps in order, those that belong to a run taken together."""
+    for fits, group in groupby(steps, is_fusible):
+        members = tuple(group)
+        if fits and any(isinstance(s, LibraryCall) or _is_rearrangement(s) for s in members):
+            yield members
+        else:
+            yield from members
+
+
+def is_fusible(step: Program) -> bool:
+    """Whether a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
+    match step:
+        case LibraryCall():
+            return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
+        case Copy(source=Tensor(), destination=Tensor()):
+            source, destination = matched(step)
+            return _is_bindable(source) and _is_bindable(destination) and not source.overlaps(destination)
+        case (
+            Copy(source=Stream(), destination=Tensor() as tensor)
+            | Copy(source=Tensor() as tensor, destination=Stream())
+        ):
+            return _is_bindable(tensor)
+        case _:
+            return False
+
+
+def _is_rearrangement(step: Program) -> bool:
+    """Whether a fusible step copies many elements one by one: a host kernel needs no list of them."""
+    if not (isinstance(step, Copy) and isinstance(step.source, Tensor) and isinstance(step.destination, Tensor)):
+        return False
+    return step.source.size >= _MANY_ELEMENTS and any(_is_scattered(side) for side in matched(step))
+
+
+def _is_scattered(tensor: Tensor) -> bool:
+    """Whether neighbours in a view of strided blocks are apart in its variables."""
+    return any(next((f[-1][-1] for f in reversed(b.factors) if f), 1) != 1 for b in tensor.blocks or ())
+
+
+def _is_operand(tensor: Tensor) -> bool:
+    if tensor.blocks is not None or tensor.size == 0:
+        return _is_bindable(tensor)
+    found = regrouped(tensor)
+    return found is not None and found.variable.dtype == tensor.dtype
+
+
+def _is_bindable(tensor: Tensor) -> bool:
+    blocks = tensor.blocks
+    return (
+        blocks is not None
+        and 0 < len(blocks) <= _MOST_BLOCKS
+        and all(b.variable.dtype == tensor.dtype for b in blocks)
+        and not tensor.dtype.is_quarter
+        and tensor.size > 0
+    )
+
+
+def matched(copy: Copy) -> tuple[Tensor, Tensor]:
+    """Source and destination of a copy on the device in one shape: elements go in flattened order."""
+    source, destination = copy.source, copy.destination
+    assert isinstance(source, Tensor)
+    assert isinstance(destination, Tensor)
+    if source.shape == destination.shape:
+        return source, destination
+    reshaped = source.reshape(destination.shape)
+    if reshaped.blocks is not None:
+        return reshaped, destination
+    return source, destination.reshape(source.shape)
+
+
+def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
+    """What a fusible step reads and writes."""
+    if isinstance(step, LibraryCall):
+        return step.inputs, step.outputs
+    assert isinstance(step, Copy)
+    return (step.source,), (step.destination,)
+
+
+class Storage:
+    """Which variables must be stored as the graph says, and which exist only inside one run.
+
+    A variable needs no storage when a single run touches it, writes it before it reads it, and reads whatever it wrote
+    last: a value that nobody reads is a result. Constants, initial contents and what the host keeps are stored.
+
+    Args:
+        programs: All programs of the engine.
+        effects: What steps touch.
+        arena: Tells the variables of a set of elements.
+        keep: Variables that the host wants to read.
+    """
+
+    def __init__(self, programs: Iterable[Program], effects: EffectsOf, arena: Arena, keep: Iterable[Variable]) -> None:
+        self._effects = effects
+        self._arena = arena
+        self._stored = set(keep)
+        self._user: dict[Variable, Run] = {}
+        self._functions: set[Function] = set()
+        for program in programs:
+            self._visit(program)
+
+    def is_stored(self, variable: Variable) -> bool:
+        """Whether a variable has storage of its own, valid before and after each run."""
+        return (
+            variable in self._stored
+            or variable.is_constant
+            or variable.initial is not None
+            or self._user.get(variable, _OUTSIDE) is _OUTSIDE
+        )
+
+    @property
+    def fused(self) -> frozenset[Variable]:
+        """The variables without storage."""
+        return frozenset(v for v in self._user if not self.is_stored(v))
+
+    def _visit(self, step: Program) -> None:
+        match step:
+            case Steps():
+                self._visit_parts(tuple(flattened(step)))
+            case LibraryCall():
+                self._visit_parts((step,))
+            case Call():
+                self._visit_all((*step.copies_in, *step.copies_out))
+                if step.function not in self._functions:
+                    self._functions.add(step.function)
+                    self._visit(step.function.body)
+            case Execute():
+                self._touch_outside(step)
+            case _:
+                self._use((v for t in (*step.reads(), *step.writes()) for v in t.variables), _OUTSIDE)
+                self._visit_all(step.children())
+
+    def _visit_all(self, steps: Iterable[Program]) -> None:
+        for step in steps:
+            self._visit(step)
+
+    def _visit_parts(self, steps: Sequence[Program]) -> None:
+        for part in split_runs(steps):
+            if isinstance(part, tuple):
+                self._visit_run(part)
+            elif isinstance(part, LibraryCall):
+                self._visit(part.body)
+            else:
+                self._visit(part)
+
+    def _touch_outside(self, step: Program) -> None:
+        self._use(self._arena.variables_in(self._effects(step).touched), _OUTSIDE)
+
+    def _use(self, variables: Iterable[Variable], run: Run) -> None:
+        for variable in variables:
+            if self._user.setdefault(variable, run) is not run:
+                self._user[variable] = _OUTSIDE
+
+    def _visit_run(self, run: Run) -> None:
+        self._stored.update(self._arena.variables_in(self._effects.sequence(run).exposed))
+        read_later: set[Variable] = set()
+        for step in reversed(run):
+            inputs, outputs = (_variables_of(side) for side in operands(step))
+            self._stored.update(v for v in outputs if v not in read_later)
+            read_later.update(inputs)
+            self._use((*inputs, *outputs), run)
+
+
+def _variables_of(side: Iterable[End]) -> list[Variable]:
+    return [v for t in side if isinstance(t, Tensor) for v in t.variables]

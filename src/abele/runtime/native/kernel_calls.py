@@ -1,0 +1,148 @@
+"""Binding: the steps of a run as kernel calls over numbered buffers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
+from abele.kernels import Binding, Buffer, Call, bind, copy_kernel
+from abele.numerics import ElementType
+from abele.runtime.control.leaf import StreamUse
+from abele.runtime.native.fusion import Storage, matched
+from abele.runtime.native.strided_again import regrouped
+
+NUMBER = re.compile(r"#(\d+) ")
+"""Finds in the name of a call, or of calls that were fused, the numbers of the steps that they carry out."""
+
+Owner = Variable | StreamUse | None
+
+
+class Binder:
+    """Numbers the buffers of one run and binds its steps to them.
+
+    An operand that is no single strided block (a concatenation, a reshape across factors) goes through a buffer of its
+    own, which the planner fills part by part, or does away with.
+
+    Attributes:
+        buffers: By number.
+        owners: The variable or stream copy behind each buffer; None for one that only the kernels know.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._numbers: dict[Variable, int] = {}
+        self.buffers: list[Buffer] = []
+        self.owners: list[Owner] = []
+
+    @property
+    def uses(self) -> list[StreamUse]:
+        """Copies from and to streams, in program order."""
+        return [o for o in self.owners if isinstance(o, StreamUse)]
+
+    def calls(self, number: int, step: Program) -> list[Call]:
+        """A step as kernels bound to buffers; their names tell its number."""
+        name = f"#{number} {step.debug.full_name.replace('#', '')}"
+        if isinstance(step, LibraryCall):
+            return self._library_call(name, step)
+        assert isinstance(step, Copy)
+        match step.source, step.destination:
+            case Tensor(), Tensor():
+                return [self._copy(name, *pair) for pair in _block_pairs(*matched(step))]
+            case Stream() as source, Tensor() as destination:
+                return self._part_copies(name, destination, self._stream(source, destination), into_view=True)
+            case Tensor() as source, Stream() as destination:
+                return self._part_copies(name, source, self._stream(destination, source), into_view=False)
+        raise AssertionError(step)
+
+    def _library_call(self, name: str, step: LibraryCall) -> list[Call]:
+        assert step.kernel is not None
+        before: list[Call] = []
+        after: list[Call] = []
+        own: list[tuple[Tensor, int]] = []
+        bindings: list[Binding] = []
+        for tensor in (*step.inputs, *step.outputs):
+            is_input = len(bindings) < len(step.inputs)
+            if tensor.strided() is not None:
+                bindings.append(self._binding(tensor))
+                continue
+            number = next((n for t, n in own if t.is_same_view(tensor)), None)
+            if number is None:
+                number = self._add(None, tensor.shape, tensor.dtype, f"{name}.parts")
+                own.append((tensor, number))
+                if is_input:
+                    before += self._part_copies(name, tensor, number, into_view=False)
+            if not is_input:
+                after += self._part_copies(name, tensor, number, into_view=True)
+            bindings.append(bind(self.buffers[number]))
+        return [*before, Call(step.kernel, tuple(bindings), name), *after]
+
+    def _part_copies(self, name: str, tensor: Tensor, number: int, *, into_view: bool) -> list[Call]:
+        """Copies between the parts of a view and a buffer of the view's shape."""
+        calls = []
+        for shape, mine, theirs in self._parts(tensor, number):
+            sides = (mine, theirs) if into_view else (theirs, mine)
+            calls.append(Call(copy_kernel(shape, tensor.dtype), sides, name))
+        return calls
+
+    def _parts(self, tensor: Tensor, number: int) -> Iterator[tuple[tuple[int, ...], Binding, Binding]]:
+        """Shape of each part of a view, its place in a row-major buffer of the view's shape, and in its variable."""
+        if tensor.blocks is not None:
+            for box, part in _block_views(tensor):
+                yield part.shape, _box_binding(number, tensor.shape, box), self._binding(part)
+            return
+        found = regrouped(tensor)
+        assert found is not None
+        everything = _box_binding(number, found.shape, tuple(slice(0, n) for n in found.shape))
+        yield found.shape, everything, Binding(self._number(found.variable), found.factors, found.offset)
+
+    def _copy(self, name: str, source: Tensor, destination: Tensor) -> Call:
+        kernel = copy_kernel(source.shape, source.dtype)
+        return Call(kernel, (self._binding(source), self._binding(destination)), name)
+
+    def _binding(self, tensor: Tensor) -> Binding:
+        strided = tensor.strided()
+        assert strided is not None
+        return Binding(self._number(strided.variable), strided.factors, strided.offset)
+
+    def _number(self, variable: Variable) -> int:
+        if variable not in self._numbers:
+            self._numbers[variable] = self._add(variable, variable.shape, variable.dtype, variable.name)
+        return self._numbers[variable]
+
+    def _stream(self, stream: Stream, tensor: Tensor) -> int:
+        """A buffer for one copy of a stream, in the shape of the other side: copies go in flattened order."""
+        return self._add(StreamUse(stream), tensor.shape, stream.dtype, stream.name)
+
+    def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
+        number = len(self.owners)
+        pinned = isinstance(owner, StreamUse) or (owner is not None and self._storage.is_stored(owner))
+        self.buffers.append(Buffer(number, shape, dtype, pinned, name))
+        self.owners.append(owner)
+        return number
+
+
+Box = tuple[slice, ...]
+
+
+def _block_views(tensor: Tensor) -> Iterator[tuple[Box, Tensor]]:
+    """Each block of a view: where it lies in the view, and itself as a view."""
+    assert tensor.blocks is not None
+    for block in tensor.blocks:
+        box = tuple(slice(o, o + n) for o, n in zip(block.origin, block.extents, strict=True))
+        yield box, tensor[box]
+
+
+def _block_pairs(source: Tensor, destination: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
+    """Parts of two views of one shape such that both parts are single blocks."""
+    for box, part in _block_views(source):
+        for inner, target in _block_views(destination[box]):
+            yield part[inner], target
+
+
+def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> Binding:
+    """The view of a box of a row-major buffer."""
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    factors = tuple(((b.stop - b.start, stride),) for b, stride in zip(box, strides, strict=True))
+    return Binding(number, factors, sum(b.start * stride for b, stride in zip(box, strides, strict=True)))

@@ -1,0 +1,86 @@
+"""Native execution: runs of library calls planned as host kernels over the engine's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from abele.graph import Program
+from abele.graph.interval_set import IntervalSet
+from abele.kernels import Argument as KernelArgument
+from abele.kernels import Leaf as KernelLeaf
+from abele.kernels import NativePlan, plan_native
+from abele.runtime.control.leaf import Argument, Leaf, Scratch, StreamUse, Workspace
+from abele.runtime.control.virtual_machine import WorkingMemory
+from abele.runtime.lowering.lower import Fused
+from abele.runtime.memory.arena import Arena
+from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.fusion import Run, Storage, split_runs
+from abele.runtime.native.kernel_calls import NUMBER, Binder
+
+
+class Native:
+    """Gives the host kernels for runs of steps; each run is planned once.
+
+    Args:
+        arena: Where stored variables are.
+        effects: What steps touch.
+        storage: Which variables are stored.
+        memory: Working memory, which grows to what the plans need.
+    """
+
+    def __init__(self, arena: Arena, effects: EffectsOf, storage: Storage, memory: WorkingMemory) -> None:
+        self._arena = arena
+        self._effects = effects
+        self._storage = storage
+        self._memory = memory
+        self._fused: dict[Run, Fused] = {}
+
+    def parts(self, steps: Sequence[Program]) -> Iterator[Program | Fused]:
+        """The steps in order, runs replaced by host kernels."""
+        for part in split_runs(steps):
+            if isinstance(part, tuple):
+                if part not in self._fused:
+                    self._fused[part] = self._plan(part)
+                yield self._fused[part]
+            else:
+                yield part
+
+    @property
+    def listing(self) -> str:
+        """All plans as text."""
+        return "\n\n".join(fused.listing for fused in self._fused.values())
+
+    def _plan(self, run: Run) -> Fused:
+        binder = Binder(self._storage)
+        calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
+        plan = plan_native(binder.buffers, calls)
+        self._memory.cover(plan.arena_bytes, plan.scratch_bytes)
+        phases = tuple(
+            tuple((self._leaf(leaf, plan, run, binder, replica),) for leaf in plan.leaves)
+            for replica in range(self._arena.replicas)
+        )
+        return Fused(run, tuple(binder.uses), phases, plan.listing)
+
+    def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
+        args = tuple(self._argument(argument, binder, replica) for argument in leaf.args)
+        name = ", ".join(leaf.calls) or leaf.name
+        return Leaf(name, leaf.address, leaf.units, args, None, self._written(leaf, run), keep=plan)
+
+    def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:
+        """Elements that a leaf may write: the outputs of the calls that it carries out, in whole or in part."""
+        # Names without a number are of the planner's own copies, which it keeps in working memory.
+        numbers = {int(n) for name in leaf.calls for n in NUMBER.findall(name)}
+        return IntervalSet.union(self._effects(run[n]).written for n in sorted(numbers))
+
+    def _argument(self, argument: KernelArgument, binder: Binder, replica: int) -> Argument:
+        match argument.kind:
+            case "buffer":
+                owner = binder.owners[argument.value]
+                assert owner is not None
+                return owner if isinstance(owner, StreamUse) else self._arena.address(owner, replica)
+            case "arena":
+                return Workspace(argument.value)
+            case "scratch":
+                return Scratch()
+            case _:
+                return argument.value

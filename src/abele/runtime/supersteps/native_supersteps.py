@@ -1,0 +1,192 @@
+"""Supersteps as phases of native leaves: gather, run the vertices, scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abele.codelet import CodeletDef, CompiledCodelet
+from abele.codelet.rounding import NEAREST, Rounding
+from abele.compiler.cost import needs_counting, vertex_costs
+from abele.graph import ComputeSet, VertexGroup
+from abele.graph.interval_set import EMPTY, IntervalSet
+from abele.graph.intervals import Int64
+from abele.machine import Ipu
+from abele.runtime.control.emitter import Emitter
+from abele.runtime.control.leaf import Leaf, Phase
+from abele.runtime.memory.arena import Arena
+from abele.runtime.memory.effects import edge_elements
+from abele.runtime.memory.host_memory import address_of
+from abele.runtime.supersteps.copy_leaves import Runs, copy_leaf
+from abele.runtime.supersteps.gather_memory import ScratchPool
+from abele.runtime.supersteps.placed_groups import PlacedGroup, Watch
+from abele.runtime.supersteps.rounded import RoundedRuns
+from abele.runtime.supersteps.seeds import Seeds
+from abele.runtime.supersteps.sized_codelets import worthwhile_sizes
+from abele.runtime.supersteps.thread_shares import cost_cuts, even_cuts
+from abele.runtime.supersteps.vertex_prints import VertexPrints
+from abele.runtime.supersteps.vertex_tables import GroupTables, fields_overlap, group_tables
+
+_WORTH_SHARING_BYTES = 1 << 14
+"""Less work than this is not worth knowing the cost of."""
+
+Compile = Callable[[CodeletDef], CompiledCodelet]
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A compute set ready to run.
+
+    Attributes:
+        groups: Its vertices in memory.
+        gather: Phase that brings scattered regions together.
+        run: Phase that runs the vertices.
+        scatter: Phase that takes results apart.
+    """
+
+    groups: list[PlacedGroup]
+    gather: Phase
+    run: Phase
+    scatter: Phase
+
+
+@dataclass(eq=False)
+class Supersteps:
+    """Compute sets made ready to run; each is prepared once, however often it is executed.
+
+    Attributes:
+        arena: Where the variables are.
+        compile: Gives the native code of a codelet.
+        placed: All groups prepared so far.
+        scratch: Memory for gathered regions.
+        ipu: The chip, whose costs tell how vertices are best shared out over threads; None to go by their number.
+        threads: Host threads.
+        prints: Shows what vertices print; None to leave that where it is.
+    """
+
+    arena: Arena
+    compile: Compile
+    ipu: Ipu | None = None
+    threads: int = 1
+    prints: VertexPrints | None = None
+    placed: list[PlacedGroup] = field(default_factory=list)
+    scratch: ScratchPool = field(default_factory=ScratchPool)
+    _ready: dict[ComputeSet, Ready] = field(default_factory=dict)
+    _counted: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._rounded = RoundedRuns(self.compile)
+        self._states = ScratchPool()
+
+    def emit(
+        self,
+        compute_set: ComputeSet,
+        emitter: Emitter,
+        watch: Watch | None = None,
+        rounding: Rounding = NEAREST,
+        seeds: Seeds | None = None,
+    ) -> None:
+        """Append what executes the compute set; see :class:`abele.runtime.lowering.lower.Supersteps`."""
+        ready = self.ready(compute_set)
+        if ready.gather:
+            emitter.phase(ready.gather)
+        if watch is not None:
+            watch.before(emitter, ready.groups, native=True)
+            emitter.expect_barrier()
+        if rounding != NEAREST:
+            assert seeds is not None
+            self._rounded.emit(ready, emitter, rounding, seeds)
+        elif ready.run:
+            emitter.phase(ready.run)
+        if self.prints is not None:
+            self.prints.emit(ready.groups, emitter)
+        if watch is not None:
+            watch.after(emitter)
+        if ready.scatter:
+            emitter.phase(ready.scatter)
+        for placed in self._counted.get(compute_set, ()) if rounding == NEAREST else ():
+            emitter.tally(address_of(placed.executions))
+
+    def ready(self, compute_set: ComputeSet) -> Ready:
+        """A compute set with what executes it."""
+        if compute_set not in self._ready:
+            groups = self.place(compute_set)
+            gather, scatter = transfers(compute_set, groups)
+            self._ready[compute_set] = Ready(groups, gather, tuple(map(self._leaf, groups)), scatter)
+        return self._ready[compute_set]
+
+    def place(self, compute_set: ComputeSet) -> list[PlacedGroup]:
+        """Tables of all groups of a compute set."""
+        self.scratch.reset()
+        groups = [(n, g) for n, g in enumerate(compute_set.groups) if g.num]
+        placed = [PlacedGroup(compute_set, g, n, self._tables(g), self.arena.replicas) for n, g in groups]
+        self.placed.extend(placed)
+        return placed
+
+    def _tables(self, group: VertexGroup) -> GroupTables:
+        return group_tables(group, self.arena, self.scratch, self._states, self.compile(group.codelet).prints)
+
+    def _leaf(self, placed: PlacedGroup) -> Leaf:
+        group, tables = placed.group, placed.tables
+        code, counter = self.compile(group.codelet), 0
+        if fields_overlap(tables):
+            address = code.run_aliasing
+        elif needs_counting(group) and code.data_dependent:
+            placed.slots = np.zeros(placed.num, dtype=np.int64)
+            self._counted.setdefault(placed.compute_set, []).append(placed)
+            address, counter = code.run_counted, address_of(placed.slots)
+        else:
+            sizes = worthwhile_sizes(group, tables.work_bytes)
+            address = code.run_sized(sizes) if sizes else code.run
+        name = f"{placed.num} × {group.codelet.name}"
+        placed.cuts = self._cuts(placed)
+        keep = (placed, code)
+        return Leaf(
+            name,
+            address,
+            placed.num,
+            tables.addresses,
+            tables.work_bytes,
+            written(group),
+            counter,
+            keep=keep,
+            cuts=placed.cuts,
+        )
+
+    def _cuts(self, placed: PlacedGroup) -> Int64 | None:
+        """Threads' shares by modelled cost; a table in any case where runs will count the true one."""
+        if self.ipu is None or self.threads == 1 or placed.tables.work_bytes < _WORTH_SHARING_BYTES:
+            return None
+        costs = np.tile(vertex_costs(placed.group, self.ipu).amount, placed.replicas)
+        cuts = cost_cuts(costs, self.threads)
+        return even_cuts(placed.num, self.threads) if cuts is None and placed.slots is not None else cuts
+
+    def learn(self) -> None:
+        """Cut threads' shares anew where runs have counted at least twice as many executions as before."""
+        for placed in (p for groups in self._counted.values() for p in groups):
+            count = int(placed.executions[0])
+            if placed.cuts is None or placed.slots is None or count <= 2 * placed.learnt_from:
+                continue
+            placed.learnt_from = count
+            cuts = cost_cuts(placed.slots, self.threads)
+            placed.cuts[:] = even_cuts(placed.num, self.threads) if cuts is None else cuts
+
+
+def written(group: VertexGroup) -> IntervalSet:
+    """Elements that the vertices of a group write."""
+    outputs = [f.name for f in group.codelet.fields if f.direction in ("out", "inout")]
+    return IntervalSet.union(edge_elements(group.edges[name]) for name in outputs)
+
+
+def transfers(compute_set: ComputeSet, groups: Sequence[PlacedGroup]) -> tuple[Phase, Phase]:
+    """Phases before and after the vertices: what is gathered for them, and what they wrote to be scattered."""
+    name = compute_set.name
+    gather = _transfer(f"gather for {name}", [r for g in groups for r in g.tables.gather], EMPTY)
+    writes = IntervalSet.union(written(g.group) for g in groups if g.tables.scatter)
+    return gather, _transfer(f"scatter from {name}", [r for g in groups for r in g.tables.scatter], writes)
+
+
+def _transfer(name: str, runs: list[Runs], writes: IntervalSet) -> Phase:
+    return (copy_leaf(name, Runs.concat(runs), writes),) if runs else ()

@@ -1,0 +1,69 @@
+"""Vertex groups in host memory, and what may look at them as they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import ComputeSet, VertexGroup
+from abele.graph.intervals import Int64
+from abele.runtime.control.emitter import Emitter
+from abele.runtime.supersteps.vertex_tables import GroupTables
+
+
+@dataclass(eq=False)
+class PlacedGroup:
+    """A vertex group with the tables that its native code is given.
+
+    Attributes:
+        compute_set: Where it belongs.
+        group: The vertices.
+        position: Position of the group in its compute set.
+        tables: Their pointers and lengths.
+        replicas: Replicas that each have these vertices; the tables list those of replica 0 first.
+        slots: Issue slots counted so far, int64[replicas * N], where the codelet's cost depends on data; else None.
+        executions: Times that they ran while being counted, int64[1].
+        cuts: Vertices at which threads' shares begin and end, int64[threads + 1]; None for equal numbers.
+        learnt_from: Executions that the shares were cut by.
+    """
+
+    compute_set: ComputeSet
+    group: VertexGroup
+    position: int
+    tables: GroupTables
+    replicas: int = 1
+    slots: Int64 | None = None
+    executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
+    cuts: Int64 | None = None
+    learnt_from: int = 0
+
+    @property
+    def num(self) -> int:
+        """Vertices in all replicas."""
+        return self.group.num * self.replicas
+
+    @property
+    def mean_slots(self) -> npt.NDArray[np.float64] | None:
+        """Issue slots of one execution of each vertex, float64[N], over all replicas; None when none were counted."""
+        if self.slots is None or not self.executions[0]:
+            return None
+        return np.asarray(self.slots.reshape(self.replicas, -1).mean(axis=0) / self.executions[0])
+
+    def reset(self) -> None:
+        """Bring the vertices' state back to its contents at load."""
+        for values, initial in self.tables.state:
+            values[...] = initial
+
+
+class Watch(Protocol):
+    """Looks at one superstep."""
+
+    def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
+        """Append what looks at the vertices' operands, gathered and ready; ``native`` tells how they will run."""
+
+    def after(self, emitter: Emitter) -> None:
+        """Append what looks at their results, before these are scattered."""
