@@ -38,7 +38,8 @@ from abele.graph import Graph, Program, Sequence
 from abele.machine import systems
 from abele.numerics import f16
 from abele.poplibs import poplin
-from abele.poplibs.poplin import create, matmul_layout, search
+from abele.poplibs.poplin.operations import create, matmul_layout
+from abele.poplibs.poplin.planner import search
 
 Array = np.ndarray[Any, Any]
 Row = dict[str, Any]

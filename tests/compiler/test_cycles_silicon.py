@@ -13,8 +13,8 @@ from abele.graph import Execute, Graph, Sequence, Tensor
 from abele.machine import systems
 from abele.numerics import f16, f32
 from abele.poplibs import popops
-from abele.poplibs.poplin import cost
-from abele.poplibs.poplin.work import Work
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.work import Work
 from compiler.support import Multi, Reader, small_system
 
 # TessellateIPU's measurements; both had 45 cycles of reading the counter in them, which are taken off here.

@@ -339,7 +339,7 @@ def spaces() -> list[Any]:
     """Modules, namespaces and classes in which a name may be."""
     from abele import gcl, poplar, poplin, popnn, popops, poprand, poputil
     from abele.poplar import program
-    from abele.poplibs.poplin import cpp_params
+    from abele.poplibs.poplin.conv_params import cpp_params
 
     libraries = [poplar, program, poputil, poputil.graphfn, popops, poplin, popnn, poprand, gcl, poplin.multiconv]
     libraries += [popops.expr, popops.expr_names, popops.embedding, popops.rearrange, popops.padding, poplin.matmul]

@@ -16,9 +16,9 @@ from abele.machine import System, systems
 from abele.words import counted
 
 if TYPE_CHECKING:
+    from abele.poplibs.poplin.conv_params.params import ConvParams
     from abele.poplibs.poplin.explain import Explanation
-    from abele.poplibs.poplin.params import ConvParams
-    from abele.poplibs.poplin.plan import Plan
+    from abele.poplibs.poplin.planner.plan import Plan
 
 plan_app = typer.Typer(help="How a product or convolution is cut over the tiles, and why.", no_args_is_help=True)
 
@@ -110,7 +110,7 @@ def conv(
 def _conv_params(
     batch: int, field: str, kernel: str, channels: str, stride: str, padding: str, dilation: str, groups: int
 ) -> ConvParams:
-    from abele.poplibs.poplin.params import ConvParams
+    from abele.poplibs.poplin.conv_params.params import ConvParams
 
     extents, ends = _numbers("field", field), _numbers("channels", channels)
     if len(ends) != 2:

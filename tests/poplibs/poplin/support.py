@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from abele.errors import TensorError
 from abele.graph import Graph, Program, Tensor
 from abele.machine import System, systems
-from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.conv_params.params import ConvParams
 from support.engines import run_once
 
 Array = npt.NDArray[np.generic]

@@ -14,7 +14,7 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence
 from abele.numerics import f16, f32
 from abele.poplibs import poplin
-from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.conv_params.params import ConvParams
 
 CONV = ConvParams(2, 16, 32, (14, 14), (3, 3), padding_lower=(1, 1), padding_upper=(1, 1))
 

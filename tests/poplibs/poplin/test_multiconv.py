@@ -26,12 +26,12 @@ from abele.machine import systems
 from abele.numerics import f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams, InputTransform, OutputTransform, TransformedConv, multiconv
-from abele.poplibs.poplin import problem as problems
+from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
 from abele.poplibs.poplin.multiconv.shares import share_tiles
 from abele.poplibs.poplin.options import Planning
-from abele.poplibs.poplin.search import best_plans, find_plan
-from abele.poplibs.poplin.target import target_of
+from abele.poplibs.poplin.planner.search import best_plans, find_plan
+from abele.poplibs.poplin.planner.target import target_of
 from poplibs.poplin.support import reference_conv
 
 PLAIN = ConvParams(2, 8, 16, (9, 9), (3, 3), padding_lower=(1, 1), padding_upper=(1, 1))

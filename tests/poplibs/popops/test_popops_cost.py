@@ -11,8 +11,8 @@ from abele.graph import Execute, Tensor, VertexGroup, walk
 from abele.numerics import f16, f32
 from abele.poplibs import popops
 from abele.poplibs.popops import _1, _2
+from abele.poplibs.popops.elementwise.scaled_add import scaled_add_cycles
 from abele.poplibs.popops.expr import exp
-from abele.poplibs.popops.scaled_add import scaled_add_cycles
 
 
 def _groups(bench: Bench) -> list[VertexGroup]:

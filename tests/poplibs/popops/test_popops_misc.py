@@ -11,12 +11,12 @@ from abele.graph import Copy, Sequence
 from abele.numerics import i32
 from abele.poplibs import popops
 from abele.poplibs.popops.circ_buf import CircBuf
-from abele.poplibs.popops.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
 from abele.poplibs.popops.image import create_normalise_image_input, normalise_image
-from abele.poplibs.popops.loops import counted_for_loop, counted_loop
-from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE, encode_one_hot
-from abele.poplibs.popops.pad import PaddingType, pad
-from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
+from abele.poplibs.popops.layout.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
+from abele.poplibs.popops.layout.pad import PaddingType, pad
+from abele.poplibs.popops.layout.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
+from abele.poplibs.popops.programs.loops import counted_for_loop, counted_loop
+from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE, encode_one_hot
 from abele.poplibs.poputil.groupings import detect_innermost_grouping
 
 RNG = np.random.default_rng(5)

@@ -10,9 +10,10 @@ from abele.errors import InvalidOptionError, TypeMismatchError
 from abele.graph import Execute, walk
 from abele.numerics import f16, f32, i32
 from abele.poplibs import popops
-from abele.poplibs.popops import Cast, _1, _2, expr_names
+from abele.poplibs.popops import Cast, _1, _2
 from abele.poplibs.popops.expr import Const, Op, exp
-from abele.poplibs.popops.op_table import OPS
+from abele.poplibs.popops.expressions import names as expr_names
+from abele.poplibs.popops.expressions.op_table import OPS
 
 RNG = np.random.default_rng(3)
 UNFUSED = {"enableGenerateCodelet": False}
@@ -62,7 +63,7 @@ def test_vector_broadcast__off__reads_repeated_elements() -> None:
 
 @pytest.mark.parametrize(("exponent", "op"), [(2.0, "square"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1, "inv"), (3, "mul")])
 def test_expression_optimisation__constant_power__is_a_cheaper_operation(exponent: float, op: str) -> None:
-    from abele.poplibs.popops.simplify import simplified
+    from abele.poplibs.popops.expressions.simplify import simplified
 
     made = simplified(Cast(Op("pow", _1, Const(exponent)), f16))
     assert isinstance(made, Cast)

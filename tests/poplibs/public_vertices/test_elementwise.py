@@ -16,7 +16,7 @@ from abele.errors import GraphConnectionError, TypeMismatchError, UnknownFieldEr
 from abele.graph import Graph
 from abele.numerics import as_element_type, bool_, f16, f32, i32
 from abele.poplibs import popops, poputil
-from abele.poplibs.popops.op_types import BinaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.op_types import BinaryOpType, UnaryOpType
 
 UNARY = "popops::expr::UnaryOpType::"
 BINARY = "popops::expr::BinaryOpType::"

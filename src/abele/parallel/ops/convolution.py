@@ -12,7 +12,7 @@ from abele.parallel.network import Network, Op, Value
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import poplin
-from abele.poplibs.poplin.params import ConvParams
+from abele.poplibs.poplin.conv_params.params import ConvParams
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

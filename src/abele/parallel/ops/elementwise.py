@@ -16,7 +16,7 @@ from abele.parallel.network import Network, Op, Value
 from abele.parallel.ops.views import expand
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popops
-from abele.poplibs.popops.fused import fuse
+from abele.poplibs.popops.expressions.fused import fuse
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

@@ -16,7 +16,7 @@ from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.poputil.mapping import linear_mapping, vector_grain
 
 Int64 = npt.NDArray[np.int64]

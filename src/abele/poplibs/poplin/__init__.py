@@ -4,36 +4,8 @@ Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
 from abele.poplibs.poplin import multiconv, norms
-from abele.poplibs.poplin.arranged import (
-    fully_connected_weight_transpose,
-    matmul_grouped_with_output,
-    matmul_with_output,
-    pre_arrange_matmul_input_rhs,
-    transpose_grouped_matrix,
-    weights_transpose_chans_flip_xy,
-)
-from abele.poplibs.poplin.bias import add_bias, bias_gradient, convolution_bias_update
-from abele.poplibs.poplin.convolution import calculate_weight_deltas, convolution, convolution_backward_data
-from abele.poplibs.poplin.cpp_forms import FORMS
-from abele.poplibs.poplin.cpp_params import CppInputTransform, CppOutputTransform
-from abele.poplibs.poplin.create import (
-    create_biases,
-    create_input,
-    create_matmul_input_lhs,
-    create_matmul_input_rhs,
-    create_matmul_output,
-    create_weights,
-)
-from abele.poplibs.poplin.explain import (
-    explain_convolution,
-    explain_matmul,
-    matmul_report_plan,
-    preplan_convolutions,
-    preplan_matmuls,
-    report_plan_estimated_costs,
-    report_plan_info,
-)
-from abele.poplibs.poplin.flops import (
+from abele.poplibs.poplin.conv_params.cpp_params import CppInputTransform, CppOutputTransform
+from abele.poplibs.poplin.conv_params.flops import (
     get_bwd_flops,
     get_bwd_perfect_cycle_count,
     get_fwd_flops,
@@ -41,7 +13,7 @@ from abele.poplibs.poplin.flops import (
     get_wu_flops,
     get_wu_perfect_cycle_count,
 )
-from abele.poplibs.poplin.geometry_queries import (
+from abele.poplibs.poplin.conv_params.index_queries import (
     get_gradient_params,
     get_input_index,
     get_input_range,
@@ -50,6 +22,18 @@ from abele.poplibs.poplin.geometry_queries import (
     get_output_index,
     get_output_range,
     get_weight_update_params,
+)
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.conv_params.transforms import InputTransform, OutputTransform, TransformedConv
+from abele.poplibs.poplin.cpp_forms import FORMS
+from abele.poplibs.poplin.explain import (
+    explain_convolution,
+    explain_matmul,
+    matmul_report_plan,
+    preplan_convolutions,
+    preplan_matmuls,
+    report_plan_estimated_costs,
+    report_plan_info,
 )
 from abele.poplibs.poplin.linalg import (
     cholesky,
@@ -64,13 +48,29 @@ from abele.poplibs.poplin.linalg import (
     triangular_mask,
     triangular_solve,
 )
-from abele.poplibs.poplin.matmul import matmul, matmul_grouped
-from abele.poplibs.poplin.norms import *  # noqa: F403
-from abele.poplibs.poplin.params import ConvParams
-from abele.poplibs.poplin.plan import Plan
+from abele.poplibs.poplin.norms.per_channel import *  # noqa: F403
+from abele.poplibs.poplin.operations.arranged import (
+    fully_connected_weight_transpose,
+    matmul_grouped_with_output,
+    matmul_with_output,
+    pre_arrange_matmul_input_rhs,
+    transpose_grouped_matrix,
+    weights_transpose_chans_flip_xy,
+)
+from abele.poplibs.poplin.operations.bias import add_bias, bias_gradient, convolution_bias_update
+from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas, convolution, convolution_backward_data
+from abele.poplibs.poplin.operations.create import (
+    create_biases,
+    create_input,
+    create_matmul_input_lhs,
+    create_matmul_input_rhs,
+    create_matmul_output,
+    create_weights,
+)
+from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
+from abele.poplibs.poplin.operations.update import convolution_weight_update, matmul_acc
+from abele.poplibs.poplin.planner.plan import Plan
 from abele.poplibs.poplin.preplanning import MatMulParams, preplan, preplanConvolutions, preplanMatMuls
-from abele.poplibs.poplin.transforms import InputTransform, OutputTransform, TransformedConv
-from abele.poplibs.poplin.update import convolution_weight_update, matmul_acc
 from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.kinds import PlanningCache

@@ -11,18 +11,18 @@ from typing import Any, TextIO
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph
 from abele.numerics import ElementType
-from abele.poplibs.poplin.combine import Widening
-from abele.poplibs.poplin.contract import Call
-from abele.poplibs.poplin.create import created_conv_call, created_layout
-from abele.poplibs.poplin.expand import Expansion
-from abele.poplibs.poplin.matmul import is_swapped
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.lowering.call import Call
+from abele.poplibs.poplin.operations.create import created_conv_call, created_layout
+from abele.poplibs.poplin.operations.matmul import is_swapped
 from abele.poplibs.poplin.options import METHODS, SPLITS, TRANSFORM, Planning, read_settings
-from abele.poplibs.poplin.params import ConvParams
-from abele.poplibs.poplin.plan import Plan
-from abele.poplibs.poplin.problem import Contraction
-from abele.poplibs.poplin.schedule import Schedule
-from abele.poplibs.poplin.search import best_plans
-from abele.poplibs.poplin.target import Target, target_of
+from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.schedule import Schedule
+from abele.poplibs.poplin.planner.search import best_plans
+from abele.poplibs.poplin.planner.target import Target, target_of
+from abele.poplibs.poplin.rewrites.combine_groups import Widening
+from abele.poplibs.poplin.rewrites.expand_kernel import Expansion
 from abele.poplibs.poputil.options import Options
 
 Type = ElementType | str | None

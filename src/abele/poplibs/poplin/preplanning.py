@@ -10,7 +10,7 @@ from abele.errors import TypeMismatchError
 from abele.graph import Graph
 from abele.machine import Target
 from abele.numerics import ElementType
-from abele.poplibs.poplin.cpp_params import CppConvParams
+from abele.poplibs.poplin.conv_params.cpp_params import CppConvParams
 from abele.poplibs.poplin.explain import preplan_convolutions, preplan_matmuls
 from abele.poplibs.poputil.kinds import PlanningCache
 

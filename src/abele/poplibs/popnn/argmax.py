@@ -9,11 +9,11 @@ from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, i32, u32
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const, _1, _2, _3, select
-from abele.poplibs.popops.kernel import nest_over, point
-from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce import emit_reduce
-from abele.poplibs.popops.reduce_ops import accumulator, find_reduce_op
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.reductions.ops import accumulator, find_reduce_op
+from abele.poplibs.popops.reductions.reduce import emit_reduce
 from abele.poplibs.poputil.layout import create_output_like
 
 

@@ -12,12 +12,12 @@ from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.softmax import log_softmax
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const, Expr, _1, _2, _3, _4, exp, select
-from abele.poplibs.popops.kernel import nest_over, point
-from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
 
 LossReduction = Literal["mean", "sum"]

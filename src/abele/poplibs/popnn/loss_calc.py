@@ -13,10 +13,10 @@ from abele.graph.program import Sequence as Steps
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f16, f32, i32, u32
 from abele.poplibs.popnn.argmax import arg_max
+from abele.poplibs.popops.elementwise.map import emit_map, map
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder, _1, _2, _3, select
-from abele.poplibs.popops.kernel import nest_over, point
-from abele.poplibs.popops.map import emit_map, map
-from abele.poplibs.popops.reduce import emit_reduce, reduce_with_output
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.reductions.reduce import emit_reduce, reduce_with_output
 from abele.poplibs.poputil.layout import create_output_like
 
 LossType = Literal["SUM_SQUARED_LOSS", "CROSS_ENTROPY_LOSS"]

@@ -8,8 +8,8 @@ from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError, ne
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn import nonlinearity_ops, softmax
+from abele.poplibs.popops.elementwise.map import map, map_with_output
 from abele.poplibs.popops.expr import Op, PlaceHolder
-from abele.poplibs.popops.map import map, map_with_output
 
 __all__ = [
     "NON_LINEARITIES",

@@ -10,7 +10,7 @@ import math
 
 from abele.kernels.nest import ir
 from abele.poplibs.popops.expr import Types
-from abele.poplibs.popops.op_table import define
+from abele.poplibs.popops.expressions.op_table import define
 
 K = ir.Expr
 A = ir.apply

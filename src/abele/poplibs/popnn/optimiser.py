@@ -8,8 +8,8 @@ from __future__ import annotations
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Const, Expr, ExprLike, Op, PlaceHolder
-from abele.poplibs.popops.map import map_with_outputs
 from abele.words import counted
 
 Number = float | Tensor

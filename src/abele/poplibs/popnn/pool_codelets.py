@@ -7,7 +7,7 @@ from typing import Literal
 
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.pool_costs import PoolWork
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.generated import build, type_name
 
 PoolStep = Literal["max", "avg", "sum", "ties"]
 

@@ -7,7 +7,7 @@ import math
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.pool_params import PoolParams
-from abele.poplibs.popops.kernel import nest_over, point
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 
 
 def _window_nest(params: PoolParams, shape: tuple[int, ...], store: ir.Store) -> ir.Nest:

@@ -18,11 +18,11 @@ from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradi
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
 from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, create_pool_input, gradient_boxes, window_boxes
 from abele.poplibs.popnn.pool_params import PoolParams
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Op, _1, _2
-from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
 from abele.poplibs.poputil.mapping import map_tensor_linearly

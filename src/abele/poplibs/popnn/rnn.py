@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Sequence
-from abele.poplibs.poplin.update import matmul_acc
+from abele.poplibs.poplin.operations.update import matmul_acc
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options, with_poplibs_fields
@@ -18,7 +18,7 @@ from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pas
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
 from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
-from abele.poplibs.popops.reduce import reduce_with_output
+from abele.poplibs.popops.reductions.reduce import reduce_with_output
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import duplicate
 from abele.poplibs.poputil.names import camel_aliases

@@ -13,11 +13,11 @@ from abele.graph import Execute, Graph, Regions, Tensor, TileMapping, boxes
 from abele.graph.program import Sequence
 from abele.numerics import f32, i32, u32
 from abele.poplibs.popnn.roi_codelets import align_codelet, align_gradient_codelet
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import _1
-from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.mapping import set_mapping
 

@@ -21,7 +21,7 @@ from abele.poplibs.poplin.linalg.costs import (
     SUPERVISOR_CYCLES,
     Loop,
 )
-from abele.poplibs.popops.generated import build
+from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 

@@ -12,10 +12,10 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f16, f32
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Op, _1, _2, _3, exp
-from abele.poplibs.popops.kernel import nest_over, point
-from abele.poplibs.popops.map import emit_map
-from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.reductions.reduce import emit_reduce
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.mapping import elements_per_tile
 

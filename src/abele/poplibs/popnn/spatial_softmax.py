@@ -9,9 +9,9 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import f32
 from abele.poplibs.popnn.softmax import softmax
+from abele.poplibs.popops.elementwise.map import map
 from abele.poplibs.popops.expr import _1, _2
-from abele.poplibs.popops.map import map
-from abele.poplibs.popops.reduce import reduce
+from abele.poplibs.popops.reductions.reduce import reduce
 
 
 def spatial_softmax2d(

@@ -3,12 +3,16 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popops import expr, expr_names, named, padding, rearrange, slicing
-from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.popops import expr, padding, rearrange, slicing
 from abele.poplibs.popops.circ_buf import CircBuf
 from abele.poplibs.popops.cpp_forms import FORMS
-from abele.poplibs.popops.create_output import create_output_for_element_wise_op
-from abele.poplibs.popops.cumulative import cum_sum
+from abele.poplibs.popops.elementwise import named
+from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
+from abele.poplibs.popops.elementwise.create_output import create_output_for_element_wise_op
+from abele.poplibs.popops.elementwise.fill import fill, iota, zero
+from abele.poplibs.popops.elementwise.map import map, map_in_place, map_with_output, map_with_outputs
+from abele.poplibs.popops.elementwise.named import *  # noqa: F403
+from abele.poplibs.popops.elementwise.scaled_add import ScaledAddSpecialisation, scaled_add_to, scaled_subtract_from
 from abele.poplibs.popops.expr import (
     Cast,
     Const,
@@ -26,18 +30,18 @@ from abele.poplibs.popops.expr import (
     _8,
     _9,
 )
-from abele.poplibs.popops.fill import fill, iota, zero
-from abele.poplibs.popops.has_nan import has_nan, has_nan_or_inf
-from abele.poplibs.popops.histogram import histogram, histogram_with_output
-from abele.poplibs.popops.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
+from abele.poplibs.popops.expressions import names as expr_names
+from abele.poplibs.popops.expressions.op_types import BinaryOpType, Operation, UnaryOpType
 from abele.poplibs.popops.image import create_normalise_image_input, normalise_image
-from abele.poplibs.popops.loops import counted_for_loop, counted_loop
-from abele.poplibs.popops.map import map, map_in_place, map_with_output, map_with_outputs
-from abele.poplibs.popops.named import *  # noqa: F403
-from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE, encode_one_hot
-from abele.poplibs.popops.op_types import BinaryOpType, Operation, UnaryOpType
-from abele.poplibs.popops.pad import PaddingType, pad
-from abele.poplibs.popops.reduce import (
+from abele.poplibs.popops.layout.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
+from abele.poplibs.popops.layout.pad import PaddingType, pad
+from abele.poplibs.popops.layout.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
+from abele.poplibs.popops.programs.loops import counted_for_loop, counted_loop
+from abele.poplibs.popops.programs.side_by_side import zip_programs
+from abele.poplibs.popops.reductions.cumulative import cum_sum
+from abele.poplibs.popops.reductions.has_nan import has_nan, has_nan_or_inf
+from abele.poplibs.popops.reductions.histogram import histogram, histogram_with_output
+from abele.poplibs.popops.reductions.reduce import (
     ReduceParams,
     SingleReduceOp,
     all_true,
@@ -45,10 +49,8 @@ from abele.poplibs.popops.reduce import (
     reduce_many,
     reduce_with_output,
 )
-from abele.poplibs.popops.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
-from abele.poplibs.popops.scaled_add import ScaledAddSpecialisation, scaled_add_to, scaled_subtract_from
-from abele.poplibs.popops.side_by_side import zip_programs
 from abele.poplibs.popops.slicing import *  # noqa: F403
+from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE, encode_one_hot
 from abele.poplibs.popops.sorting import (
     SortOrder,
     TopKParams,

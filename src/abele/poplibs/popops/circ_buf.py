@@ -8,8 +8,8 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Switch, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, u32
+from abele.poplibs.popops.elementwise.map import map_in_place, map_with_output
 from abele.poplibs.popops.expr import Const, Op, _1
-from abele.poplibs.popops.map import map_in_place, map_with_output
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.words import counted
 

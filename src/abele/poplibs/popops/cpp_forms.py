@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from abele.graph import ComputeSet, Copy, Graph, Program, Tensor, concat
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType
-from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
+from abele.poplibs.popops.elementwise.map import map, map_in_place, map_many, map_with_output, map_with_outputs
 from abele.poplibs.popops.expr import ExprLike, Op, PlaceHolder
-from abele.poplibs.popops.has_nan import has_nan, has_nan_or_inf
-from abele.poplibs.popops.histogram import histogram_with_output
-from abele.poplibs.popops.loops import Body, counted_for_loop, counted_loop
-from abele.poplibs.popops.map import map, map_in_place, map_many, map_with_output, map_with_outputs
-from abele.poplibs.popops.op_types import BinaryOpType, TernaryOpType, UnaryOpType
-from abele.poplibs.popops.pad import MappingMethod, PaddingType, pad
+from abele.poplibs.popops.expressions.op_types import BinaryOpType, TernaryOpType, UnaryOpType
+from abele.poplibs.popops.layout.pad import MappingMethod, PaddingType, pad
+from abele.poplibs.popops.programs.loops import Body, counted_for_loop, counted_loop
+from abele.poplibs.popops.reductions.has_nan import has_nan, has_nan_or_inf
+from abele.poplibs.popops.reductions.histogram import histogram_with_output
 from abele.poplibs.popops.slicing.multi_layout import create_slice_tensor
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.poputil.arguments import Forms

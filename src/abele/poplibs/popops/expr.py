@@ -189,7 +189,7 @@ class Raw(Expr):
 
 
 class Op(Expr):
-    """An operation of :data:`abele.poplibs.popops.ops.OPS` on expressions."""
+    """An operation of :data:`abele.poplibs.popops.expressions.ops.OPS` on expressions."""
 
     __slots__ = ("args", "name")
 
@@ -199,7 +199,7 @@ class Op(Expr):
 
     def lower(self, types: Types) -> ir.Expr:
         """The kernel expression of the operation."""
-        from abele.poplibs.popops.ops import lower_op
+        from abele.poplibs.popops.expressions.ops import lower_op
 
         return lower_op(self.name, [a.lower(types) for a in self.args], types)
 
@@ -281,7 +281,7 @@ def exp(x: ExprLike) -> Expr:
 def __getattr__(name: str) -> object:
     """PopLibs' names of the operations, as in ``expr.Add(expr._1, expr.Const(2))``: they are built on the operations,
     which are built on this module."""
-    from abele.poplibs.popops import expr_names
+    from abele.poplibs.popops.expressions import names as expr_names
 
     if name in expr_names.__all__:
         return getattr(expr_names, name)

@@ -8,9 +8,9 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, as_element_type, f16, f32, u8
+from abele.poplibs.popops.elementwise.fill import zero
+from abele.poplibs.popops.elementwise.map import map_with_output
 from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3
-from abele.poplibs.popops.fill import zero
-from abele.poplibs.popops.map import map_with_output
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 from abele.words import counted
 

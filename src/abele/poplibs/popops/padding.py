@@ -1,10 +1,10 @@
-"""PopLibs' namespace ``popops::padding``: what :func:`~abele.poplibs.popops.pad.pad` takes."""
+"""PopLibs' namespace ``popops::padding``: what :func:`~abele.poplibs.popops.layout.pad.pad` takes."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from abele.poplibs.popops.pad import PaddingType
+from abele.poplibs.popops.layout.pad import PaddingType
 
 __all__ = ["MappingMethod", "Type"]
 

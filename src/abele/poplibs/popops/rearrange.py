@@ -11,9 +11,9 @@ from abele.errors import TensorError
 from abele.graph import ComputeSet, Graph, Tensor
 from abele.machine import Target
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.popops.generated import build, type_name
-from abele.poplibs.popops.regroup import partial_transpose as partial_transpose_by_copy
-from abele.poplibs.popops.regroup import regroup_if_beneficial, regroup_tensor
+from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.popops.layout.regroup import partial_transpose as partial_transpose_by_copy
+from abele.poplibs.popops.layout.regroup import regroup_if_beneficial, regroup_tensor
 from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases

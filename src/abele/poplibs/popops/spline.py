@@ -10,9 +10,9 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping, shared
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f16, f32, i32, u8
+from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr, Op, PlaceHolder, as_expr
-from abele.poplibs.popops.generated import build, type_name
-from abele.poplibs.popops.map import map_with_outputs
+from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 from abele.poplibs.poputil.regions import flat_regions
 

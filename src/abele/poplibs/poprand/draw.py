@@ -12,10 +12,10 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, u32
-from abele.poplibs.popops.elementwise import CycleFormula
+from abele.poplibs.popops.elementwise.map import apply_fused
+from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Expr, Op
-from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.map import apply_fused
+from abele.poplibs.popops.expressions.fused import fuse
 
 Int64 = npt.NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from numbers import Real
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.poplibs.popops.elementwise.map import map
 from abele.poplibs.popops.expr import Cast, PlaceHolder, random_bits, select
-from abele.poplibs.popops.map import map
 from abele.poplibs.poprand.distributions import happens
 from abele.poplibs.poprand.draw import generate, generator_cycles
 from abele.poplibs.poprand.seed import seed_or_own

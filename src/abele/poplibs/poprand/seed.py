@@ -11,8 +11,8 @@ from abele.graph import Copy, Graph, SetHwSeeds, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import u32
+from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Const, _1, _2, random_bits, select
-from abele.poplibs.popops.map import map_with_outputs
 from abele.poplibs.poprand.draw import check_seed, generate
 
 Int64 = npt.NDArray[np.int64]

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, u32
-from abele.poplibs.popops.cast import PROLOGUE, cast_cycles, cast_loop, conversion
-from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.scaled_add import CHECK_CYCLES
-from abele.poplibs.popops.source import element_statements
+from abele.poplibs.popops.elementwise.cast import PROLOGUE, cast_cycles, cast_loop, conversion
+from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES
+from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.popops.expressions.source import element_statements
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, type_of

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.numerics import ElementType, i32, u32
-from abele.poplibs.popops.loops import COUNTER_CYCLES
+from abele.poplibs.popops.programs.loops import COUNTER_CYCLES
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import one, state

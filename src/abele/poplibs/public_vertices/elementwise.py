@@ -11,16 +11,16 @@ import numpy.typing as npt
 from abele.errors import TypeMismatchError
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
-from abele.poplibs.popops.element_cost import (
+from abele.poplibs.popops.elementwise.cost import (
     Form,
     element_cycles,
     vector_slots,
     vector_type,
 )
 from abele.poplibs.popops.expr import Op, PlaceHolder
-from abele.poplibs.popops.fused import Fused, fuse
-from abele.poplibs.popops.op_types import BinaryOpType, UnaryOpType
-from abele.poplibs.popops.source import element_statements
+from abele.poplibs.popops.expressions.fused import Fused, fuse
+from abele.poplibs.popops.expressions.op_types import BinaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.source import element_statements
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import choice, flag, type_of
 from abele.poplibs.public_vertices.text import (

@@ -13,7 +13,7 @@ from abele.codelet import CodeletDef
 from abele.codelet.fields import FieldDef
 from abele.errors import TypeMismatchError
 from abele.numerics import u32
-from abele.poplibs.popops.generated import build
+from abele.poplibs.popops.expressions.generated import build
 from abele.poplibs.public_vertices.parameters import Parameter
 
 Certainty = Literal["sure", "likely", "guessed"]

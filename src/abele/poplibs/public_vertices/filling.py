@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, i64, u32, u64
-from abele.poplibs.popops.fill import FILL_ELEMENTS, FILL_START, IOTA_SLOTS
-from abele.poplibs.popops.one_hot import INDEX_CYCLES, START_CYCLES
+from abele.poplibs.popops.elementwise.fill import FILL_ELEMENTS, FILL_START, IOTA_SLOTS
+from abele.poplibs.popops.slicing.one_hot import INDEX_CYCLES, START_CYCLES
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, type_of

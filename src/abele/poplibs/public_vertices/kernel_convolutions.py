@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
-from abele.poplibs.poplin import cost
-from abele.poplibs.poplin.work import Work
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.work import Work
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import Parameter, flag, number, type_of
 from abele.poplibs.public_vertices.text import loop, rows, state, wide

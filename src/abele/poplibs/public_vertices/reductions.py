@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i32, i64, u16, u32, u64
-from abele.poplibs.popops import reduce_cost
-from abele.poplibs.popops.generated import type_name
-from abele.poplibs.popops.reduce_ops import ReduceOp, accumulator, combining, find_reduce_op, identity
+from abele.poplibs.popops.expressions.generated import type_name
+from abele.poplibs.popops.reductions import cost as reduce_cost
+from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, combining, find_reduce_op, identity
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import Parameter, choice, flag, struct, type_of
 from abele.poplibs.public_vertices.text import indented, loop, one, rows, state, vector, wide

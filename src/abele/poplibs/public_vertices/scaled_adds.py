@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u16, u32
-from abele.poplibs.popops.scaled_add import CHECK_CYCLES, LOOP_SLOTS, scaled_add_cycles
+from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES, LOOP_SLOTS, scaled_add_cycles
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import Parameter, flag, type_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.generated import type_name
-from abele.poplibs.popops.source import Port
+from abele.poplibs.popops.expressions.generated import type_name
+from abele.poplibs.popops.expressions.source import Port
 
 WORKERS = 6
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, as_element_type, f32
-from abele.poplibs.poplin import problem as problems
-from abele.poplibs.poplin.matmul import product_call
+from abele.poplibs.poplin.contraction import problem as problems
+from abele.poplibs.poplin.operations.matmul import product_call
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poputil.options import Option, Options, integer, number, read_options
 

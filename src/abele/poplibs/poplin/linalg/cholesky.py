@@ -19,8 +19,8 @@ from abele.graph import Copy, Execute, Graph, Sequence, Tensor
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import cholesky_codelet, inverse_codelet
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const, _1, _2
-from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.options import Options
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, Loop
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.generated import build, type_name
 
 Int64 = npt.NDArray[np.int64]
 Formula = Callable[[Any, Ipu], Int64]

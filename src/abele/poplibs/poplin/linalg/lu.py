@@ -13,7 +13,7 @@ from abele.numerics import f32
 from abele.poplibs.poplin.linalg import rows
 from abele.poplibs.poplin.linalg.masks import emit_mask
 from abele.poplibs.poplin.linalg.row_codelets import eliminate_codelet, publish_codelet
-from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.popops.reductions.reduce import emit_reduce
 
 
 def lu_factorization(

@@ -7,8 +7,8 @@ import numpy as np
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import bool_
 from abele.poplibs.poplin.linalg import blocks
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import _1, _2, _3, select
-from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.layout import create_output_like
 
 

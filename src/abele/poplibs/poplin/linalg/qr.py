@@ -16,7 +16,7 @@ from abele.graph import Copy, Execute, Graph, Sequence, Tensor
 from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.poplin.linalg import blocks, rows
 from abele.poplibs.poplin.linalg.row_codelets import partials_codelet, reflect_codelet
-from abele.poplibs.popops.reduce import emit_reduce
+from abele.poplibs.popops.reductions.reduce import emit_reduce
 
 
 def create_qr_factorization_matrices(

@@ -16,7 +16,7 @@ from abele.machine import Ipu
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg.codelets import narrow, wide
 from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, MULTIPLY, SQRT, SUPERVISOR_CYCLES, Loop
-from abele.poplibs.popops.generated import build
+from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 

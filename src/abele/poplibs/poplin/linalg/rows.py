@@ -6,8 +6,8 @@ from abele.errors import TensorError
 from abele.graph import Copy, Graph, Repeat, Sequence, Tensor
 from abele.numerics import ElementType, f32, u32
 from abele.poplibs.poplin.linalg import blocks
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const, _1
-from abele.poplibs.popops.map import emit_map
 
 
 def rows_of(graph: Graph, rows: int) -> list[int]:

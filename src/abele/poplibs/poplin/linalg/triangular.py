@@ -23,8 +23,8 @@ from abele.graph import Execute, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import solve_codelet
+from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import _1, _2
-from abele.poplibs.popops.map import emit_map
 from abele.poplibs.poputil.options import Options
 
 

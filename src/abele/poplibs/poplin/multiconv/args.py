@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from abele.graph import Tensor
 from abele.numerics import ElementType
-from abele.poplibs.poplin.params import ConvParams
-from abele.poplibs.poplin.transforms import TransformedConv
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poputil.options import Options, choice, integer, number, read_options
 
 Params = ConvParams | TransformedConv

@@ -12,11 +12,8 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import as_element_type
 from abele.poplibs import popops
-from abele.poplibs.poplin.contract import Call
-from abele.poplibs.poplin.convolution import calculate_weight_deltas as one_gradient
-from abele.poplibs.poplin.convolution import check_shapes, exchanged, forward_call
-from abele.poplibs.poplin.convolution import convolution as one_convolution
-from abele.poplibs.poplin.create import created_conv_call, planned_input, planned_weights
+from abele.poplibs.poplin.conv_params.transforms import TransformedConv
+from abele.poplibs.poplin.lowering.call import Call
 from abele.poplibs.poplin.multiconv.args import (
     CalculateWeightDeltasArgs,
     ConvolutionArgs,
@@ -26,11 +23,14 @@ from abele.poplibs.poplin.multiconv.args import (
     read_multi_options,
 )
 from abele.poplibs.poplin.multiconv.shares import Estimate, Limits, Phases, Share, share_tiles
+from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas as one_gradient
+from abele.poplibs.poplin.operations.convolution import check_shapes, exchanged, forward_call
+from abele.poplibs.poplin.operations.convolution import convolution as one_convolution
+from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
 from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
-from abele.poplibs.poplin.transforms import TransformedConv
-from abele.poplibs.poplin.vertices import FIELD_DIMS
-from abele.poplibs.poplin.weight_gradient import WeightGradient
-from abele.poplibs.popops.side_by_side import zip_programs
+from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
+from abele.poplibs.poplin.vertices.library import FIELD_DIMS
+from abele.poplibs.popops.programs.side_by_side import zip_programs
 from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.poplibs.poplin.linalg.costs import ADD, ENTRY, INDEX, LOAD, LOOP, MULTIPLY, STORE, SUPERVISOR_CYCLES
-from abele.poplibs.popops.generated import build
+from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 

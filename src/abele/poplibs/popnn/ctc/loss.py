@@ -10,7 +10,7 @@ from abele.numerics import ElementType, as_element_type, f32, u32
 from abele.poplibs.popnn.ctc.plan import OPTIONS, Plan, over_time
 from abele.poplibs.popnn.ctc.sweep import Operands, Sweeps
 from abele.poplibs.popnn.softmax import log_softmax
-from abele.poplibs.popops.cast import cast, cast_with_output
+from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
 from abele.poplibs.poputil.options import Options, read_options
 from abele.words import counted
 

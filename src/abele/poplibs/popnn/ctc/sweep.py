@@ -28,7 +28,7 @@ from abele.poplibs.popnn.ctc.codelets import (
     loss_codelet,
 )
 from abele.poplibs.popnn.ctc.plan import Int64, Plan, over_time
-from abele.poplibs.popops.fill import fill, zero
+from abele.poplibs.popops.elementwise.fill import fill, zero
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.ctc_infer.costs import extend_slots, read_slots, select_slots
-from abele.poplibs.popops.generated import build
+from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 

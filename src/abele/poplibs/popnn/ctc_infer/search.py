@@ -16,7 +16,7 @@ from abele.graph import Copy, Execute, Graph, Sequence, Tensor
 from abele.numerics import ElementType, f32, i32, u32
 from abele.poplibs.popnn.ctc_infer.codelets import LOW, extend_codelet, read_codelet, select_codelet
 from abele.poplibs.popnn.ctc_infer.plan import Plan, new_data
-from abele.poplibs.popops.loops import counted_loop
+from abele.poplibs.popops.programs.loops import counted_loop
 
 Decoded = tuple[Tensor, Tensor, Tensor]
 """Log-probabilities [batch, paths], lengths [batch, paths], labels [batch, paths, time]."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.poplin import norms as poplin_norms
-from abele.poplibs.poplin.norms import AllReduce
+from abele.poplibs.poplin.norms.per_channel import AllReduce
 from abele.poplibs.popnn.norms import view as norm
 from abele.poplibs.popnn.norms.view import NormView
-from abele.poplibs.popops.scaled_add import Scale
+from abele.poplibs.popops.elementwise.scaled_add import Scale
 
 
 def batch_norm_statistics(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.graph import Graph, Tensor
-from abele.poplibs.poplin.norms import create_norm_beta, create_norm_gamma, create_norm_params
+from abele.poplibs.poplin.norms.per_channel import create_norm_beta, create_norm_gamma, create_norm_params
 
 __all__ = [
     "create_batch_norm_beta",

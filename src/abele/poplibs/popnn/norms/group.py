@@ -7,7 +7,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.norms import view as norm
 from abele.poplibs.popnn.norms.view import group_view
-from abele.poplibs.popops.scaled_add import Scale
+from abele.poplibs.popops.elementwise.scaled_add import Scale
 from abele.poplibs.poputil.options import Options
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.poplibs.poplin import norm_parts as parts
-from abele.poplibs.poplin.norm_parts import Moments
+from abele.poplibs.poplin.norms import parts
+from abele.poplibs.poplin.norms.parts import Moments
+from abele.poplibs.popops.elementwise.map import map_with_output
+from abele.poplibs.popops.elementwise.scaled_add import Scale, scaled_add_to
 from abele.poplibs.popops.expr import _1, _2, _3
-from abele.poplibs.popops.map import map_with_output
-from abele.poplibs.popops.scaled_add import Scale, scaled_add_to
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.options import Option, Options, flag, read_options
 from abele.words import counted

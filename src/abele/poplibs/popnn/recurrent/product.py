@@ -9,10 +9,10 @@ from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.numerics import ElementType
 from abele.poplibs import poplin, popops
-from abele.poplibs.poplin.arrange import arrange
-from abele.poplibs.poplin.operand import operand
+from abele.poplibs.poplin.contraction.operand import operand
+from abele.poplibs.poplin.lowering.arrange import arrange
 from abele.poplibs.popnn.recurrent.layout import Units, new_operand
-from abele.poplibs.popops.kernel import nest_over, point
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 from abele.poplibs.poputil.layout import clone
 
 

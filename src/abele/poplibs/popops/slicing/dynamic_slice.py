@@ -10,8 +10,8 @@ from abele.graph import Graph, Tensor
 from abele.graph.control import Abort
 from abele.graph.program import Sequence as Steps
 from abele.numerics import i32, u32
+from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder
-from abele.poplibs.popops.map import map as map_
 from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
 from abele.poplibs.popops.slicing.step_host import note_host

@@ -12,12 +12,12 @@ from abele.graph.control import Abort
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f16, f32, i32, u32
+from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, _1, select
-from abele.poplibs.popops.kernel import nest_over, point
-from abele.poplibs.popops.map import map as map_
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.popops.slicing.embedding import PLAN_OPTIONS
 from abele.poplibs.popops.slicing.multi_codelets import Operation, check_codelet
 from abele.poplibs.popops.slicing.plan import SlicePlan, part_range

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 
 Int64 = npt.NDArray[np.int64]

@@ -6,10 +6,10 @@ import numpy as np
 
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
-from abele.poplibs.popops.reduce_codelets import Finish
-from abele.poplibs.popops.reduce_ops import find_reduce_op
-from abele.poplibs.popops.reduce_partials import Partials
-from abele.poplibs.popops.reduction import Reduction
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.partials import Partials
+from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.popops.slicing.multi_layout import blocked, entry_rows
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.poputil.mapping import set_mapping

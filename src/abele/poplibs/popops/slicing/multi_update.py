@@ -11,10 +11,10 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, shared
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, f32, u32
-from abele.poplibs.popops.elementwise import execute_elementwise
+from abele.poplibs.popops.elementwise.fill import fill_cycles
+from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
-from abele.poplibs.popops.fill import fill_cycles
-from abele.poplibs.popops.fused import fuse
+from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.popops.slicing.multi_check import (
     check_single,
     check_update,

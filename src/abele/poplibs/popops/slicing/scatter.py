@@ -10,9 +10,9 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Sequence as Steps
 from abele.numerics import i32
+from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, PlaceHolder, select
-from abele.poplibs.popops.loops import counted_loop
-from abele.poplibs.popops.map import map as map_
+from abele.poplibs.popops.programs.loops import counted_loop
 from abele.poplibs.popops.slicing.dynamic_slice import dynamic_slice, dynamic_update
 from abele.poplibs.popops.slicing.multi_update import (
     multi_update,

@@ -14,8 +14,8 @@ from abele.graph import Execute, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32, u32
-from abele.poplibs.popops.generated import build, type_name
-from abele.poplibs.popops.one_hot import MASKED_LABEL_CODE
+from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE
 from abele.poplibs.popops.slicing.step_codelets import zero_text
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.regions import count_up, flat_regions

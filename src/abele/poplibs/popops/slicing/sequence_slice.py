@@ -14,11 +14,11 @@ from abele.graph import Copy, Execute, Graph, Tensor, concat, shared
 from abele.graph.program import Sequence as Steps
 from abele.machine import Ipu
 from abele.numerics import ElementType, i32, u32
-from abele.poplibs.popops.elementwise import execute_elementwise
+from abele.poplibs.popops.elementwise.fill import fill_cycles
+from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
-from abele.poplibs.popops.fill import fill_cycles
-from abele.poplibs.popops.fused import fuse
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.popops.slicing.step_slice import tile_rows
 from abele.words import counted
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.generated import build, type_name
+from abele.poplibs.popops.expressions.generated import build, type_name
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, i32, u32
+from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder, select
-from abele.poplibs.popops.map import map as map_
 from abele.words import counted
 
 

@@ -1,0 +1,91 @@
+"""Host kernels of contractions: plain loop nests over the logical indices of the operands.
+
+Padding is a load with a fill. Where inputs are dilated, outputs and kernel positions fall into residue classes, one
+nest each, in which every index is affine. Where the kernel is the larger operand, as in weight gradients of strided
+layers, loops run over positions of the input instead: one nest without classes, in which the input is read in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
+from abele.poplibs.poplin.contraction.binding import Binding, Index
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.axis import Axis, Phase
+
+
+def contraction_kernel(problem: Contraction, operands: Sequence[Binding]) -> HostKernel:
+    """The kernel of a contraction of three operands: the input, the weights and the output."""
+    shapes = tuple(operand.tensor.shape for operand in operands)
+    types = tuple(operand.tensor.dtype for operand in operands)
+    if _is_better_turned(problem.axes):
+        return HostKernel(shapes, types, 2, 1, (_turned_nest(problem, operands),))
+    nests = [
+        _nest(problem, phases, operands, first=number == 0)
+        for number, phases in enumerate(product(*(list(axis.phases()) for axis in problem.axes)))
+    ]
+    return HostKernel(shapes, types, 2, 1, tuple(nests) or (_zero(shapes[2]),))
+
+
+def _nest(problem: Contraction, phases: tuple[Phase, ...], operands: Sequence[Binding], *, first: bool) -> Nest:
+    """The nest of one combination of residue classes; later ones add onto what the first left."""
+    extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
+    index = {d: affine(d) for d in ("g", "b", "co", "ci")}
+    for d, phase in enumerate(phases):
+        extents[f"o{d}"] = phase.num_outputs
+        index[f"o{d}"] = affine((f"o{d}", phase.out_step), const=phase.out_start)
+    extents["ci"] = problem.in_channels
+    for d, phase in enumerate(phases):
+        extents[f"k{d}"] = phase.num_kernel
+        index[f"k{d}"] = affine((f"k{d}", phase.kernel_step), const=phase.kernel_start)
+        index[f"i{d}"] = affine((f"o{d}", phase.in_per_output), (f"k{d}", phase.in_per_kernel), const=phase.in_start)
+    return _product(extents, index, operands, first=first)
+
+
+def _product(extents: dict[str, int], index: dict[str, Affine], operands: Sequence[Binding], *, first: bool) -> Nest:
+    """The nest that adds up products of input and weights at ``index``."""
+    unit = {d: affine(0) for d, n in extents.items() if n == 1}
+    index = {d: a.substitute(unit) for d, a in index.items()}
+    extents = {d: n for d, n in extents.items() if n > 1}
+    x, w = (_load(i, operands[i].locate(index), operands[i].tensor.shape, extents) for i in (0, 1))
+    store = Store(2, operands[2].locate(index), x * w, "add", accumulate=not first)
+    return Nest(tuple(extents.items()), (store,))
+
+
+def _is_better_turned(axes: Sequence[Axis]) -> bool:
+    """Whether loops over input positions save residue classes and visit no more points.
+
+    Every output and input then meet at one kernel position, or at none where that lies outside.
+    """
+    whole = all(abs(axis.kernel_step) == 1 and axis.kernel >= 2 * axis.outputs for axis in axes)
+    return whole and any(axis.in_step > 1 for axis in axes)
+
+
+def _turned_nest(problem: Contraction, operands: Sequence[Binding]) -> Nest:
+    """The one nest over outputs and input positions; kernel positions follow from them."""
+    extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
+    extents |= {f"o{d}": axis.outputs for d, axis in enumerate(problem.axes)}
+    extents |= {"ci": problem.in_channels} | {f"i{d}": axis.inputs for d, axis in enumerate(problem.axes)}
+    index = {d: affine(d) for d in extents} | {f"k{d}": _kernel_position(d, a) for d, a in enumerate(problem.axes)}
+    return _product(extents, index, operands, first=True)
+
+
+def _kernel_position(number: int, axis: Axis) -> Affine:
+    """k where ``axis`` says in_step·i = out_step·o ± k + offset."""
+    place = affine((f"i{number}", axis.in_step), (f"o{number}", -axis.out_step), const=-axis.offset)
+    return place * axis.kernel_step
+
+
+def _load(operand: int, index: Index, shape: tuple[int, ...], extents: dict[str, int]) -> Load:
+    """A load that reads zero outside, where it can get there."""
+    bounds = [a.bounds(extents) for a in index]
+    inside = all(low >= 0 and high < n for (low, high), n in zip(bounds, shape, strict=True))
+    return Load(operand, index, None if inside else 0.0)
+
+
+def _zero(shape: tuple[int, ...]) -> Nest:
+    """The nest that clears an output which no input reaches."""
+    dims = {f"d{i}": n for i, n in enumerate(shape)}
+    return Nest(tuple(dims.items()), (Store(2, tuple(map(affine, dims)), as_expr(0.0)),))

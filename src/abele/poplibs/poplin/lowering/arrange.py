@@ -1,0 +1,146 @@
+"""Arranging a tensor: writing it anew in another storage order, by permuting blocks on the tiles.
+
+Vertices sum over channels that follow each other in memory. Where an operand comes in another order (activations whose
+samples are summed over, weights whose channels are exchanged, plain row-major matrices), its blocks are permuted once,
+spread over all tiles, before they are sent to where they are used.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import ComputeSet, Graph, Regions
+from abele.graph.intervals import distinct
+from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction.operand import Operand
+from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import library as vertices
+from abele.poplibs.poputil.regions import count_up
+
+_WIDEST = 16
+_NARROWEST = 4
+_STRIDED_DIMS = 4
+
+
+def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Operand) -> Operand:
+    """Add the vertices that copy ``source`` into ``target``, which has another storage order.
+
+    Args:
+        graph: The graph.
+        compute_set: Where the vertices are added.
+        source: What to copy.
+        target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+
+    Returns:
+        The target.
+    """
+    start, size = _boxes(source, target, graph.system.ipu.num_tiles)
+    written = target.regions(start, size)
+    tile = _owners(graph, written)
+    if tile is None:
+        num = written.num
+        tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
+        graph.map_regions(written, tile)
+    order = np.argsort(tile, kind="stable")
+    first = np.flatnonzero(np.diff(tile[order], prepend=-1))
+    row_begin = np.append(first, len(order))
+    matrices, blocks = (np.add.reduceat(n[order], first) for n in _work(source, target, size))
+    compute_set.vertices(
+        vertices.permute(source.tensor.dtype),
+        tile=tile[order][first],
+        x=(source.regions(start, size), order, row_begin),
+        out=(written, order, row_begin),
+        shape=[row.reshape(-1) for row in np.split(_walk(source, target, size)[order], first[1:])],
+        matrices=matrices,
+        blocks=blocks,
+    )
+    return target
+
+
+def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
+    """Cycles that arranging ``elements`` is expected to take: a superstep, their exchange and permutation."""
+    share = -(-elements // machine.tiles)
+    matrices = np.asarray(-(-share // (_WIDEST * _WIDEST)), dtype=np.int64)
+    received = int(share * dtype.bytes / machine.exchange_bytes_per_cycle)
+    blocks = matrices * (_WIDEST // cost.turned_side(dtype)) ** 2
+    return machine.superstep_cycles + received + int(cost.permute(matrices, blocks, dtype))
+
+
+def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
+    """The tile that holds the first element of every region, or None where there is no mapping yet."""
+    first = written.begin[written.ptr[:-1]]
+    tile = graph.interval_map(written.tensor.variables).split(first, np.ones_like(first))[2]
+    return None if len(tile) == 0 or int(tile.min()) < 0 else tile
+
+
+def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
+    """Start and size of every box, by dimension name: about ``wanted`` boxes."""
+    cuts = _cuts(source, target, wanted)
+    index = np.unravel_index(np.arange(prod(map(len, cuts.values())), dtype=np.int64), [len(c) for c in cuts.values()])
+    sizes = {d: np.diff(c, append=source.extents[d]) for d, c in cuts.items()}
+    start = {d: cuts[d][i] for d, i in zip(cuts, index, strict=True)}
+    return start, {d: sizes[d][i] for d, i in zip(cuts, index, strict=True)}
+
+
+def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
+    """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
+
+    Squares become strips that stay long in the target, whose readers then find long pieces, or they and then the runs
+    grow, until there is about one box for each of the ``wanted`` tiles.
+    """
+    extents = source.extents
+    blocks = {d: _blocks(d, source, target) for d in extents}
+    turned = tuple(dict.fromkeys((source.innermost, target.innermost)))
+    sides = dict.fromkeys(extents, 1) | dict.fromkeys(turned, _WIDEST)
+    while True:
+        cuts = {d: _cut(n, blocks[d], sides[d]) for d, n in extents.items()}
+        boxes = prod(map(len, cuts.values()))
+        if boxes * 2 > wanted or sides[source.innermost] == _NARROWEST:
+            break
+        sides[source.innermost] //= 2
+    runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
+    for dim in (*turned, *runs[: _STRIDED_DIMS - len(turned)]):
+        longer = prod(map(len, cuts.values())) // wanted
+        if longer < 2:
+            break
+        cuts[dim] = _cut(extents[dim], blocks[dim], longer * sides[dim])
+    return cuts
+
+
+def _cut(extent: int, blocks: list[int], size: int) -> Int64:
+    """Starts of pieces of at most ``size`` indices, each of which lies within one block of every operand."""
+    edges = distinct(np.concatenate([np.arange(0, extent, step, dtype=np.int64) for step in (*blocks, extent)]))
+    piece, number = count_up(-(-np.diff(edges, append=extent) // size))
+    return np.asarray(edges[piece] + number * size, dtype=np.int64)
+
+
+def _blocks(dim: str, source: Operand, target: Operand) -> list[int]:
+    """Sizes of the smallest blocks in which the operands store a dimension; a box must lie within one."""
+    return [levels[-2].step for op in (source, target) if len(levels := op.levels(dim)) > 1]
+
+
+def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArray[np.int32]:
+    """Extents of every box in the target's order, then the source's strides along them, int32[n, 8]."""
+    strides = source.local_strides(size)
+    varied = {e.dim: place for place, e in enumerate(target.entries) if int(size[e.dim].max()) > 1}
+    ones = np.ones(len(next(iter(size.values()))), dtype=np.int64)
+    fill = [ones] * (_STRIDED_DIMS - len(varied))
+    dims = sorted(varied, key=lambda d: varied[d])
+    extents = [size[d] for d in dims]
+    steps = [strides.get((d, False), ones) for d in dims]
+    return np.stack([*fill, *extents, *fill, *steps], axis=1).astype(np.int32)
+
+
+def _work(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
+    """Matrices that every box turns around, and the blocks that they are turned in."""
+    rows, columns = target.innermost, source.innermost
+    heights = size[rows]
+    widths = np.ones_like(heights) if rows == columns else size[columns]
+    matrices = np.prod(list(size.values()), axis=0) // (heights * widths)
+    side = cost.turned_side(source.tensor.dtype)
+    return matrices, matrices * cost.ceil_div(heights, side) * cost.ceil_div(widths, side)

@@ -1,0 +1,65 @@
+"""Bodies of contractions: the compute sets of a plan, wired to operands that are in order."""
+
+from __future__ import annotations
+
+from abele.graph import Execute, Graph, Regions
+from abele.graph.program import Sequence as Program
+from abele.poplibs.poplin.contraction.operand import Operand
+from abele.poplibs.poplin.lowering.geometry import geometry
+from abele.poplibs.poplin.lowering.grid import Grid
+from abele.poplibs.poplin.lowering.home import Home
+from abele.poplibs.poplin.lowering.partials import Partials, finish, stages, sum_stage
+from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.vertices import library as vertices
+
+
+def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: Operand, where: Home) -> None:
+    """Append the supersteps of ``plan`` to ``body``.
+
+    Args:
+        graph: The graph.
+        body: Where the steps are appended.
+        plan: How the contraction is cut.
+        x: The input, channels innermost.
+        w: The weights, in-channels innermost.
+        out: The output.
+        where: Where the plan leaves it.
+    """
+    grid = Grid(plan)
+    if not plan.needs_finish:
+        _partial_products(graph, body, grid, x, w, out, where.regions)
+        return
+    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
+    partials = Partials.create(graph, plan.problem.partials, sizes, plan.depth)
+    written = partials.regions()
+    graph.map_regions(written, grid.tiles)
+    _partial_products(graph, body, grid, x, w, out, written)
+    for step in stages(plan.depth)[:-1]:
+        partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
+    finish(graph, body, partials, plan.problem.output, where)
+
+
+def _partial_products(
+    graph: Graph, body: Program, grid: Grid, x: Operand, w: Operand, out: Operand, written: Regions
+) -> None:
+    plan = grid.plan
+    problem, work = plan.problem, grid.work()
+    make = vertices.pointwise_partial if problem.is_pointwise else vertices.field_partial
+    compute_set = graph.compute_set("partials")
+    compute_set.vertices(
+        make(plan.method, problem.dtype, problem.partials),
+        tile=grid.tiles,
+        x=grid.shared(x, grid.input_dims),
+        w=grid.shared(w, grid.weight_dims),
+        out=written,
+        geometry=geometry(problem.axes, grid.all, x, w, out),
+        groups=work.groups,
+        in_channels=work.in_channels,
+        out_channels=work.out_channels,
+        positions=work.positions,
+        outputs=work.outputs,
+        run=work.run,
+        kernel_outer=work.kernel_outer,
+        kernel_inner=work.kernel_inner,
+    )
+    body.add(Execute(compute_set))

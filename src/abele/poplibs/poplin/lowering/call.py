@@ -1,0 +1,304 @@
+"""From operands to a library call: layouts, plan, kernel and body of a contraction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
+from abele.graph.program import Sequence as Program
+from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
+from abele.poplibs.poplin.contraction.operand import Operand, allocate
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
+from abele.poplibs.poplin.lowering.body import build
+from abele.poplibs.poplin.lowering.home import Home, home, home_on
+from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
+from abele.poplibs.poplin.options import DEFAULT, Planning
+from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.schedule import Schedule, make_schedule
+from abele.poplibs.poplin.planner.target import Target, target_of
+from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.order import storage_order
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a call computes on the tensors that the user gave, where it works on other views of them.
+
+    Attributes:
+        problem: The contraction as the user sees it.
+        x: The input.
+        w: The weights.
+        out_roles: The roles of the output's dimensions.
+        restore: The output as the user sees it, from the one that is planned.
+    """
+
+    problem: Contraction
+    x: Binding
+    w: Binding
+    out_roles: tuple[str, ...]
+    restore: Callable[[Tensor], Tensor]
+
+
+class Expansion(Protocol):
+    """A way to write out the input before it is used."""
+
+    def estimate(self, machine: Target) -> int:
+        """Cycles that it is expected to take."""
+
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add its vertices; the input as it is used."""
+
+
+class Widening(Protocol):
+    """A way to write the weights anew before they are used."""
+
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add its vertices; the weights as they are used."""
+
+
+class Spread(Protocol):
+    """A way to spread out the result."""
+
+    def allocate(self, graph: Graph, dense: Tensor) -> Tensor:
+        """The tensor that ``dense`` is spread out in."""
+
+    def emit(self, graph: Graph, body: Program, dense: Tensor, full: Tensor) -> None:
+        """Append the steps that spread ``dense`` out in ``full``."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A contraction that is to become a library call.
+
+    Attributes:
+        graph: The graph.
+        function: Name of the library function.
+        name: Name of this call.
+        problem: What is computed.
+        x: The input.
+        w: The weights.
+        out_roles: The roles of the output's dimensions.
+        planning: What the planner keeps to.
+        like: A tensor whose storage order and tile mapping the output takes, or None.
+        meaning: What the user sees, where that differs from the contraction that is planned.
+        expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
+        widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
+        spread: How the result is spread out afterwards, or None.
+    """
+
+    graph: Graph
+    function: str
+    name: str
+    problem: Contraction
+    x: Binding
+    w: Binding
+    out_roles: tuple[str, ...]
+    planning: Planning = DEFAULT
+    like: Tensor | None = None
+    meaning: Meaning | None = None
+    expansion: Expansion | None = None
+    widening: Widening | None = None
+    spread: Spread | None = None
+
+    @cached_property
+    def wanted(self) -> Operand | None:
+        """What the output is to look like, where that is given."""
+        return None if self.like is None else self._output(self.like)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether vertices can write the output in the order that is asked for: out-channels innermost."""
+        wanted = self.wanted
+        if wanted is None:
+            return True
+        return wanted.is_regular and (self.problem.out_channels == 1 or wanted.innermost == "co")
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """How the operands are stored."""
+        fixed = self.wanted.blocks if self.wanted is not None and self.is_direct else {}
+        return layouts(self.problem, self.x.operand(), self.w.operand(), fixed)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The plans, on one IPU of the graph's system."""
+        chosen = grains(self.problem, self.layouts)
+        return make_schedule(self.problem, chosen, target_of(self.graph.system, self.planning), self.planning)
+
+    @property
+    def cycles(self) -> int:
+        """Expected cycles, arranging operands and output included."""
+        machine = target_of(self.graph.system, self.planning)
+        turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
+        sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
+        before = 0 if self.expansion is None else self.expansion.estimate(machine)
+        return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """Expected cycles by kind of step: what comes before, and every term of every plan."""
+        phases = {"before": self.cycles - self.schedule.cycles}
+        for number, plan in enumerate(self.schedule.plans):
+            phases |= {(f"{name}, part {number}" if number else name): n for name, n in plan.terms}
+        return phases
+
+    @property
+    def cycles_beside(self) -> int:
+        """Expected cycles together with what runs at the same time."""
+        if not self.planning.beside:
+            return self.cycles
+        mine, theirs = self.phases, dict(self.planning.beside)
+        return sum(max(mine.get(kind, 0), theirs.get(kind, 0)) for kind in mine | theirs)
+
+    def create_output(self, graph: Graph) -> Tensor:
+        """A tensor of ``graph`` that is stored and lies as the output of this call would."""
+        return replace(self, graph=graph)._outputs()[0]
+
+    def append(self, prog: Program) -> Tensor:
+        """Append the library call to ``prog`` and return its output."""
+        with self.graph.scope(self.name):
+            made, homes, result = self._outputs()
+        meaning = self.meaning or Meaning(self.problem, self.x, self.w, self.out_roles, lambda out: out)
+        dense = returned = meaning.restore(result)
+        if self.spread is not None:
+            with self.graph.scope(self.name):
+                returned = self.spread.allocate(self.graph, dense)
+        out = Binding(returned, meaning.out_roles, meaning.problem.groups)
+        with self.graph.library_call(
+            prog,
+            self.function,
+            inputs=(meaning.x.tensor, meaning.w.tensor),
+            outputs=(returned,),
+            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out)),
+            flops=2 * self.problem.macs,
+            debug_name=self.name,
+        ) as body:
+            self._build(body, made, homes, result)
+            if self.spread is not None:
+                self.spread.emit(self.graph, body, dense, returned)
+        call = prog.steps[-1]
+        assert isinstance(call, LibraryCall)
+        call.attributes["plan"] = self.schedule
+        return returned
+
+    def emit(self, body: Program) -> Tensor:
+        """Append the steps of the contraction to the body of a larger library call and return its output."""
+        assert self.meaning is None
+        assert self.spread is None
+        with self.graph.scope(self.name):
+            made, homes, result = self._outputs()
+            self._build(body, made, homes, result)
+        return result
+
+    def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
+        """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
+        operands = *self._operands(body), self._output(made)
+        for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
+            x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
+            build(self.graph, body, plan, x, w, out, where)
+        if made is result:
+            return
+        if self.is_direct:
+            order = storage_order(result)
+            body.add(Copy(order.apply(made), order.apply(result)))
+        else:
+            compute_set = self.graph.compute_set("arrange_output")
+            arrange(self.graph, compute_set, operands[2], self._output(result))
+            body.add(Execute(compute_set))
+
+    @property
+    def _arranges(self) -> tuple[bool, bool]:
+        return self.layouts.arrange_input, self.layouts.arrange_weights
+
+    def _output(self, tensor: Tensor) -> Operand:
+        return Binding(tensor, self.out_roles, self.problem.groups).operand()
+
+    def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
+        """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
+        graph, like = self.graph, self.like
+        if like is not None and self.is_direct and self.schedule.sums:
+            result = clone(graph, like, "out", self.problem.output)
+            tiles = graph.interval_map(result.variables)
+            return result, [home_on(plan, out, tiles) for plan, out in self._parts(result)], result
+        if like is not None and self.is_direct:
+            made = same_storage(graph, like, self.problem.output)
+        else:
+            made = new_output(graph, self.problem, self.layouts, self.out_roles)
+        homes = [home(plan, out) for plan, out in self._parts(made)]
+        for where in homes:
+            graph.map_regions(where.regions, where.tile)
+        return made, homes, made if like is None else clone(graph, like, "out", self.problem.output)
+
+    def _parts(self, made: Tensor) -> Iterator[tuple[Plan, Operand]]:
+        """Every plan and the part of the output that it makes."""
+        out = self._output(made)
+        for plan, begin, size in self.schedule.parts():
+            yield plan, out.slice(self.schedule.dim, begin, size)
+
+    def _operands(self, body: Program) -> tuple[Operand, Operand]:
+        """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
+        rewritten = self.expansion is not None, self.widening is not None
+        late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
+        first = self.graph.compute_set("rewrite") if any((*rewritten, *self._arranges)) else None
+        then = self.graph.compute_set("arrange") if late else None
+        graph = self._planned_tiles
+        x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
+        w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
+        if self.layouts.arrange_input:
+            order = input_order(self.problem, self.layouts, x.extents)
+            x = self._arranged(_made(then if rewritten[0] else first), x, order, "input")
+        if self.layouts.arrange_weights:
+            order = weights_order(self.problem, self.layouts, w.extents)
+            w = self._arranged(_made(then if rewritten[1] else first), w, order, "weights")
+        for compute_set in (first, then):
+            if compute_set is not None:
+                body.add(Execute(compute_set))
+        return x, w
+
+    def _arranged(self, compute_set: ComputeSet, source: Operand, order: list[tuple[str, int]], name: str) -> Operand:
+        graph = self._planned_tiles
+        target = allocate(graph, self.problem.dtype, source.extents, order, name)
+        return arrange(graph, compute_set, source, target)
+
+    @property
+    def _planned_tiles(self) -> Graph:
+        """The graph with the tiles alone that may be used; their numbers are the same."""
+        most = self.planning.tiles
+        return self.graph.virtual(0, most) if 0 < most < self.graph.num_tiles else self.graph
+
+
+def _made(compute_set: ComputeSet | None) -> ComputeSet:
+    assert compute_set is not None
+    return compute_set
+
+
+def cheapest(calls: Iterable[Call]) -> Call:
+    """The call that is expected to take the fewest cycles, of those that fit the tiles and what the plan is to be.
+
+    Raises:
+        OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
+    """
+    fitting: list[tuple[int, Call]] = []
+    failure: OutOfMemoryError | InvalidOptionError | None = None
+    for call in calls:
+        try:
+            fitting.append((call.cycles_beside, call))
+        except (OutOfMemoryError, InvalidOptionError) as error:
+            failure = failure or error
+    if not fitting:
+        assert failure is not None
+        raise failure
+    return min(fitting, key=lambda found: found[0])[1]
+
+
+def same_storage(graph: Graph, like: Tensor, dtype: ElementType) -> Tensor:
+    """A new, unmapped tensor of the shape and storage order of ``like``."""
+    order = storage_order(like)
+    return order.undo(graph.variable(dtype, order.extents, name="out"))

@@ -1,0 +1,148 @@
+"""Summing partials: in stages, so that no tile hears from too many others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph import Execute, Graph, Regions, Tensor
+from abele.graph.program import Sequence as Program
+from abele.numerics import ElementType
+from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.poplibs.poplin.lowering.home import PIECE_BYTES, Home
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import library as vertices
+from abele.poplibs.poputil.regions import split_evenly
+
+_TWO_STAGES, _THREE_STAGES = 16, 125
+
+
+def stages(depth: int) -> tuple[int, ...]:
+    """How many partials each stage sums into one, for ``depth`` partials: two stages from 16 on, three from 125 on.
+
+    Source: machine.md §5.12 (poplibs' ConvReducePlan).
+    """
+    count = 3 if depth >= _THREE_STAGES else 2 if depth >= _TWO_STAGES else 1
+    result: list[int] = []
+    while depth > 1:
+        step = int(np.ceil(round(depth ** (1 / count), 9))) if count > 1 else depth
+        result.append(step)
+        depth, count = -(-depth // step), max(count - 1, 1)
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Blocks of an output, each as several partials that are contiguous in memory.
+
+    Attributes:
+        tensor: The variable that holds them.
+        begin: Global address of every partial, int64[blocks, depth].
+        size: Elements of every block, int64[blocks].
+    """
+
+    tensor: Tensor
+    begin: Int64
+    size: Int64
+
+    @property
+    def depth(self) -> int:
+        """Partials of every block."""
+        return int(self.begin.shape[1])
+
+    @staticmethod
+    def create(graph: Graph, dtype: ElementType, size: Int64, depth: int) -> Partials:
+        """Space for ``depth`` partials of every block, one after the other."""
+        each = np.repeat(size, depth)
+        tensor = graph.variable(dtype, int(each.sum()), name="partials")
+        begin = tensor.variables[0].base + np.cumsum(each) - each
+        return Partials(tensor, begin.reshape(-1, depth), size)
+
+    def regions(self) -> Regions:
+        """One region for each partial."""
+        each = np.repeat(self.size, self.depth)
+        return Regions(np.arange(len(each) + 1, dtype=np.int64), self.begin.reshape(-1), each, self.tensor)
+
+    def rows(self, block: Int64, low: Int64, length: Int64, first: Int64, count: Int64) -> Regions:
+        """For each share, the parts of ``count`` partials of its block from partial ``first`` on, after each other."""
+        ptr = np.concatenate([[0], np.cumsum(count)])
+        share = np.repeat(np.arange(len(block), dtype=np.int64), count)
+        partial = first[share] + np.arange(ptr[-1], dtype=np.int64) - ptr[share]
+        return Regions(ptr, self.begin[block[share], partial] + low[share], length[share], self.tensor)
+
+
+def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles: npt.NDArray[np.int32]) -> Partials:
+    """Append a stage that sums every ``step`` partials of a block into one.
+
+    Args:
+        graph: The graph.
+        body: Where the compute set is appended.
+        partials: What to sum.
+        step: Partials that become one.
+        tiles: Tiles of every block, which share the work, int32[blocks, tiles per block].
+    """
+    num_blocks, depth = partials.begin.shape
+    groups = -(-depth // step)
+    made = Partials.create(graph, partials.tensor.dtype, partials.size, groups)
+    block, group = (i.reshape(-1) for i in np.indices((num_blocks, groups), dtype=np.int64))
+    first, end = group * depth // groups, (group + 1) * depth // groups
+    per_partial = tiles.shape[1] // depth
+    share_of, low, length = split_evenly(
+        partials.size[block], (end - first) * per_partial, max(1, PIECE_BYTES // partials.tensor.dtype.bytes)
+    )
+    number = np.arange(len(share_of)) - np.searchsorted(share_of, share_of)
+    tile = tiles[block[share_of], first[share_of] * per_partial + number]
+    written = Regions(
+        np.arange(len(low) + 1, dtype=np.int64), made.begin.reshape(-1)[share_of] + low, length, made.tensor
+    )
+    graph.map_regions(written, tile)
+    rows = partials.rows(block[share_of], low, length, first[share_of], (end - first)[share_of])
+    kind = partials.tensor.dtype
+    _sum(graph, body, "reduce_stage", tile, rows, written, kind, kind)
+    return made
+
+
+def finish(graph: Graph, body: Program, partials: Partials, output: ElementType, where: Home) -> None:
+    """Append the last stage: sum what partials are left of every share, or convert where there is one."""
+    count = np.full(len(where.block), partials.depth, dtype=np.int64)
+    rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
+    kind = partials.tensor.dtype
+    if partials.depth > 1:
+        _sum(graph, body, "reduce", where.tile, rows, where.regions, kind, output)
+    else:
+        _reduce(graph, body, vertices.cast(kind, output), "cast", where.tile, rows, where.regions)
+
+
+def _sum(
+    graph: Graph,
+    body: Program,
+    name: str,
+    tile: npt.NDArray[np.int32],
+    rows: Regions,
+    out: Regions,
+    partials: ElementType,
+    output: ElementType,
+) -> None:
+    """Sum partials that are put side by side on the tile, or each where it is, whichever takes less."""
+    share, depth = out.sizes, np.diff(rows.ptr)
+    machine = graph.system.ipu
+    copying = machine.rearrange.local_copy_cycles + share * partials.bytes // machine.tile.memcpy_bytes_per_cycle
+    together = int((cost.reduce_add(share, depth, partials, output) + copying).max(initial=0))
+    if together <= int(cost.reduce_add_list(share, depth, partials, output).max(initial=0)):
+        _reduce(graph, body, vertices.reduce_add(partials, output), name, tile, rows, out)
+        return
+    each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
+    compute_set = graph.compute_set(name)
+    index = np.arange(each.num, dtype=np.int64)
+    compute_set.vertices(vertices.reduce_add_list(partials, output), tile=tile, x=(each, index, rows.ptr), out=out)
+    body.add(Execute(compute_set))
+
+
+def _reduce(
+    graph: Graph, body: Program, codelet: type, name: str, tile: npt.NDArray[np.int32], rows: Regions, out: Regions
+) -> None:
+    compute_set = graph.compute_set(name)
+    compute_set.vertices(codelet, tile=tile, x=rows, out=out)
+    body.add(Execute(compute_set))

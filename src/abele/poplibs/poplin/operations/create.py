@@ -1,0 +1,240 @@
+"""Creating operands in the layouts that matmuls and convolutions read.
+
+Correctness never depends on them: any view will do. An operand made here is stored in the order that vertices read, and
+lies on the tiles whose vertices read it, each of which holds an equal share; the operation must be given the same types
+and share of memory, or its plan may be another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor
+from abele.machine import System
+from abele.numerics import ElementType, as_element_type
+from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.lowering.placement import place_input, place_weights
+from abele.poplibs.poplin.lowering.storage import new_weights
+from abele.poplibs.poplin.operations.convolution import forward_call
+from abele.poplibs.poplin.operations.matmul import is_swapped
+from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout
+from abele.poplibs.poplin.options import Planning, Settings, Types, read_settings, resolve_types
+from abele.poplibs.poplin.rewrites.flatten_field import flattened
+from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
+from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.order import storage_order
+
+Type = ElementType | str | None
+
+
+def create_input(
+    graph: Graph,
+    params: ConvParams,
+    dtype: ElementType | str,
+    name: str = "activations",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    return planned_input(graph, params, dtype, settings, name)
+
+
+def planned_input(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str) -> Tensor:
+    """See :func:`create_input`."""
+    call = created_conv_call(graph, params, dtype, settings)
+    made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
+    _place(graph, made, call, "x")
+    return made
+
+
+def create_weights(
+    graph: Graph,
+    params: ConvParams,
+    dtype: ElementType | str,
+    name: str = "weights",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
+    settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
+    return planned_weights(graph, params, dtype, settings, name)
+
+
+def planned_weights(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str
+) -> Tensor:
+    """See :func:`create_weights`."""
+    made = _new_conv_weights(graph, params, as_element_type(dtype), name)
+    call = created_conv_call(graph, params, dtype, settings)
+    _place(graph, made, call, "w")
+    return made
+
+
+def create_biases(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, name: str = "biases", *, options: Options = None
+) -> Tensor:
+    """The biases of a convolution, [out_channels], spread over the tiles; ``options`` are those of the convolution.
+
+    Raises:
+        InvalidOptionError: A misspelt option, or a value that it does not take.
+    """
+    read_settings(name, options, is_conv=True)
+    return graph.variable(dtype, params.out_channels, name=name, map="linear")
+
+
+def create_matmul_input_lhs(
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "lhs",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """The left operand of a matmul, [m, k], or [g, m, k] for a grouped one: columns grouped innermost.
+
+    Raises:
+        TensorError: The shapes are not those of two matrices that can be multiplied.
+    """
+    layout = created_layout(
+        graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
+    )
+    return _placed(graph, layout.lhs(graph, as_element_type(dtype), a_shape, name), layout.call, is_left=True)
+
+
+def create_matmul_input_rhs(
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "rhs",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """The right operand of a matmul, [k, n], or [g, k, n] for a grouped one, in the order that vertices read.
+
+    Raises:
+        TensorError: The shapes are not those of two matrices that can be multiplied.
+    """
+    layout = created_layout(
+        graph, a_shape, b_shape, dtype, read_settings(name, options, partials_type, available_memory_proportion)
+    )
+    return _placed(graph, layout.rhs(graph, as_element_type(dtype), b_shape, name), layout.call, is_left=False)
+
+
+def create_matmul_output(
+    graph: Graph,
+    dtype: ElementType | str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    name: str = "product",
+    *,
+    partials_type: Type = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+) -> Tensor:
+    """A tensor [m, n], or [g, m, n], stored and placed as a matmul of operands that are made here would leave it.
+
+    Raises:
+        TensorError: The shapes are not those of two matrices that can be multiplied.
+    """
+    settings = read_settings(name, options, partials_type, available_memory_proportion)
+    with graph.scope(name):
+        return created_layout(graph, a_shape, b_shape, dtype, settings).call.create_output(graph)
+
+
+def _input_blocks(params: ConvParams) -> tuple[int, ...]:
+    """Channels that may follow each other in memory, best first unless the plan says otherwise."""
+    channels = params.in_channels // params.groups
+    if channels > 1 or params.groups == 1:
+        return (channels_per_group(channels),)
+    return tuple(n for n in CHANNEL_GROUPS if params.groups % n == 0) or (channels_per_group(params.groups),)
+
+
+def _input_block(call: Call) -> int:
+    """Channels that follow each other in memory in the input of a convolution that was made to be planned."""
+    seen = call.x.tensor if call.meaning is None else call.meaning.x.tensor
+    return seen.variables[0].shape[-1]
+
+
+def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
+    extents = {"g": params.groups, "co": params.out_channels // params.groups, "ci": params.weights_shape[1]}
+    extents |= {f"k{d}": n for d, n in enumerate(params.kernel)}
+    return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
+
+
+def created_conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
+    """The convolution of operands that are stored as those that are made here, in a graph of its own."""
+    types = resolve_types("convolution", {"x": as_element_type(dtype)}, None, settings.partials)
+    return created_call(graph.system, params, types, settings.planning)
+
+
+@lru_cache(maxsize=1024)
+def created_call(system: System, params: ConvParams, types: Types, planning: Planning) -> Call:
+    """As :func:`created_conv_call`, for one of a kind."""
+    element, elsewhere = types.dtype, Graph(system)
+    w = _new_conv_weights(elsewhere, params, element, "weights")
+    calls = []
+    for block in _input_blocks(params):
+        x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
+        calls.append(forward_call(elsewhere, x, w, params, types, planning, "convolution"))
+    return cheapest(calls)
+
+
+def created_layout(
+    graph: Graph,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    dtype: ElementType | str,
+    settings: Settings,
+    output_type: Type = None,
+) -> MatmulLayout:
+    """The layout of a product's operands that is expected to take the fewest cycles."""
+    _check_shapes(a_shape, b_shape)
+    types = resolve_types("matmul", {"a": as_element_type(dtype)}, output_type, settings.partials)
+    return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
+
+
+def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:
+    """``made``, mapped as the left or right operand of the product ``call``."""
+    _place(graph, made, call, "x" if is_left != is_swapped(call) else "w")
+    return made
+
+
+def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
+    """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
+    theirs = call.x if role == "x" else call.w
+    if _is_rewritten(call, role) or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
+        order = storage_order(made)
+        graph.map_linear(order.apply(made), min_elements=order.extents[-1], grain=order.extents[-1])
+        return
+    view = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
+    place = place_input if role == "x" else place_weights
+    place(graph, Binding(view, theirs.roles, theirs.groups), call)
+
+
+def _is_rewritten(call: Call, role: str) -> bool:
+    """Whether an operand is written anew before anything else."""
+    return call.expansion is not None or (role == "w" and call.widening is not None)
+
+
+def _check_shapes(a_shape: Sequence[int], b_shape: Sequence[int]) -> None:
+    fits = len(a_shape) == len(b_shape) in (2, 3)
+    if not fits or a_shape[-1] != b_shape[-2] or tuple(a_shape[:-2]) != tuple(b_shape[:-2]):
+        raise TensorError(
+            f"matmul: shapes {list(a_shape)} and {list(b_shape)} are not those of matrices to be multiplied",
+            remedy="[m, k] by [k, n], or [g, m, k] by [g, k, n]",
+        )

@@ -1,0 +1,139 @@
+"""How the operands of a matmul are stored, and which of the ways is expected to be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.graph import Graph, Tensor
+from abele.machine import System
+from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction import problem as problems
+from abele.poplibs.poplin.lowering.call import Call
+from abele.poplibs.poplin.lowering.storage import new_weights
+from abele.poplibs.poplin.operations.matmul import product_call
+from abele.poplibs.poplin.options import Planning, Types
+from abele.poplibs.poputil.layout import channels_per_group
+
+_COLUMN_BLOCKS = (16, 8)
+"""Out-channels in a block: what one pass of 16 or of 8 conv units makes. Source: machine.md §5.4."""
+
+
+@dataclass(frozen=True)
+class MatmulLayout:
+    """One way to store the operands of a product.
+
+    Attributes:
+        swapped: Whether the columns of the product take the part of the rows: the vertices hold a block of the left
+            operand as weights, and the right operand streams past.
+        block: Rows (swapped) or columns of the product that are stored in a block of weights.
+        call: The product of operands that are stored so, in a graph of its own.
+    """
+
+    swapped: bool
+    block: int
+    call: Call
+
+    def lhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+        """An unmapped left operand, [m, k] or [g, m, k]."""
+        if self.swapped:
+            return _as_weights(graph, dtype, shape, self.block, name)
+        return _as_rows(graph, dtype, shape, name)
+
+    def rhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+        """An unmapped right operand, [k, n] or [g, k, n]."""
+        turned = (*shape[:-2], shape[-1], shape[-2])
+        if self.swapped:
+            return _as_rows(graph, dtype, turned, name).moveaxis(-1, -2)
+        return _as_weights(graph, dtype, turned, self.block, name).moveaxis(-1, -2)
+
+
+@lru_cache(maxsize=1024)
+def best_layout(
+    system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
+) -> MatmulLayout:
+    """The layout whose plan is expected to take the fewest cycles, of those that fit the tiles and what is asked for.
+
+    Raises:
+        OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
+    """
+    found: list[MatmulLayout] = []
+    failure: OutOfMemoryError | InvalidOptionError | None = None
+    for swapped in (False, True) if planning.swaps is None else (planning.swaps,):
+        extent = a_shape[-2] if swapped else b_shape[-1]
+        for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
+            try:
+                found.append(_layout(system, a_shape, b_shape, types, planning, swapped=swapped, block=block))
+            except (OutOfMemoryError, InvalidOptionError) as error:
+                failure = failure or error
+    if not found:
+        assert failure is not None
+        raise failure
+    return min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
+
+
+def _joint_cycles(
+    layout: MatmulLayout, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
+) -> int:
+    """Cycles of the product and, where passes are planned together, of both gradients of operands that lie so.
+
+    What is asked of the plan is asked of the product's alone.
+    Source: machine.md §5.15.
+    """
+    if not planning.joint:
+        return layout.call.cycles
+    graph = Graph(layout.call.graph.system)
+    a, b = (make(graph, types.dtype, s, n) for make, s, n in ((layout.lhs, a_shape, "a"), (layout.rhs, b_shape, "b")))
+    out = layout.call.create_output(graph)
+    planning = replace(planning, parts=(), method="", swaps=None)
+    back = _gradient(graph, out, b.moveaxis(-1, -2), types, planning, None)
+    update = _gradient(graph, a.moveaxis(-1, -2), out, types, planning, b)
+    return layout.call.cycles + back.cycles + update.cycles
+
+
+def _gradient(graph: Graph, left: Tensor, right: Tensor, types: Types, planning: Planning, like: Tensor | None) -> Call:
+    groups = left.shape[0] if left.ndim == 3 else 1
+    shape = groups, left.shape[-2], left.shape[-1], right.shape[-1]
+    problem = problems.matmul(*shape, types.dtype, types.partials, types.output)
+    return product_call(graph, "poplin.matmul", "matmul", problem, left, right, planning, like)
+
+
+def _layout(
+    system: System,
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    types: Types,
+    planning: Planning,
+    *,
+    swapped: bool,
+    block: int,
+) -> MatmulLayout:
+    graph = Graph(system)
+    groups = a_shape[0] if len(a_shape) == 3 else 1
+    rows, inner, columns = a_shape[-2], a_shape[-1], b_shape[-1]
+    problem = problems.matmul(groups, rows, inner, columns, types.dtype, types.partials, types.output)
+    if swapped:
+        a = _as_weights(graph, types.dtype, a_shape, block, "a")
+        b = _as_rows(graph, types.dtype, (*b_shape[:-2], columns, inner), "b").moveaxis(-1, -2)
+    else:
+        a = _as_rows(graph, types.dtype, a_shape, "a")
+        b = _as_weights(graph, types.dtype, (*b_shape[:-2], columns, inner), block, "b").moveaxis(-1, -2)
+    call = product_call(graph, "poplin.matmul", "matmul", problem, a, b, planning, swapped=swapped)
+    return MatmulLayout(swapped, block, call)
+
+
+def _as_rows(graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
+    """[rows, inner], stored with blocks of the inner dimension outermost."""
+    *groups, rows, inner = shape
+    block = channels_per_group(inner)
+    variable = graph.variable(dtype, (*groups, inner // block, rows, block), name=name)
+    return variable.moveaxis(-2, -3).reshape(tuple(shape))
+
+
+def _as_weights(graph: Graph, dtype: ElementType, shape: Sequence[int], block: int, name: str) -> Tensor:
+    """[columns, inner], stored in the blocks that a load of weights takes."""
+    *groups, columns, inner = shape
+    extents = ({"g": groups[0]} if groups else {}) | {"co": columns, "ci": inner}
+    return new_weights(graph, dtype, extents, name, blocks={"co": block})

@@ -1,0 +1,94 @@
+"""Products that are added onto what is there: accumulating matmuls and weight updates."""
+
+from __future__ import annotations
+
+from abele.errors import TensorError
+from abele.graph import Graph, Tensor
+from abele.graph.program import Sequence as Program
+from abele.numerics import ElementType
+from abele.poplibs import popops
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas
+from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
+from abele.poplibs.poputil.options import Options
+
+
+def matmul_acc(
+    graph: Graph,
+    c: Tensor,
+    scale: float | Tensor,
+    a: Tensor,
+    b: Tensor,
+    prog: Program,
+    *,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+    name: str = "matmul_acc",
+) -> None:
+    """c ← c + scale · (a @ b), in place; matrices, or stacks of them.
+
+    Args:
+        graph: The graph.
+        c: [m, n] or [g, m, n]; overwritten.
+        scale: A number, or a tensor of one element.
+        a: [m, k] or [g, m, k].
+        b: [k, n] or [g, k, n].
+        prog: Where the calls are appended.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
+        name: Name of the calls.
+
+    Raises:
+        TensorError: Shapes that do not fit each other.
+        TypeMismatchError: ``a`` and ``b`` differ in type.
+    """
+    wanted = (*a.shape[:-1], *b.shape[-1:])
+    if c.shape != wanted:
+        raise TensorError(f"{name}: c {c!r} has shape {list(c.shape)}, the product has {list(wanted)}")
+    multiply = matmul_grouped if a.ndim == 3 else matmul
+    product = multiply(
+        graph,
+        a,
+        b,
+        prog,
+        output_type=c.dtype,
+        partials_type=partials_type,
+        available_memory_proportion=available_memory_proportion,
+        options=options,
+        like=c,
+        name=f"{name}_product",
+    )
+    popops.scaled_add_to(graph, c, product, scale, prog, name=name)
+
+
+def convolution_weight_update(
+    graph: Graph,
+    z_deltas: Tensor,
+    weights: Tensor,
+    activations: Tensor,
+    params: ConvParams,
+    scale: float | Tensor,
+    prog: Program,
+    *,
+    partials_type: ElementType | str | None = None,
+    available_memory_proportion: float | None = None,
+    options: Options = None,
+    name: str = "convolution_weight_update",
+) -> None:
+    """weights ← weights + scale · their gradient, in place; see :func:`calculate_weight_deltas`."""
+    gradient = calculate_weight_deltas(
+        graph,
+        z_deltas,
+        activations,
+        params,
+        prog,
+        output_type=weights.dtype,
+        partials_type=partials_type,
+        available_memory_proportion=available_memory_proportion,
+        options=options,
+        like=weights,
+        name=f"{name}_deltas",
+    )
+    popops.scaled_add_to(graph, weights, gradient, scale, prog, name=name)

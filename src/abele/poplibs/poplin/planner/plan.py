@@ -1,0 +1,131 @@
+"""Plans: how a contraction is cut over the tiles, by which vertex, and what it is expected to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.slic_cost import slic
+from abele.poplibs.poplin.vertices.vmac_cost import vmac
+from abele.poplibs.poplin.vertices.work import Work
+
+_SUMMED = ("ci", "k")
+
+
+@dataclass(frozen=True)
+class Method:
+    """The vertex that does the work.
+
+    Attributes:
+        kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``vmac``, ``hmac`` or ``outer_product``.
+        units: Conv units used by the AMP kinds.
+        height: Kernel rows that share one load of weights.
+        wide_loads: Whether weights are loaded 128 bits at a time.
+        core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
+        stride: Step along the innermost field dimension, for SLIC.
+    """
+
+    kind: str
+    units: int = 0
+    height: int = 1
+    wide_loads: bool = False
+    core_cycles: int = 0
+    stride: int = 1
+
+    def cycles(self, work: Work, load_bytes: int) -> Int64:
+        """Tile cycles of slices, int64[n]."""
+        match self.kind:
+            case "amp_1x1":
+                return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles)
+            case "amp_nx1":
+                return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
+            case "slic":
+                return slic(work, self.stride)
+            case "vmac":
+                return vmac(work)
+            case "outer_product":
+                return cost.outer_product(work)
+        return cost.hmac(work)
+
+    def __str__(self) -> str:
+        detail = f" {self.units} units" if self.units else ""
+        wide = " 128-bit loads" if self.wide_loads else ""
+        return self.kind + detail + (f" height {self.height}" if self.height > 1 else "") + wide
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A contraction's parallel split, its vertex and its expected cost.
+
+    Attributes:
+        problem: What is planned.
+        method: The vertex.
+        parts: Parts of every split dimension, in the order of ``problem.split_dims``.
+        grains: What parts of each are multiples of (but for the last).
+        terms: Expected cycles, term by term; they add up.
+        temporary_bytes: Memory of the fullest tile for slices and partials.
+        available_bytes: The bound that the search kept to.
+    """
+
+    problem: Contraction
+    method: Method
+    parts: tuple[int, ...]
+    grains: tuple[int, ...]
+    terms: tuple[tuple[str, int], ...]
+    temporary_bytes: int
+    available_bytes: int
+
+    @property
+    def split(self) -> dict[str, int]:
+        """Parts of every dimension by name."""
+        return dict(zip(self.problem.split_dims, self.parts, strict=True))
+
+    @property
+    def tiles(self) -> int:
+        """Tiles that compute."""
+        return prod(self.parts)
+
+    @property
+    def depth(self) -> int:
+        """Partials of every output element."""
+        return prod(n for dim, n in self.split.items() if dim.startswith(_SUMMED))
+
+    @property
+    def cycles(self) -> int:
+        """Expected cycles."""
+        return sum(n for _, n in self.terms)
+
+    @property
+    def needs_finish(self) -> bool:
+        """Whether partials are summed or converted after the vertices."""
+        return self.depth > 1 or self.problem.partials != self.problem.output
+
+    def pieces(self, dim: str) -> tuple[Int64, Int64]:
+        """First index and size of every part of a dimension, int64[parts] each."""
+        at = self.problem.split_dims.index(dim)
+        cuts = cuts_of(self.problem.extents[dim], self.parts[at], self.grains[at])
+        return cuts[:-1], np.diff(cuts)
+
+    def __str__(self) -> str:
+        split = " ".join(f"{dim}/{n}" for dim, n in self.split.items() if n > 1) or "no split"
+        lines = [
+            f"plan for {self.problem}",
+            f"  {self.method}, {split}: {self.tiles:,} tiles, {self.depth} partials an output",
+            f"  {self.cycles:>10,} cycles",
+        ]
+        lines += [f"  {cycles:>10,}   {name}" for name, cycles in self.terms]
+        lines.append(
+            f"  {self.temporary_bytes:>10,} B temporary on the fullest tile of {self.available_bytes:,} B allowed"
+        )
+        return "\n".join(lines)
+
+
+def cuts_of(extent: int, parts: int, grain: int) -> Int64:
+    """First index of every part of ``extent``, and the end: whole grains, spread evenly, int64[parts + 1]."""
+    grains = -(-extent // grain)
+    return np.minimum(np.arange(parts + 1, dtype=np.int64) * grains // parts * grain, extent)

@@ -1,0 +1,92 @@
+"""Schedules: plans that run one after the other where one plan for all of a contraction needs too much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.options import Planning
+from abele.poplibs.poplin.planner.plan import Plan, cuts_of
+from abele.poplibs.poplin.planner.search import find_plan
+from abele.poplibs.poplin.planner.target import Target
+
+_MOST_PARTS = 64
+_SERIAL_DIMS = ("co", "b")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A contraction as a series of plans, each for some of the out-channels or of the batch.
+
+    Attributes:
+        dim: The dimension that is cut.
+        plans: One for each part, in order.
+    """
+
+    dim: str
+    plans: tuple[Plan, ...]
+
+    @property
+    def cycles(self) -> int:
+        """Expected cycles of all plans."""
+        return sum(plan.cycles for plan in self.plans)
+
+    @property
+    def sums(self) -> bool:
+        """Whether every plan sums partials after the vertices."""
+        return all(plan.depth > 1 for plan in self.plans)
+
+    def parts(self) -> Iterator[tuple[Plan, int, int]]:
+        """Every plan, with the first index and the number of indices of its part."""
+        at = 0
+        for plan in self.plans:
+            size = plan.problem.extents[self.dim]
+            yield plan, at, size
+            at += size
+
+    def __str__(self) -> str:
+        if len(self.plans) == 1:
+            return str(self.plans[0])
+        head = (
+            f"{len(self.plans)} plans one after the other, over parts of {self.dim}: {self.cycles:,} cycles; the first:"
+        )
+        return f"{head}\n{self.plans[0]}"
+
+
+def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning) -> Schedule:
+    """The schedule with the fewest serial parts that keeps to the memory allowed.
+
+    Where none does, one plan with as much memory as it needs. For the arguments and errors see
+    :func:`~abele.poplibs.poplin.planner.search.find_plan`.
+    """
+    parts = 1
+    while parts <= _MOST_PARTS:
+        found = [_in_parts(problem, grains, target, planning, d, parts) for d in _SERIAL_DIMS]
+        fitting = [schedule for schedule in found if schedule is not None]
+        if fitting:
+            return min(fitting, key=lambda schedule: schedule.cycles)
+        parts *= 2
+    return Schedule("co", (find_plan(problem, grains, target, planning),))
+
+
+def _in_parts(
+    problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning, dim: str, parts: int
+) -> Schedule | None:
+    """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
+    extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
+    if parts > -(-extent // grain):
+        return None
+    cuts = [int(n) for n in cuts_of(extent, parts, grain)]
+    sizes = [end - begin for begin, end in pairwise(cuts)]
+    problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
+    try:
+        return Schedule(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
+    except OutOfMemoryError:
+        return None
+    except InvalidOptionError:
+        if parts == 1:
+            raise
+        return None

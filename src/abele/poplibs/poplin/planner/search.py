@@ -1,0 +1,370 @@
+"""The search for a plan: every split of a contraction over the tiles, costed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.numerics import f16, f32
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.lowering.partials import stages
+from abele.poplibs.poplin.options import DEFAULT, Planning
+from abele.poplibs.poplin.planner.plan import Method, Plan, cuts_of
+from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.slic_cost import slic_takes
+from abele.poplibs.poplin.vertices.vmac_cost import vmac_takes
+from abele.poplibs.poplin.vertices.work import Work
+from abele.words import counted
+
+_MOST_CANDIDATES = 400_000
+"""Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned."""
+_MOST_STAGES = 3
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Sizes of the largest slice of every candidate split, int64[n] each.
+
+    Attributes:
+        work: What a vertex does.
+        in_bytes: Bytes of its slice of the input.
+        weight_bytes: Bytes of its slice of the weights.
+        in_pieces: Contiguous pieces of its slice of the input, as activations are stored.
+        weight_pieces: Contiguous pieces of its slice of the weights, as weights are stored.
+        in_sharers: Tiles that read the same slice of the input.
+        weight_sharers: Tiles that read the same slice of the weights.
+        depth: Partials of an output element.
+    """
+
+    work: Work
+    in_bytes: Int64
+    weight_bytes: Int64
+    in_pieces: Int64
+    weight_pieces: Int64
+    in_sharers: Int64
+    weight_sharers: Int64
+    depth: Int64
+
+
+@lru_cache(maxsize=4096)
+def find_plan(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: Target,
+    planning: Planning = DEFAULT,
+    *,
+    strict: bool = False,
+) -> Plan:
+    """The split of ``problem`` that is expected to take the fewest cycles.
+
+    Args:
+        problem: What to plan.
+        grains: What parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
+        target: The machine.
+        planning: What to keep to. Where nothing fits the share of memory that it allows, the share is doubled until
+            something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
+        strict: Do not double it.
+
+    Raises:
+        InvalidOptionError: No split has the parts, or no vertex is of the kind, that ``planning`` asks for.
+        OutOfMemoryError: No split fits; the error says what the smallest needs.
+    """
+    return best_plans(problem, grains, target, planning, 1, strict=strict)[0]
+
+
+def best_plans(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: Target,
+    planning: Planning,
+    count: int,
+    *,
+    strict: bool = False,
+) -> list[Plan]:
+    """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`."""
+    parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
+    slices = _slices(problem, grains, parts)
+    temporary = _temporary_bytes(problem, slices)
+    available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
+    keep = temporary <= available
+    methods = [m for m in _methods(problem, target) if m.kind.startswith(planning.method)]
+    if not methods:
+        raise InvalidOptionError(
+            f"the plan is to use {planning.method} vertices, which cannot do this work",
+            because=f"it is {problem}",
+        )
+    compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
+    terms = _terms(problem, slices, compute.min(axis=0), target)
+    total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
+    cost_of = np.where(keep, _beside(terms, planning) if planning.beside else total, np.iinfo(np.int64).max)
+    order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
+    return [
+        Plan(
+            problem,
+            methods[int(compute[:, i].argmin())],
+            tuple(int(p) for p in parts[i]),
+            grains,
+            tuple((name, int(n[i])) for name, n in terms if n[i]),
+            int(temporary[i]),
+            available,
+        )
+        for i in order.tolist()
+    ]
+
+
+def _beside(terms: list[tuple[str, Int64]], planning: Planning) -> Int64:
+    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest."""
+    theirs = dict(planning.beside)
+    joint = np.sum([np.maximum(n, theirs.get(name, 0)) for name, n in terms], axis=0, dtype=np.int64)
+    return np.asarray(joint, dtype=np.int64)
+
+
+def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinned: Mapping[str, int]) -> Int64:
+    """Parts of every dimension for every split worth a look, int64[n, dims]: at most ``tiles`` parts in all."""
+    lists = [_part_counts(-(-problem.extents[d] // g), tiles) for d, g in zip(problem.split_dims, grains, strict=True)]
+    out = problem.split_dims.index("co")
+    lists[out] = _with_even(lists[out], -(-problem.out_channels // grains[out]), tiles)
+    for i, dim in enumerate(problem.split_dims):
+        if dim in pinned:
+            lists[i] = np.array([pinned[dim]], dtype=np.int64)
+            _check_pinned(problem, dim, pinned[dim], -(-problem.extents[dim] // grains[i]))
+    while prod(len(counts) for counts in lists) > _MOST_CANDIDATES:
+        longest = max(range(len(lists)), key=lambda i: len(lists[i]))
+        lists[longest] = np.unique(np.append(lists[longest][::2], lists[longest][-1]))
+    parts = np.ones((1, 0), dtype=np.int64)
+    for counts in lists:
+        before, now = len(parts), len(counts)
+        parts = np.column_stack([np.repeat(parts, now, axis=0), np.tile(counts, before)])
+        parts = parts[parts.prod(axis=1) <= tiles]
+    if len(parts) == 0:
+        raise InvalidOptionError(
+            f"the plan is to have {prod(pinned.values()):,} parts at least, there are {counted(tiles, 'tile')}",
+            because=", ".join(f"{dim} in {n}" for dim, n in pinned.items()),
+        )
+    return parts
+
+
+def _check_pinned(problem: Contraction, dim: str, parts: int, most: int) -> None:
+    if not 1 <= parts <= most:
+        raise InvalidOptionError(
+            f"the plan is to have {parts} parts of {dim}, between 1 and {most} are possible", because=f"it is {problem}"
+        )
+
+
+def _part_counts(units: int, most: int) -> Int64:
+    """The numbers of parts below which the largest part of ``units`` does not shrink further, ascending."""
+    sizes = np.unique(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
+    return np.unique(-(-units // sizes))
+
+
+def _with_even(counts: Int64, units: int, most: int) -> Int64:
+    """``counts`` and, beside odd ones, the next even ones: pairs of tiles that share an input receive it faster."""
+    return np.unique(np.append(counts, np.minimum(counts + counts % 2, min(units, most))))
+
+
+def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
+    extents = problem.extents
+    count = {dim: parts[:, i] for i, dim in enumerate(problem.split_dims)}
+    size: dict[str, Int64] = {}
+    for (dim, n), grain in zip(count.items(), grains, strict=True):
+        size[dim] = np.minimum(cost.ceil_div(cost.ceil_div(extents[dim], grain), n) * grain, extents[dim])
+    ones = np.ones(len(parts), dtype=np.int64)
+    positions, field, taps = size["b"].astype(np.float64), ones, ones
+    for d, axis in enumerate(problem.axes):
+        pairs, inputs = _axis_table(axis, count[f"o{d}"], count[f"k{d}"])
+        positions = positions * pairs / size[f"k{d}"]
+        field, taps = field * size[f"o{d}"], taps * size[f"k{d}"]
+        size[f"i{d}"] = inputs
+    last = f"{problem.rank - 1}"
+    inner = size["k" + last] if problem.rank else ones
+    outputs = size["b"] * field
+    work = Work(
+        problem.dtype,
+        problem.partials,
+        size["g"],
+        size["ci"],
+        size["co"],
+        np.ceil(positions).astype(np.int64),
+        outputs,
+        size["o" + last] if problem.rank else outputs,
+        taps // inner,
+        inner,
+    )
+    fields, kernels = (_product(count, name, ones) for name in "ok")
+    in_dims, weight_dims = ("g", "ci", "b", *problem.in_dims[3:]), ("g", "co", "ci", *problem.weight_dims[3:])
+    return _Slices(
+        work,
+        np.prod([size[d] for d in in_dims], axis=0) * problem.dtype.bytes,
+        np.prod([size[d] for d in weight_dims], axis=0) * problem.dtype.bytes,
+        _pieces(problem, grains, in_dims, size),
+        _pieces(problem, grains, weight_dims, size),
+        count["co"],
+        count["b"] * fields,
+        count["ci"] * kernels,
+    )
+
+
+def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...], size: Mapping[str, Int64]) -> Int64:
+    """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost."""
+    grain = dict(zip(problem.split_dims, grains, strict=True))
+    pieces = np.ones(len(size["b"]), dtype=np.int64)
+    partial = np.zeros(len(pieces), dtype=np.bool_)
+    for dim in reversed(dims):
+        pieces = np.where(partial, pieces * cost.ceil_div(size[dim], grain.get(dim, 1)), pieces)
+        partial |= size[dim] < problem.extents[dim]
+    return pieces
+
+
+def _product(count: Mapping[str, Int64], name: str, ones: Int64) -> Int64:
+    return np.asarray(np.prod([n for d, n in count.items() if d[0] == name] or [ones], axis=0), dtype=np.int64)
+
+
+def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int64, Int64]:
+    """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
+    outs, out_index = np.unique(out_parts, return_inverse=True)
+    kernels, kernel_index = np.unique(kernel_parts, return_inverse=True)
+    pairs, inputs = _most_met(axis, tuple(outs.tolist()), tuple(kernels.tolist()))
+    return pairs[out_index, kernel_index], inputs[out_index, kernel_index]
+
+
+@lru_cache(maxsize=1024)
+def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tuple[Int64, Int64]:
+    """Most pairs and inputs of a box for every number of parts of outputs and kernel; square images ask twice."""
+    pairs, inputs = np.empty((2, len(outs), len(kernels)), dtype=np.int64)
+    cuts = [cuts_of(axis.kernel, kernel, 1) for kernel in kernels]
+    for i, out in enumerate(outs):
+        o = cuts_of(axis.outputs, out, 1)
+        for j, k in enumerate(cuts):
+            pairs[i, j] = axis.count_pairs(o, k).max()
+            reach = axis.input_range(o[:-1, None], np.diff(o)[:, None], k[None, :-1], np.diff(k)[None, :])[1]
+            inputs[i, j] = reach.max()
+    return pairs, inputs
+
+
+def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
+    """The vertices that can do the work, preferred first."""
+    units, core = target.conv_units(problem.dtype, problem.partials)
+    if units and problem.is_pointwise:
+        yield Method("amp_1x1", units, 1, target.wide_loads, core)
+    if units and problem.rank:
+        heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
+        yield from (Method("amp_nx1", units, h, target.wide_loads, core) for h in heights)
+    if problem.rank and slic_takes(problem.axes[-1], problem.dtype):
+        yield Method("slic", stride=problem.axes[-1].out_step)
+    if problem.diagonal and problem.rank and vmac_takes(problem.out_channels, problem.dtype, problem.partials):
+        yield Method("vmac")
+    if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
+        yield Method("outer_product")
+    if problem.dtype in (f16, f32):
+        yield Method("hmac")
+
+
+def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target) -> list[tuple[str, Int64]]:
+    """Expected cycles of every candidate, term by term."""
+    summing = _summing(problem, slices, target)
+    convert = (slices.depth == 1) & (problem.partials != problem.output)
+    casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
+    rate = np.float64(target.exchange_bytes_per_cycle)
+    in_rate = np.where(slices.in_sharers % 2 == 0, target.pair_bytes_per_cycle, rate)
+    return [
+        ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
+        ("exchange of the input", _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, in_rate, target)),
+        (
+            "exchange of the weights",
+            _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target),
+        ),
+        ("copies of own shares", _own_copies(slices, target)),
+        ("partial products", compute),
+        ("exchange of partials", summing.exchange),
+        ("sum of partials", summing.compute),
+        ("conversion", casting),
+    ]
+
+
+@dataclass(frozen=True)
+class _Summing:
+    """What summing partials is expected to take, for every candidate: int64[n] each."""
+
+    supersteps: Int64
+    exchange: Int64
+    compute: Int64
+
+
+def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
+    """Stage by stage: the tiles that hold the partials of a group share its block."""
+    block, kind = slices.work.partial_elements, problem.partials
+    depths, index = np.unique(slices.depth, return_inverse=True)
+    steps = np.ones((len(depths), _MOST_STAGES), dtype=np.int64)
+    for row, depth in enumerate(depths):
+        chosen = stages(int(depth))
+        steps[row, : len(chosen)] = chosen
+    supersteps, exchange, compute = np.zeros((3, len(block)), dtype=np.int64)
+    sharers = np.ones_like(block)
+    for stage in range(_MOST_STAGES):
+        step = steps[index, stage]
+        sharers = sharers * step
+        share, active = cost.ceil_div(block, sharers), step > 1
+        received = np.ceil(share * (step - 1) * kind.bytes / target.exchange_bytes_per_cycle).astype(np.int64)
+        supersteps += active
+        exchange += np.maximum(received, target.fragment_cycles * step) * active
+        compute += cost.reduce_add(share, step, kind, problem.output) * active
+    return _Summing(supersteps, exchange, compute)
+
+
+def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike, target: Target) -> Int64:
+    """Cycles to receive a slice of which every sharer is taken to hold an equal part, piece by piece.
+
+    Source: machine.md §5.10 for the part, §2.1 for the rate of pairs of tiles, §2.3 for what separate pieces take.
+    """
+    received = np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
+    return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
+
+
+def _own_copies(slices: _Slices, target: Target) -> Int64:
+    """Cycles to put the part of a slice that lies on the tile beside what arrives; a slice that all lies there stays.
+
+    Source: machine.md §1.1 (a local copy's fixed cost, and its rate).
+    """
+    own = [
+        np.where(sharers > 1, bytes_ // sharers, 0)
+        for bytes_, sharers in (
+            (slices.in_bytes, slices.in_sharers),
+            (slices.weight_bytes, slices.weight_sharers),
+        )
+    ]
+    moved = np.where(sum(own) > 0, target.local_copy_cycles, 0)
+    return np.asarray(moved + sum(own) // target.memcpy_bytes_per_cycle, dtype=np.int64)
+
+
+def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
+    """Memory of the fullest tile for slices and partials. Source: machine.md §5.13, without transforms."""
+    block = slices.work.partial_elements
+    partials = block * problem.partials.bytes
+    share = cost.ceil_div(block, slices.depth)
+    finished = share * problem.output.bytes
+    reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
+    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing))
+
+
+def _bound(problem: Contraction, least: int, proportion: float, target: Target, *, strict: bool) -> int:
+    """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
+    available = int(target.tile_bytes * proportion) or least
+    while available < min(least, target.tile_bytes) and not strict:
+        available = min(2 * available, target.tile_bytes)
+    if least > min(available, target.tile_bytes):
+        raise OutOfMemoryError(
+            f"no split of the contraction over {counted(target.tiles, 'tile')} fits: "
+            f"the smallest needs {least:,} B on a tile, {target.name} has {target.tile_bytes:,} B",
+            tiles=({"tile": 0, "needed_bytes": least, "available_bytes": target.tile_bytes},),
+            because=f"it is {problem}",
+            remedy="a smaller batch · f16 instead of f32 · partials in f16 · more tiles",
+        )
+    return available

@@ -1,0 +1,1 @@
+"""Ways to recast a convolution as another contraction that may be cheaper."""

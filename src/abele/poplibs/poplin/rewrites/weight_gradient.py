@@ -1,0 +1,63 @@
+"""The ways to see a weight gradient as a contraction, of which the cheapest is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.graph import Graph, Tensor
+from abele.poplibs.poplin.contraction import problem as problems
+from abele.poplibs.poplin.contraction.binding import Binding, field_roles
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.options import Planning, Types
+from abele.poplibs.poplin.rewrites.combine_groups import combined_sums
+from abele.poplibs.poplin.rewrites.expand_kernel import expansions
+from abele.poplibs.poplin.rewrites.flatten_field import flat_sum
+
+
+@dataclass(frozen=True)
+class WeightGradient:
+    """A weight gradient that is to become a library call.
+
+    Attributes:
+        graph: The graph.
+        name: Name of the call.
+        params: The forward convolution.
+        types: Element types.
+        z_deltas: Gradients of the output.
+        activations: The forward input.
+        planning: What the planner keeps to.
+        like: The weights, or None.
+    """
+
+    graph: Graph
+    name: str
+    params: ConvParams
+    types: Types
+    z_deltas: Tensor
+    activations: Tensor
+    planning: Planning
+    like: Tensor | None
+
+    def cheapest(self) -> Call:
+        """The call that is expected to take the fewest cycles."""
+        calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
+        calls += [combined for call in calls for combined in combined_sums(call)]
+        if self.params.is_pointwise:
+            calls += [flat_sum(call) for call in calls]
+        else:
+            calls += [wide for call in calls for wide in expansions(call)]
+        return cheapest(calls)
+
+    def _sliding(self, *, swapped: bool) -> Call:
+        """The activations slide over the gradients; or, ``swapped``, the gradients over the activations."""
+        params, types, rank = self.params, self.types, len(self.params.field)
+        problem = problems.weight_gradient(params, types.dtype, types.partials, types.output, swapped=swapped)
+        rows, columns = ("co", "b") if not swapped else ("b", "co")
+        field = ("k", "i") if not swapped else ("i", "k")
+        deltas = Binding(self.z_deltas, ("ci", f"g*{rows}", *field_roles(field[0], rank)), params.groups)
+        inputs = Binding(self.activations, ("ci", f"g*{columns}", *field_roles(field[1], rank)), params.groups)
+        x, w = (deltas, inputs) if swapped else (inputs, deltas)
+        roles = (f"g*{rows}", columns, *field_roles("o", rank))
+        function = "poplin.calculate_weight_deltas"
+        return Call(self.graph, function, self.name, problem, x, w, roles, self.planning, self.like)

@@ -1,0 +1,1 @@
+"""The vertices of products and convolutions, with the closed forms of their cycles."""

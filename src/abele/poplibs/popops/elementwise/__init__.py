@@ -1,0 +1,1 @@
+"""Element-wise operations on tensors: mapped expressions, casts, fills and scaled additions, placed on tiles."""

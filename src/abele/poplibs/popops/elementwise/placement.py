@@ -1,0 +1,288 @@
+"""Placing element-wise operations: which vertex computes what, on the tile that holds its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TileMappingError
+from abele.graph import Execute, Graph, Program, Regions, Tensor
+from abele.machine import Ipu
+from abele.poplibs.popops.elementwise.cost import Form, element_cycles, vector_type
+from abele.poplibs.popops.expressions.fused import Fused
+from abele.poplibs.popops.expressions.generated import identifier
+from abele.poplibs.popops.expressions.source import Access, Layout, Port, element_codelet
+from abele.poplibs.poputil.broadcast import broadcast_dims
+from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse, rectangles_of
+from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
+from abele.poplibs.poputil.regions import flat_regions
+
+Int64 = npt.NDArray[np.int64]
+CycleFormula = Callable[[Int64, Ipu], Int64]
+"""Tile cycles of vertices from the elements that each computes.
+
+A formula that depends on more than its function's name, the expressions and their types has an attribute ``key`` that
+tells it from others."""
+
+
+def execute_elementwise(
+    graph: Graph,
+    fused: Fused,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    name: str,
+    cycles: CycleFormula | None = None,
+    base: str = "MultiVertex",
+    vector_broadcast: bool = True,
+) -> Program:
+    """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
+
+    Args:
+        graph: Where vertices are made.
+        fused: Expressions, one per output.
+        inputs: Operands, broadcasting to the shape of the outputs.
+        outputs: Tensors of one shape; one that is the same view as an operand overwrites it.
+        name: Name of the compute set.
+        cycles: Tile cycles of vertices of so many elements, where the expressions are an operation of its own.
+        base: Kind of the vertices; it decides how they are launched.
+        vector_broadcast: Whether vertices know operands that are repeated along rows or columns; otherwise these are
+            read element by element, repeated.
+
+    Raises:
+        TileMappingError: The first output is not mapped completely.
+    """
+    placement = _Placement(graph, fused, inputs, outputs, cycles, base, vector_broadcast)
+    compute_set = graph.compute_set(name)
+    placement.add_vertices(compute_set, name)
+    return Execute(compute_set)
+
+
+@dataclass(frozen=True)
+class _Vertices:
+    """Cells gathered into vertices.
+
+    Attributes:
+        tile: Tile of each vertex, int32[N].
+        of_cell: Vertex of each cell, int64[cells].
+    """
+
+    tile: npt.NDArray[np.int32]
+    of_cell: Int64
+
+
+class _Placement:
+    """The geometry of one element-wise operation."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        fused: Fused,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        cycles: CycleFormula | None,
+        base: str,
+        vector_broadcast: bool,
+    ) -> None:
+        self.graph = graph
+        self.vector_broadcast = vector_broadcast
+        self.base = base
+        self.own_cycles = cycles
+        self.fused = fused
+        self.outputs = outputs
+        self.inputs = inputs
+        self.order = storage_order(outputs[0])
+        self.repeated = [self._pattern(t) for t in inputs]
+        self.grid = self._grid()
+        self.access = [self._access(i) for i in range(len(inputs))]
+        mapping = graph.mapping_of(self.order.apply(outputs[0]))
+        if not mapping.is_complete:
+            raise TileMappingError(f"output {outputs[0]!r} is not mapped to tiles completely")
+        self.cells = (rectangles_of if self.walks_rows else cells_of)(self.grid, mapping)
+        self.vertices = self._gather()
+
+    @property
+    def walks_rows(self) -> bool:
+        """Whether vertices are rectangles of rows rather than runs of elements."""
+        return "row" in self.access or "column" in self.access or (self.fused.needs_index and self.grid.rows > 1)
+
+    def _pattern(self, tensor: Tensor) -> tuple[bool, ...]:
+        flags = broadcast_dims(tensor.shape, self.order.shape)
+        return tuple(flags[d] for d in self.order.dims())
+
+    def _grid(self) -> Grid:
+        extents = self.order.extents
+        patterns: list[tuple[object, ...]] = []
+        for i, flags in enumerate(self.repeated):
+            everywhere = all(f for f, n in zip(flags, extents, strict=True) if n != 1)
+            if i not in self.fused.seeds and not everywhere and any(flags) and self.vector_broadcast:
+                patterns.append(flags)
+        if self.fused.needs_index:
+            patterns.append(_index_runs(self.order))
+        return collapse(extents, patterns)
+
+    def _flags(self, operand: int) -> tuple[bool | None, bool | None]:
+        """Whether an operand is repeated along rows and along columns; None where the grid has no such group."""
+        flags, extents = self.repeated[operand], self.order.extents
+        found: list[bool | None] = []
+        for begin, end in (*[(0, 0)] * max(0, 2 - len(self.grid.groups)), *self.grid.groups[-2:]):
+            real = [flags[d] for d in range(begin, end) if extents[d] != 1]
+            found.append(real[0] if real else None)
+        return found[0], found[1]
+
+    def _access(self, operand: int) -> Access:
+        if operand in self.fused.seeds:
+            return "whole"
+        if not self.vector_broadcast and not self._everywhere(operand):
+            return "full"
+        row, column = self._flags(operand)
+        if column:
+            return "row" if row is False else "single"
+        return "column" if row else "full"
+
+    def _gather(self) -> _Vertices:
+        cells = self.cells
+        if self.walks_rows or self.fused.needs_index or self._by_block():
+            return _Vertices(cells.tile, np.arange(cells.num, dtype=np.int64))
+        tile, of_cell = np.unique(cells.tile, return_inverse=True)
+        return _Vertices(tile.astype(np.int32), of_cell.reshape(-1).astype(np.int64))
+
+    def _by_block(self) -> bool:
+        """Whether a single element serves a block only, so that vertices may not span blocks."""
+        if self.grid.blocks == 1:
+            return False
+        return any(a == "single" and not self._everywhere(i) for i, a in enumerate(self.access))
+
+    def _everywhere(self, operand: int) -> bool:
+        return self.inputs[operand].size == 1
+
+    # --- wiring ----------------------------------------------------------------------------------------------------
+
+    def add_vertices(self, compute_set: object, name: str) -> None:
+        """Make the vertices in ``compute_set``."""
+        layout = self._layout()
+        values: dict[str, object] = {}
+        for i, port in enumerate(layout.inputs):
+            if port is not None and port.name not in values:
+                values[port.name] = self._operand_regions(i, port.access)
+        for tensor, port in zip(self.outputs, layout.outputs, strict=True):
+            if port.name not in values:
+                values[port.name] = self._full_regions(tensor)
+        if layout.rows:
+            values["columns"] = self.cells.num_columns
+        if layout.indexed:
+            values |= self._index_state()
+        short = identifier(name.rsplit("/", 1)[-1])
+        cost_key = getattr(self.own_cycles, "key", None)
+        built = element_codelet(short, self.fused, layout, self._formula(layout), cost_key)
+        compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
+
+    def _layout(self) -> Layout:
+        overwritten = {
+            i for i, t in enumerate(self.inputs) for o in self.outputs if i in self.fused.used and is_same_view(t, o)
+        }
+        ports: list[Port | None] = []
+        for i, tensor in enumerate(self.inputs):
+            first = next((j for j in range(i) if ports[j] is not None and is_same_view(self.inputs[j], tensor)), i)
+            if i not in self.fused.used:
+                ports.append(None)
+            elif first != i:
+                ports.append(ports[first])
+            else:
+                ports.append(Port(f"a{i}", tensor.dtype, "InOut" if i in overwritten else "Input", self.access[i]))
+        outputs = tuple(self._output_port(k, ports) for k in range(len(self.outputs)))
+        ipu = self.graph.system.ipu
+        grain = ipu.vector_width(vector_type(self.fused))
+        rows = self.walks_rows
+        return Layout(tuple(ports), outputs, rows, self.fused.needs_index, ipu.num_workers, grain, self.base)
+
+    def _output_port(self, number: int, ports: Sequence[Port | None]) -> Port:
+        tensor = self.outputs[number]
+        for operand, port in zip(self.inputs, ports, strict=True):
+            if port is not None and is_same_view(operand, tensor):
+                return port
+        return Port(f"y{number}", tensor.dtype, "Output", "full")
+
+    def _formula(self, layout: Layout) -> Callable[..., Int64]:
+        ports = layout.ports
+        form = Form(
+            streams=sum(p.access == "full" for p in layout.inputs if p is not None) + len(layout.outputs),
+            scalars=sum(p.access in ("single", "whole") for p in ports),
+            in_place=any(p.direction == "InOut" for p in ports),
+            rows=layout.rows,
+        )
+        fused, out, own = self.fused, layout.outputs[0].name, self.own_cycles
+
+        def cycles(v: object, ipu: Ipu) -> Int64:
+            if own is not None:
+                return own(getattr(v, out), ipu)
+            columns = v.columns if form.rows else 0  # type: ignore[attr-defined]
+            return element_cycles(fused, form, getattr(v, out), columns, ipu)
+
+        return cycles
+
+    def _full_regions(self, tensor: Tensor) -> Regions:
+        ordered = self.order.apply(tensor).flatten()
+        cell, begin, length = self.cells.runs()
+        vertex = self.vertices.of_cell[cell]
+        by_vertex = np.argsort(vertex, kind="stable")
+        num = len(self.vertices.tile)
+        return flat_regions(ordered, begin[by_vertex], length[by_vertex], vertex[by_vertex], num)
+
+    def _operand_regions(self, operand: int, access: Access) -> object:
+        tensor = self.inputs[operand]
+        if access == "full":
+            return self._full_regions(tensor.broadcast_to(self.order.shape))
+        one = np.zeros(len(self.vertices.tile), dtype=np.int64)
+        if access == "whole":
+            return flat_regions(tensor.flatten(), one[:1], one[:1] + tensor.size), one
+        if self._everywhere(operand):
+            return flat_regions(tensor.flatten(), one[:1], one[:1] + 1), one
+        return self._block_regions(tensor, access)
+
+    def _block_regions(self, tensor: Tensor, access: Access) -> Regions:
+        """Regions of an operand of one element a row, a column or a block: each cell its own."""
+        cells, grid = self.cells, self.grid
+        view = self.order.apply(tensor.broadcast_to(self.order.shape))
+        view = view.reshape((grid.blocks, grid.rows, grid.columns))
+        if access == "row":
+            return flat_regions(view[:, :, 0].flatten(), cells.block * grid.rows + cells.row, cells.num_rows)
+        if access == "column":
+            begin = cells.block * grid.columns + cells.column
+            return flat_regions(view[:, 0, :].flatten(), begin, cells.num_columns)
+        return flat_regions(view[:, 0, 0].flatten(), cells.block, np.ones_like(cells.block))
+
+    def _index_state(self) -> dict[str, object]:
+        base, row_step, column_step = index_steps(self.order, self.grid, self.cells)
+        return {"base": base, "row_step": row_step, "column_step": column_step}
+
+
+def _index_runs(order: StorageOrder) -> tuple[object, ...]:
+    """A number for each dimension in storage order, equal where one row-major run goes on."""
+    strides, extents = order.logical_strides(), order.extents
+    run, previous, result = 0, 0, []
+    for stride, extent in zip(strides, extents, strict=True):
+        if extent != 1:
+            run += previous != stride * extent
+            previous = stride
+        result.append(run)
+    return tuple(result)
+
+
+def index_steps(order: StorageOrder, grid: Grid, cells: Cells) -> tuple[Int64, int, int]:
+    """Row-major index of each cell's first element, and its steps from row to row and column to column."""
+    strides = order.logical_strides()
+    steps = [_group_step(strides, order.extents, begin, end) for begin, end in grid.groups]
+    steps = [0] * max(0, 2 - len(steps)) + steps
+    base = cells.row * steps[-2] + cells.column * steps[-1]
+    if grid.blocks > 1:
+        coordinates = np.unravel_index(cells.block, grid.extents[:-2])
+        base = base + sum(c.astype(np.int64) * s for c, s in zip(coordinates, steps[:-2], strict=True))
+    return base, steps[-2], steps[-1]
+
+
+def _group_step(strides: Sequence[int], extents: Sequence[int], begin: int, end: int) -> int:
+    """Row-major stride of the innermost real dimension of a group."""
+    return next((strides[d] for d in range(end - 1, begin - 1, -1) if extents[d] != 1), 0)

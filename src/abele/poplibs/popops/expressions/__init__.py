@@ -1,0 +1,1 @@
+"""Element-wise expressions before they meet tensors: operations, types, fusion, codelets and host kernels."""

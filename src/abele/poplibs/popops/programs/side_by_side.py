@@ -1,0 +1,154 @@
+"""Programs side by side: several that do not touch each other's data share their supersteps.
+
+Every superstep and every copy pays for a barrier, an exchange and a launch, however little it does. Programs that have
+nothing to do with each other may pay for them together: a step of each runs at once. They run best where each keeps to
+tiles of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from abele.errors import ControlProgramError
+from abele.graph import Copy, Execute, Graph, LibraryCall, Program, Tensor, WriteUndef, concat
+from abele.graph import Sequence as Steps
+from abele.poplibs.popops.programs.touched import check_independent
+from abele.poplibs.popops.reductions.host_kernel import side_by_side
+
+Bundle = list[Program]
+"""Steps of one kind, of several programs, that run at once."""
+
+
+def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:
+    """One program that does what several do, their steps side by side in as few supersteps as can be.
+
+    The order of steps within each program stays. Steps of the same name run together where that can be, then as many
+    others as possible: compute sets become one, copies one exchange, library calls one call, whose body is zipped in
+    the same way and whose host kernel does what theirs do (without one where any of them has none). The programs are
+    used up: run the result, not them.
+
+    Args:
+        graph: The graph.
+        programs: Sequences of supersteps, copies on the device and library calls.
+        name: Name of the library calls that are made.
+
+    Raises:
+        ControlProgramError: A step of another kind, or a program that writes what another reads or writes.
+    """
+    lanes = [list(plain_steps(program)) for program in programs]
+    check_independent(lanes)
+    return _zipped(graph.top_level, lanes, name)
+
+
+def _zipped(graph: Graph, lanes: Sequence[Sequence[Program]], name: str) -> Steps:
+    bundles: list[Bundle] = []
+    for lane in lanes:
+        bundles = _aligned(bundles, lane)
+    merged = Steps()
+    for bundle in bundles:
+        for step in _merged(graph, bundle, name):
+            merged.add(step)
+    return merged
+
+
+def plain_steps(program: Program) -> Iterator[Program]:
+    """The steps of a program in order."""
+    match program:
+        case Steps():
+            yield from chain.from_iterable(map(plain_steps, program))
+        case Execute() | LibraryCall() | Copy(source=Tensor(), destination=Tensor()):
+            yield program
+        case WriteUndef():
+            return
+        case _:
+            raise ControlProgramError(
+                f"{program!r} cannot run side by side with other programs",
+                at=program.debug.location,
+                because="supersteps, copies on the device and library calls can",
+            )
+
+
+def _gain(bundle: Bundle, step: Program) -> int:
+    """What running a step with a bundle is worth: the same name counts more than any number of steps saved."""
+    if type(bundle[0]) is not type(step):
+        return 0
+    return 1 + (1000 if bundle[0].debug.name == step.debug.name else 0)
+
+
+def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]:
+    """The bundles with one more program's steps put into them or between them, in order, for the most gain."""
+    rows, columns = len(bundles), len(lane)
+    best = np.zeros((rows + 1, columns + 1), dtype=np.int64)
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            gain = _gain(bundles[i], lane[j])
+            together = gain + best[i + 1, j + 1] if gain else 0
+            best[i, j] = max(together, best[i + 1, j], best[i, j + 1])
+    result: list[Bundle] = []
+    i = j = 0
+    while i < rows and j < columns:
+        gain = _gain(bundles[i], lane[j])
+        if gain and best[i, j] == gain + best[i + 1, j + 1]:
+            result.append([*bundles[i], lane[j]])
+            i, j = i + 1, j + 1
+        elif best[i, j] == best[i + 1, j]:
+            result.append(bundles[i])
+            i += 1
+        else:
+            result.append([lane[j]])
+            j += 1
+    return [*result, *bundles[i:], *([step] for step in lane[j:])]
+
+
+def _merged(graph: Graph, bundle: Bundle, name: str) -> Iterator[Program]:
+    """The step, or copies one after the other where element types differ, that does what a bundle does."""
+    if len(bundle) == 1:
+        yield bundle[0]
+    elif isinstance(bundle[0], Execute):
+        yield _one_superstep(graph, [s for s in bundle if isinstance(s, Execute)])
+    elif isinstance(bundle[0], Copy):
+        yield from _copies([s for s in bundle if isinstance(s, Copy)])
+    else:
+        yield _one_call(graph, [s for s in bundle if isinstance(s, LibraryCall)], name)
+
+
+def _one_superstep(graph: Graph, steps: Sequence[Execute]) -> Execute:
+    """The first, with the vertices of all; the compute sets of the others leave the graph."""
+    first, *others = dict.fromkeys(step.compute_set for step in steps)
+    for other in others:
+        for group in other.groups:
+            first.add_group(group)
+    gone = set(others)
+    graph.compute_sets[:] = [made for made in graph.compute_sets if made not in gone]
+    for number, made in enumerate(graph.compute_sets):
+        made.id = number
+    return steps[0]
+
+
+def _copies(copies: Sequence[Copy]) -> Iterator[Copy]:
+    ends = [(c.source, c.destination) for c in copies]
+    views = [(a.flatten(), b.flatten()) for a, b in ends if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    for kind in dict.fromkeys(source.dtype for source, _ in views):
+        same = [pair for pair in views if pair[0].dtype == kind]
+        yield Copy(concat([a for a, _ in same]), concat([b for _, b in same]), copies[0].debug.name)
+
+
+def _one_call(graph: Graph, calls: Sequence[LibraryCall], name: str) -> LibraryCall:
+    kernels = [call.kernel for call in calls if call.kernel is not None]
+    hosts = [call.host_body or call.body for call in calls]
+    is_all = len(kernels) == len(calls)
+    host_body = Steps(*hosts) if not is_all and any(call.host_body is not None for call in calls) else None
+    return LibraryCall(
+        " + ".join(dict.fromkeys(call.name for call in calls)),
+        tuple(chain.from_iterable(call.inputs for call in calls)),
+        tuple(chain.from_iterable(call.outputs for call in calls)),
+        _zipped(graph, [list(plain_steps(call.body)) for call in calls], name),
+        side_by_side(kernels) if is_all else None,
+        sum(call.flops for call in calls),
+        graph.origin(name),
+        {"side_by_side": tuple(call.attributes for call in calls)},
+        host_body,
+    )

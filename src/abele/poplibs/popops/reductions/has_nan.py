@@ -1,0 +1,103 @@
+"""Whether a tensor holds numbers that are none, or infinite ones."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import TypeMismatchError
+from abele.graph import Execute, Graph, Tensor
+from abele.graph.program import Sequence
+from abele.kernels.nest import ir
+from abele.machine import Ipu
+from abele.numerics import ElementType, bool_, i32
+from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+from abele.poplibs.popops.layout.tile_ranges import TileRanges
+from abele.poplibs.popops.reductions.codelets import Finish
+from abele.poplibs.popops.reductions.ops import find_reduce_op
+from abele.poplibs.popops.reductions.reduction import Reduction
+from abele.poplibs.poputil.regions import flat_regions
+
+Int64 = npt.NDArray[np.int64]
+SUPERVISOR_CYCLES = 24
+WORKER_SLOTS = {16: 17 + 12 + 11, 32: 17 + 10 + 7}
+"""Entering and leaving the vertex, by bits of an element."""
+SLOTS_OF_FOUR = {16: 2, 32: 3}
+"""Four elements. Source of all: machine reference §4.8 (Has-NaN)."""
+
+
+def has_nan(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "has_nan") -> Tensor:
+    """One bool: whether any element of ``tensor`` is no number.
+
+    Raises:
+        TypeMismatchError: The elements are no floats of 16 or 32 bits.
+    """
+    return _tested(graph, tensor, prog, name, "popops.has_nan", infinite=False)
+
+
+def has_nan_or_inf(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "has_nan_or_inf") -> Tensor:
+    """One bool: whether any element of ``tensor`` is no number, or infinite.
+
+    Raises:
+        TypeMismatchError: The elements are no floats of 16 or 32 bits.
+    """
+    return _tested(graph, tensor, prog, name, "popops.has_nan_or_inf", infinite=True)
+
+
+def _tested(graph: Graph, tensor: Tensor, prog: Sequence, name: str, library: str, *, infinite: bool) -> Tensor:
+    dtype = tensor.dtype
+    if not dtype.is_float or dtype.bits not in WORKER_SLOTS:
+        raise TypeMismatchError(f"{name}: {tensor!r} has no elements that could be NaN: takes half or float")
+    out = graph.variable(bool_, (), name=f"{name}/out").map(0)
+    kernel = _kernel(tensor, infinite) if tensor.size else None
+    call = graph.library_call(
+        prog, library, inputs=(tensor,), outputs=(out,), kernel=kernel, flops=tensor.size, debug_name=name
+    )
+    with call as body:
+        ranges = TileRanges.of(graph, tensor, name)
+        rows = ranges.row_begin
+        tiles = ranges.tile[rows[:-1]] if tensor.size else np.zeros(1, np.int32)
+        flags = graph.variable(bool_, (len(tiles),), name=f"{name}/flags").map_rows(tiles.tolist())
+        compute_set = graph.compute_set(name)
+        x = flat_regions(ranges.tensor, ranges.begin, ranges.length)
+        numbers = np.arange(x.num, dtype=np.int64)
+        compute_set.vertices(_codelet(dtype, infinite), tile=tiles, x=(x, numbers, rows), found=flags)
+        body.add(Execute(compute_set))
+        Reduction(graph, flags, (), find_reduce_op("LOGICAL_OR"), Finish(bool_), None, "any").emit(body, out)
+    return out
+
+
+@lru_cache(maxsize=16)
+def _codelet(dtype: ElementType, infinite: bool) -> type:
+    """The vertex that tests what a tile holds: a number less itself is 0, less an infinite one it is none."""
+    element = "v - v != 0.0" if infinite else "v != v"
+    lines = [
+        "bad = 0",
+        "for r in range(len(self.x)):",
+        "    for i in range(len(self.x[r])):",
+        "        v = f32(self.x[r][i])",
+        f"        bad = bad | (1 if {element} else 0)",
+        "self.found = bad != 0",
+    ]
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        share = -(-np.asarray(v.x.total, np.int64) // (4 * ipu.num_workers))
+        slots = WORKER_SLOTS[dtype.bits] + SLOTS_OF_FOUR[dtype.bits] * share
+        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * slots, np.int64)
+
+    fields = [f"x: Vector[Input[Vector[{type_name(dtype)}]]]", "found: Output[bool_]"]
+    return build("HasNaNOrInf" if infinite else "HasNaN", "SupervisorVertex", fields, lines, cycles, extra=dtype)
+
+
+def _kernel(tensor: Tensor, infinite: bool) -> ir.HostKernel:
+    x: ir.Expr = ir.Load(0, point(tensor.ndim))
+    bad = (x - x).ne(0.0) if infinite else x.ne(x)
+    nests = (
+        nest_over(tensor.shape, ir.Store(2, (), ir.Cast(i32, bad), "max")),
+        nest_over((), ir.Store(1, (), ir.Load(2, ()).ne(0))),
+    )
+    return ir.HostKernel((tensor.shape, (), ()), (tensor.dtype, bool_, i32), 1, 1, nests)

@@ -1,0 +1,230 @@
+"""Planning a reduction: in how many steps the partial results of the tiles are brought together, and where.
+
+After the first step each tile has at most one partial result of an output. Groups of these are brought to one tile and
+reduced there; what these give is brought together again, until one is left. The number of steps and the size of the
+groups are those of least modelled cost: fewer rows a tile are received and added faster, a superstep costs exchange,
+synchronisation and launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.graph.mapping import TileMapping
+from abele.machine import System
+from abele.numerics import ElementType
+from abele.poplibs.popops.reductions import cost as reduce_cost
+from abele.poplibs.popops.reductions.first_step import MIN_ELEMENTS_PER_WORKER, MIN_VECTORS_PER_WORKER
+from abele.poplibs.popops.reductions.ops import ReduceOp
+from abele.poplibs.popops.reductions.partials import Combination, Partials, combine_on_tiles, cut, depth
+
+Int64 = npt.NDArray[np.int64]
+MAX_STEPS = 4
+HOST_TRIES = 8
+"""Neighbouring tiles that are tried for one that holds no row itself, and need not copy it."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What the cost of a step depends on.
+
+    Attributes:
+        system: The machine, or the part of it that the graph sees.
+        op: How elements are combined.
+        type: Element type of partial results.
+        out_type: Element type of the result.
+        outputs: Number of results.
+    """
+
+    system: System
+    op: ReduceOp
+    type: ElementType
+    out_type: ElementType
+    outputs: int
+
+    def combinations(self, partials: Partials, wanted: TileMapping | None) -> tuple[Combination, ...]:
+        """The steps after the first, which leave one result an output, if possible where ``wanted`` says."""
+        steps: list[Combination] = []
+        partials = self._join_on_tiles(steps, partials).merged()
+        sizes = self.group_sizes(depth(partials), partials.size, int(partials.length.max(initial=1)), wanted)
+        for number, size in enumerate(sizes):
+            last = number == len(sizes) - 1
+            partials = self._gather(steps, partials, size, wanted if last else None)
+        return tuple(steps)
+
+    def _join_on_tiles(self, steps: list[Combination], partials: Partials) -> Partials:
+        local = combine_on_tiles(partials, self.outputs)
+        if local is None:
+            return partials
+        steps.append(local)
+        return local.partials
+
+    def group_sizes(self, deepest: int, size: int, longest: int, wanted: TileMapping | None) -> tuple[int, ...]:
+        """Rows that each step brings together, for outputs that have ``deepest`` partial results.
+
+        Args:
+            deepest: Partial results of one output.
+            size: Partial results of all.
+            longest: Neighbouring outputs of which one tile has partial results.
+            wanted: Where the results are wanted.
+        """
+        if deepest < 2:
+            return ()
+        plans = [(self._cost(g, size, longest, wanted), g) for g in _plans(deepest)]
+        return min(plans)[1]
+
+    def _cost(self, groups: tuple[int, ...], size: int, longest: int, wanted: TileMapping | None) -> int:
+        total = 0
+        for number, group in enumerate(groups):
+            columns = min(self._columns(size, group), longest)
+            load = -(-size // (group * columns * self.system.num_tiles))
+            if wanted is not None and number == len(groups) - 1:
+                there = np.bincount(wanted.tile, weights=wanted.length)
+                columns = min(int(there.max()), longest)
+                load = -(-int(there.max()) // max(columns, 1))
+            total += self._step_cycles(group, columns, load)
+            size = -(-size // group)
+        return total
+
+    def _step_cycles(self, rows: int, columns: int, load: int) -> int:
+        """Cycles of a superstep in which a tile receives and reduces ``load`` rectangles."""
+        ipu = self.system.ipu
+        exchange, workers = ipu.exchange, ipu.num_workers
+        start = ipu.sync.on_chip_cycles + exchange.phase_overhead_cycles + exchange.route_mean_cycles
+        words = rows * columns * load * self.type.bytes / exchange.bytes_per_cycle
+        received = max(words, rows * load * exchange.fragment_cycles)
+        kept, reduced = self._shares(rows, columns, load)
+        each = self._slots(-(-rows // reduced), -(-columns // kept))
+        cycles = start + received + self._launch + workers * each * -(-load * kept * reduced // workers)
+        if reduced > 1:
+            cycles += self._launch + workers * self._slots(reduced, columns)
+        return int(cycles)
+
+    @property
+    def _launch(self) -> int:
+        launch, sync = self.system.ipu.launch, self.system.ipu.sync
+        return launch.compute_set_cycles + launch.run_all_cycles + sync.worker_cycles
+
+    def _slots(self, rows: int, columns: int) -> int:
+        one, wide = np.asarray([rows]), np.asarray([columns])
+        slots = reduce_cost.strided(one, wide, wide, self.system.ipu, self.op, self.type, self.type)
+        return int(slots[0])
+
+    def _columns(self, size: int, rows: int) -> int:
+        """Columns of each rectangle so that all tiles are busy, and no worker has less than it is worth."""
+        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, self.system.ipu, self.type)
+        return -(-size // (rows * self.system.num_tiles * least)) * least
+
+    def _shares(self, rows: int, columns: int, load: int) -> tuple[int, int]:
+        """Into how many parts the columns and the rows of a rectangle are cut for the workers of its tile."""
+        ipu = self.system.ipu
+        spare = -(-ipu.num_workers // max(load, 1))
+        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, self.type)
+        kept = min(spare, max(columns // least, 1))
+        worth = kept * 2 <= spare and rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers
+        return kept, min(spare // kept, rows) if worth else 1
+
+    def _gather(self, steps: list[Combination], partials: Partials, group: int, wanted: TileMapping | None) -> Partials:
+        """Append the step that brings up to ``group`` rows of each output to one tile, and what follows there."""
+        longest = self._columns(partials.size, group) if wanted is None else 0
+        pieces = cut(partials.begin, partials.length, longest, None if wanted is None else wanted.begin)
+        rows, size = pieces.depth, np.append(np.diff(pieces.cuts), 0)
+        groups = -(-rows // group)
+        order = np.lexsort((partials.tile[pieces.entry], pieces.segment))
+        segment = pieces.segment[order]
+        rank = np.arange(len(segment)) - np.searchsorted(segment, segment)
+        part = rank * groups[segment] // rows[segment]
+        base = np.cumsum(groups) - groups
+        rectangle = base[segment] + part
+        held = partials.tile[pieces.entry[order]].astype(np.int64)
+        first = np.flatnonzero(np.append(True, np.diff(rectangle) != 0))
+        begin, columns = pieces.cuts[segment[first]], size[segment[first]]
+        hosts = self._hosts(held, first) if wanted is None else wanted.tiles_of(begin).astype(np.int64)
+        count = np.diff(np.append(first, len(rectangle)))
+        kept, reduced = self._dealing(hosts, count, columns)
+        local = np.cumsum(np.append(False, np.diff(rectangle) != 0))
+        entry = pieces.entry[order]
+        step = _dealt(partials, entry, pieces.offset[order], local, first, count, begin, columns, hosts, kept, reduced)
+        steps.append(step)
+        return self._join_on_tiles(steps, step.partials).merged()
+
+    def _dealing(self, hosts: Int64, rows: Int64, columns: Int64) -> tuple[Int64, Int64]:
+        """:meth:`_shares` of each rectangle."""
+        ipu = self.system.ipu
+        spare = -(-ipu.num_workers // np.bincount(hosts)[hosts])
+        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, self.type)
+        kept = np.minimum(spare, np.maximum(columns // least, 1))
+        worth = (kept * 2 <= spare) & (rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers)
+        return kept, np.where(worth, np.minimum(spare // kept, rows), 1)
+
+    def _hosts(self, held: Int64, first: Int64) -> Int64:
+        """A tile for each rectangle, spread over the IPU of its first row, that holds none of its rows if possible.
+
+        Neighbouring rows mostly lie on neighbouring tiles in the order of the results, so counting starts half a chip
+        away.
+        """
+        tiles = self.system.ipu.num_tiles
+        num = len(first)
+        number = np.arange(num)
+        at = tiles // 2 + (number % tiles if num > tiles else number * tiles // num)
+        base = held[first] // tiles * tiles
+        span = np.minimum(self.system.num_tiles - base, tiles)
+        rectangle = np.repeat(number, np.diff(np.append(first, len(held))))
+        taken = np.unique(rectangle * self.system.num_tiles + held)
+        for _ in range(HOST_TRIES):
+            host = base + at % span
+            key = number * self.system.num_tiles + host
+            where = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
+            meets = taken[where] == key
+            if not meets.any():
+                break
+            at = at + np.where(meets, 1, 0)
+        return np.asarray(base + at % span, np.int64)
+
+
+def _plans(deepest: int) -> list[tuple[int, ...]]:
+    """Sizes of groups, step by step: equal ones, of as many steps as may pay."""
+    plans = []
+    for steps in range(1, MAX_STEPS + 1):
+        left, sizes = deepest, []
+        for step in range(steps, 0, -1):
+            size = max(2, int(np.ceil(round(left ** (1 / step), 9))))
+            sizes.append(size)
+            left = -(-left // size)
+        if left == 1 and deepest >= 2**steps:
+            plans.append(tuple(sizes))
+    return plans or [(deepest,)]
+
+
+def _dealt(
+    partials: Partials,
+    entry: Int64,
+    offset: Int64,
+    rectangle: Int64,
+    first: Int64,
+    rows: Int64,
+    begin: Int64,
+    columns: Int64,
+    hosts: Int64,
+    kept: Int64,
+    reduced: Int64,
+) -> Combination:
+    """One vertex for each share of the columns and of the rows of each rectangle."""
+    parts = kept * reduced
+    base = np.cumsum(parts) - parts
+    rank = np.arange(len(rectangle)) - first[rectangle]
+    row_part = rank * reduced[rectangle] // rows[rectangle]
+    row = np.repeat(np.arange(len(rectangle)), kept[rectangle])
+    column_part = np.arange(len(row)) - (np.cumsum(kept[rectangle]) - kept[rectangle])[row]
+    own = rectangle[row]
+    low = column_part * columns[own] // kept[own]
+    high = (column_part + 1) * columns[own] // kept[own]
+    vertex = base[own] + column_part * reduced[own] + row_part[row]
+    order = np.argsort(vertex, kind="stable")
+    vertex, row, own, low, high = vertex[order], row[order], own[order], low[order], high[order]
+    head = np.flatnonzero(np.append(True, np.diff(vertex) != 0))
+    given = Partials((begin[own] + low)[head], (high - low)[head], hosts[own[head]].astype(np.int32))
+    return Combination(given, partials.offset[entry[row]] + offset[row] + low, vertex)

@@ -1,0 +1,301 @@
+"""Placing a reduction: its geometry, its steps and their vertices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from abele.errors import TileMappingError
+from abele.graph import Execute, Graph, Regions, Tensor, boxes, whole
+from abele.graph.compute_set import ComputeSet
+from abele.graph.mapping import TileMapping
+from abele.graph.program import Sequence
+from abele.numerics import ElementType
+from abele.poplibs.popops.reductions import cost as reduce_cost
+from abele.poplibs.popops.reductions.codelets import Direction, Finish, rectangle_codelet, regions_codelet
+from abele.poplibs.popops.reductions.first_step import Rectangles, cut_columns, first_step, lies_in_runs
+from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
+from abele.poplibs.popops.reductions.partials import Combination, Partials
+from abele.poplibs.popops.reductions.plan import Planner
+from abele.poplibs.poputil.grid import Cells, Grid, collapse, rectangles_of
+from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
+from abele.poplibs.poputil.order import StorageOrder, storage_order
+from abele.poplibs.poputil.regions import flat_regions
+
+Adding = Callable[[ComputeSet], None]
+"""Adds the vertices of one step to a compute set."""
+Scale = float | Tensor | None
+"""What multiplies a result: a number, a tensor of one f32 element, or nothing."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduction of a tensor.
+
+    Attributes:
+        graph: Where vertices and intermediate results are made.
+        tensor: What is reduced.
+        kept: Its dimensions that the result keeps, ascending.
+        op: How elements are combined.
+        finish: What happens to the result before it is stored.
+        scale: The scale that ``finish`` speaks of.
+        name: Prefix of names.
+        between: Element type of partial results; by default as :func:`partials_type` says.
+    """
+
+    graph: Graph
+    tensor: Tensor
+    kept: tuple[int, ...]
+    op: ReduceOp
+    finish: Finish
+    scale: Scale
+    name: str
+    between: ElementType | None = None
+
+    @cached_property
+    def order(self) -> StorageOrder:
+        """Storage order of the operand."""
+        return storage_order(self.tensor)
+
+    @cached_property
+    def kept_order(self) -> StorageOrder:
+        """Order of the kept dimensions in which outputs are numbered: that of the operand's storage."""
+        order = self.order
+        fine = [i for i, d in enumerate(order.of_dim) if d in self.kept]
+        number = {i: n for n, i in enumerate(fine)}
+        position = {d: n for n, d in enumerate(self.kept)}
+        return StorageOrder(
+            tuple(self.tensor.shape[d] for d in self.kept),
+            tuple(order.fine[i] for i in fine),
+            tuple(position[order.of_dim[i]] for i in fine),
+            tuple(number[i] for i in order.order if i in number),
+        )
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Neighbouring dimensions joined as long as all are kept or all are reduced; at least one group is reduced."""
+        grid = collapse(self.order.extents, [tuple(d in self.kept for d in self.order.dims())])
+        if len(grid.groups) == 1 and self._keeps(grid.groups[0]):
+            end = grid.groups[0][1]
+            return Grid((*grid.groups, (end, end)), (*grid.extents, 1))
+        return grid
+
+    def _keeps(self, group: tuple[int, int]) -> bool:
+        """Whether the dimensions of a group are kept."""
+        dims, extents = self.order.dims(), self.order.extents
+        real = [dims[i] for i in range(*group) if extents[i] != 1]
+        return real[0] in self.kept if real else any(dims[i] in self.kept for i in range(*group))
+
+    @property
+    def num_outputs(self) -> int:
+        """Elements of the result."""
+        return math.prod(self.tensor.shape[d] for d in self.kept)
+
+    @property
+    def kind(self) -> ElementType:
+        """Element type of intermediate results."""
+        return self.between or partials_type(self.op, self.tensor.dtype)
+
+    @property
+    def direction(self) -> Direction:
+        """What the vertices of the first step reduce."""
+        return "rows" if len(self.grid.groups) > 1 and self._keeps(self.grid.groups[-1]) else "columns"
+
+    @cached_property
+    def _cells(self) -> tuple[Cells, bool]:
+        """What each tile holds, and whether of each block it is one stretch."""
+        mapping = self.graph.mapping_of(self.order.apply(self.tensor))
+        if not mapping.is_complete:
+            raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
+        cells = rectangles_of(self.grid, mapping)
+        in_runs = self.direction == "rows" and lies_in_runs(cells)
+        return (cut_columns(cells) if in_runs else cells), in_runs
+
+    @cached_property
+    def first(self) -> Rectangles:
+        """What the vertices of the first step read."""
+        ipu, dtype = self.graph.system.ipu, self.tensor.dtype
+        kept = tuple(self._keeps(group) for group in self.grid.groups)
+        wide = reduce_cost.accumulators(self.op, ipu, dtype)
+        vector = vector_grain(self.graph, dtype) if self.direction == "rows" else 1
+        return first_step(self._cells[0], kept, self.direction, ipu.num_workers, vector, wide)
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What decides about the steps after the first."""
+        return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs)
+
+    @cached_property
+    def free(self) -> tuple[Combination, ...]:
+        """The steps after the first where results may lie anywhere."""
+        return self.planner.combinations(self.first.partials, None)
+
+    def combinations(self, wanted: TileMapping) -> tuple[Combination, ...]:
+        """The steps after the first when the results are wanted where ``wanted`` says."""
+        free = self._results(self.free)
+        if np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile):
+            return self.free
+        return self.planner.combinations(self.first.partials, wanted)
+
+    def _results(self, steps: tuple[Combination, ...]) -> TileMapping:
+        return (steps[-1].partials if steps else self.first.partials).result_mapping(self.num_outputs)
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.num_outputs == 0 or self.tensor.size == 0
+
+    def create_output(self) -> Tensor:
+        """A tensor for the result: where the last step leaves it."""
+        order, dtype = self.kept_order, self.finish.type
+        variable = self.graph.variable(dtype, order.extents, name=f"{self.name}/out")
+        if self._is_empty:
+            grain = vector_grain(self.graph, dtype)
+            spread = linear_mapping(self.graph, self.num_outputs, dtype, min_elements=grain, grain=grain)
+            set_mapping(self.graph, variable, spread)
+        else:
+            set_mapping(self.graph, variable, self._results(self.free))
+        return order.undo(variable)
+
+    def emit(self, body: Sequence, out: Tensor) -> None:
+        """Append the steps that reduce into ``out``."""
+        emit_together(self.graph, body, [self.vertices(out)], self.name)
+
+    def vertices(self, out: Tensor) -> list[Adding]:
+        """What adds the vertices of each step to a compute set, step by step, to reduce into ``out``."""
+        if self._is_empty:
+            return []
+        ordered = self.kept_order.apply(out).flatten()
+        combinations = self.combinations(self.graph.mapping_of(ordered))
+        given = [self.first.partials, *(c.partials for c in combinations)]
+        targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
+        steps: list[Adding] = []
+        last = len(combinations)
+        steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
+        for number, step in enumerate(combinations, start=1):
+            source, target = targets[number - 1], targets[number]
+            steps.append(_Adding(self, step, source, target, number == last))
+        return steps
+
+    def _store(self, partials: Partials, number: int) -> Tensor:
+        stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
+        return set_mapping(self.graph, stored, partials.mapping)
+
+    def _add_first(self, compute_set: ComputeSet, target: Tensor, last: bool) -> None:
+        first, finish = self.first, self.finish if last else Finish(self.kind)
+        view = self.order.apply(self.tensor)
+        fields = self._written(first.partials, target, last)
+        dtype = self.tensor.dtype
+        if not first.is_single:
+            fields["x"] = self._several(view)
+            compute_set.vertices(
+                regions_codelet(self.op, dtype, self.direction, finish), tile=first.partials.tile, **fields
+            )
+            return
+        fields |= self._one(view, target)
+        counts = {"rows": first.num_rows, "columns": first.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
+        codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
+        compute_set.vertices(codelet, tile=first.partials.tile, **counts, **fields)
+
+    def _boxes(self, view: Tensor) -> Regions:
+        first, grid = self.first, self.grid
+        start = np.stack([first.block, first.row, first.column], axis=1)
+        size = np.stack([np.ones_like(first.block), first.num_rows, first.num_columns], axis=1)
+        return boxes(view.reshape((grid.blocks, grid.rows, grid.columns)), start, size)
+
+    def _several(self, view: Tensor) -> tuple[Regions, Any, Any]:
+        """Rectangles of every vertex, each a row."""
+        first = self.first
+        count = np.bincount(first.vertex, minlength=first.partials.num)
+        row_begin = np.append(0, np.cumsum(count)).astype(np.int64)
+        return self._boxes(view), np.arange(len(first.vertex), dtype=np.int64), row_begin
+
+    def _one(self, view: Tensor, target: Tensor) -> dict[str, Any]:
+        """The rectangle of every vertex, in place within whole rows where that needs no copy."""
+        first, grid = self.first, self.grid
+        whole_cells = bool((first.num_columns == first.width).all())
+        position = (first.block * grid.rows + first.row) * grid.columns + first.column
+        if target.overlaps(self.tensor):
+            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+        if self._cells[1]:
+            length = (first.num_rows - 1) * grid.columns + first.num_columns
+            return {"x": flat_regions(view.flatten(), position, length), "first": 0, "width": grid.columns}
+        grain = self.graph.system.ipu.vector_width(self.tensor.dtype)
+        if whole_cells or self.direction == "columns" or bool((first.width % grain).any()):
+            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+        start = np.stack([first.block, first.row, first.strip], axis=1)
+        size = np.stack([np.ones_like(first.block), first.num_rows, first.width], axis=1)
+        strips, index = np.unique(np.concatenate([start, size], axis=1), axis=0, return_inverse=True)
+        cube = view.reshape((grid.blocks, grid.rows, grid.columns))
+        regions = boxes(cube, strips[:, :3], strips[:, 3:])
+        return {"x": (regions, index.ravel()), "first": first.column - first.strip, "width": first.width}
+
+    def add_combination(
+        self, compute_set: ComputeSet, step: Combination, source: Tensor, target: Tensor, last: bool
+    ) -> None:
+        """Add the vertices that combine rows of ``source``."""
+        finish = self.finish if last else Finish(self.kind)
+        length = step.partials.length
+        rows = np.bincount(step.vertex, minlength=step.partials.num)
+        counts: dict[str, Any] = {"rows": rows, "columns": length, "first": 0, "width": length}
+        op = replace(self.op, squares=False)
+        compute_set.vertices(
+            rectangle_codelet(op, self.kind, "rows", finish, short=_are_short(counts)),
+            tile=step.partials.tile,
+            x=flat_regions(source, step.source, length[step.vertex], step.vertex, step.partials.num),
+            **counts,
+            **self._written(step.partials, target, last),
+        )
+
+    def _written(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:
+        """What the vertices write, and the scale of the last step."""
+        fields: dict[str, Any] = {
+            "y": flat_regions(target, partials.begin if last else partials.offset, partials.length)
+        }
+        if last and self.scale is not None:
+            fields["scale"] = self._scale_edge(partials.num) if isinstance(self.scale, Tensor) else self.scale
+        return fields
+
+    def _scale_edge(self, num: int) -> tuple[Regions, Any]:
+        assert isinstance(self.scale, Tensor)
+        return whole(self.scale), np.zeros(num, dtype=np.int64)
+
+
+def emit_together(graph: Graph, body: Sequence, reductions: Iterable[list[Adding]], name: str) -> None:
+    """Append the steps of several reductions to ``body``, the first of each in one compute set, and so on."""
+    compute_sets: list[ComputeSet] = []
+    add_together(graph, compute_sets, reductions, name)
+    for compute_set in compute_sets:
+        body.add(Execute(compute_set))
+
+
+def add_together(graph: Graph, compute_sets: list[ComputeSet], reductions: Iterable[list[Adding]], name: str) -> None:
+    """Add the steps of reductions to ``compute_sets``, the first of each to the first; appends those that lack."""
+    for steps in reductions:
+        while len(compute_sets) < len(steps):
+            compute_sets.append(graph.compute_set(name))
+        for step, compute_set in zip(steps, compute_sets, strict=False):
+            step(compute_set)
+
+
+def _are_short(counts: dict[str, Any]) -> bool:
+    """Whether all counts of vertices fit 16 bits."""
+    return all(int(np.max(n, initial=0)) < 2**16 for n in counts.values())
+
+
+@dataclass(frozen=True)
+class _Adding:
+    """A step after the first, to be added to a compute set."""
+
+    reduction: Reduction
+    step: Combination
+    source: Tensor
+    target: Tensor
+    last: bool
+
+    def __call__(self, compute_set: ComputeSet) -> None:
+        self.reduction.add_combination(compute_set, self.step, self.source, self.target, self.last)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.graph import Execute, Graph, Sequence
+from abele.numerics import f32
+from abele.poplibs.poplin.contraction.operand import allocate, operand
+from abele.poplibs.poplin.lowering.arrange import arrange
+from poplibs.poplin.support import run_body, system
+
+
+@given(st.integers(1, 6), st.sampled_from([9, 14, 27]), st.sampled_from([1, 3, 40]))
+def test_arrange__rows_and_blocks_that_do_not_divide__keeps_the_values(rows: int, width: int, channels: int) -> None:
+    samples = rows * width * 16
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (rows * 16, channels, width), name="x").map_linear()
+    source = operand(stored.transpose(0, 2, 1).reshape((samples, channels)), ("b", "co"))
+    target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
+    compute_set = graph.compute_set("arrange")
+    arrange(graph, compute_set, source, target)
+    prog = Sequence(Execute(compute_set))
+    values = np.random.default_rng(0).normal(size=stored.shape).astype(np.float32)
+    (result,) = run_body(graph, prog, {stored: values}, target.tensor)
+    assert np.array_equal(result, values.transpose(0, 2, 1).reshape(samples, channels))
+
+
+def test_arrange__rows_and_blocks_that_do_not_divide__makes_few_vertices() -> None:
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (16, 64, 81), name="x").map_linear()
+    source = operand(stored.transpose(0, 2, 1).reshape((16 * 81, 64)), ("b", "co"))
+    target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
+    arrange(graph, graph.compute_set("arrange"), source, target)
+    (group,) = graph.compute_sets[-1].groups
+    assert group.num == 8
+    assert group.edges["x"].regions.num == 81 + 15  # one for each block of samples, and each row that ends inside one
+
+
+def test_arrange__few_weights__leaves_long_pieces() -> None:
+    graph = Graph(system(1472))
+    stored = graph.variable(f32, (2, 4, 9, 16, 16), name="x").map_linear()
+    source = operand(stored.transpose(1, 4, 0, 3, 2).reshape((64, 32, 9)), ("co", "ci", "k0"))
+    order = [("co", 16), ("ci", 16), ("k0", 1), ("co", 1), ("ci", 1)]
+    target = allocate(graph, f32, source.extents, order, "arranged")
+    arrange(graph, graph.compute_set("arrange"), source, target)
+    assert graph.mapping_of(target.storage.flatten()).length.min() == 4 * 16

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.graph import Graph, Sequence
+from abele.numerics import f16, f32
+from abele.poplibs import poplin
+from abele.poplibs.poplin.contraction import problem as problems
+from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.params import ConvParams
+from abele.poplibs.poplin.lowering.grid import Grid
+from abele.poplibs.poplin.operations.matmul_layout import _joint_cycles, best_layout
+from abele.poplibs.poplin.options import Planning, Types
+from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.search import find_plan
+from abele.poplibs.poplin.planner.target import Target, target_of
+from abele.runtime import Engine
+from poplibs.poplin.support import system
+
+BOW = target_of(system(1472))
+
+
+def planned(problem: Contraction, target: Target = BOW, proportion: float = 0.6) -> Plan:
+    return find_plan(
+        problem, tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims), target, Planning(proportion)
+    )
+
+
+def conv(batch: int, cin: int, cout: int, field: int, kernel: int) -> Contraction:
+    params = ConvParams(batch, cin, cout, (field, field), (kernel, kernel))
+    return problems.forward(params, f16, f32, f16)
+
+
+def test_find_plan__matmul__prints_split_terms_and_memory() -> None:
+    plan = planned(problems.matmul(1, 1024, 1024, 1024, f16, f16, f16))
+    text = str(plan)
+    assert text.startswith("plan for 1g 1024b 1024→1024 channels, f16 with f16 partials to f16\n  amp_1x1 16 units, ")
+    assert f"{plan.cycles:>10,} cycles" in text
+    assert "partial products" in text
+    assert "B temporary on the fullest tile of 382,723 B allowed" in text
+    assert sum(n for _, n in plan.terms) == plan.cycles
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        problems.matmul(1, 1024, 1024, 1024, f16, f16, f16),
+        problems.matmul(1, 512, 1000, 1000, f32, f32, f32),
+        conv(512, 64, 32, 9, 3),
+        conv(16, 32, 64, 8, 3),
+        conv(4, 64, 64, 56, 3),
+    ],
+)
+def test_find_plan__large_problem__leaves_few_tiles_idle(problem: Contraction) -> None:
+    plan = planned(problem)
+    busy = problem.macs / BOW.tiles
+    sizes = np.prod([np.max(plan.pieces(d)[1]) for d in ("g", "b", "co", "ci")])
+    fields = np.prod([np.max(plan.pieces(d)[1]) for d in problem.split_dims if d[0] in "ok"])
+    assert plan.tiles > 0.7 * BOW.tiles
+    assert sizes * fields < 2.2 * busy + 16 * 16
+
+
+def test_find_plan__tiny_problem__does_not_spread_for_nothing() -> None:
+    assert planned(problems.matmul(1, 4, 16, 16, f16, f16, f16)).tiles < 50
+
+
+def test_find_plan__every_split__none_is_cheaper() -> None:
+    problem, small = conv(2, 32, 32, 4, 3), target_of(system(8))
+    best = planned(problem, small)
+    units = [problem.extents[d] // g for d, g in zip(problem.split_dims, best.grains, strict=True)]
+    splits = [s for s in product(*(range(1, 1 + min(4, n)) for n in units)) if np.prod(s) <= 8]
+    assert len(splits) > 50
+    pinned = [Planning(parts=tuple(zip(problem.split_dims, split, strict=True))) for split in splits]
+    assert best.cycles <= min(find_plan(problem, best.grains, small, planning).cycles for planning in pinned)
+
+
+def test_find_plan__same_question__same_answer() -> None:
+    problem = conv(16, 32, 64, 8, 3)
+    first = planned(problem)
+    find_plan.cache_clear()
+    assert planned(problem) == first
+
+
+def test_find_plan__first_time__is_quick() -> None:
+    find_plan.cache_clear()
+    questions = [conv(512, 64, 32, 9, 3), conv(16, 32, 64, 8, 3), problems.matmul(1, 512, 200, 64, f32, f32, f32)]
+    begin = time.process_time()
+    for question in questions:
+        planned(question)
+    assert (time.process_time() - begin) / len(questions) < 0.25
+
+
+def test_find_plan__less_memory__uses_less() -> None:
+    problem = problems.matmul(1, 2048, 2048, 2048, f16, f16, f16)
+    usual, least = planned(problem), planned(problem, proportion=0)
+    assert usual.temporary_bytes <= usual.available_bytes == int(0.6 * BOW.tile_bytes)
+    assert least.temporary_bytes < usual.temporary_bytes
+    assert least.cycles >= usual.cycles
+
+
+def test_find_plan__tight_proportion__is_doubled_until_one_fits() -> None:
+    plan = planned(problems.matmul(1, 2048, 2048, 2048, f16, f16, f16), proportion=0.001)
+    assert plan.temporary_bytes <= plan.available_bytes < 2 * plan.temporary_bytes
+
+
+def test_find_plan__nothing_fits__says_the_smallest_memory_that_would_do() -> None:
+    with pytest.raises(OutOfMemoryError) as caught:
+        planned(problems.matmul(1, 4096, 4096, 4096, f32, f32, f32), target_of(system(4)))
+    tile = caught.value.tiles[0]
+    assert tile["needed_bytes"] > tile["available_bytes"] == BOW.tile_bytes
+    assert f"the smallest needs {tile['needed_bytes']:,} B on a tile" in str(caught.value)
+    assert "partials in f16" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", [{"available_memory_proportion": 1.5}, {"options": {"availableMemoryProportion": 1.5}}]
+)
+def test_matmul__proportion_above_one__is_refused(given: dict[str, Any]) -> None:
+    graph, prog = Graph(system(4)), Sequence()
+    a, b = (graph.variable(f32, (4, 4), n).map_linear() for n in "ab")
+    with pytest.raises(InvalidOptionError, match="'availableMemoryProportion' takes a number between 0 and 1, got 1"):
+        poplin.matmul(graph, a, b, prog, **given)
+
+
+def test_plan_constraints__parts_and_method__are_kept_to() -> None:
+    constraints = '{"method": {"type": "AMP"}, "0": {"partition": {"batchSplit": 4, "inChanSplit": {"parallel": 2}}}}'
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (64, 64), "a").map_linear(), graph.variable(f16, (64, 64), "b").map_linear()
+    poplin.matmul(graph, a, b, prog, options={"planConstraints": constraints})
+    (plan,) = prog.steps[0].attributes["plan"].plans  # type: ignore[attr-defined]
+    assert (plan.split["b"], plan.split["ci"], plan.method.kind) == (4, 2, "amp_1x1")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "text"),
+    [
+        ("{", "option 'planConstraints' is not understood"),
+        (
+            '{"0": {"partition": {"rowSplit": 4}}}',
+            "no split, method or transform 'rowSplit'",
+        ),
+        ('{"0": {"transform": {"expandDims": [0]}}}', "no split, method or transform 'expandDims'"),
+        ('{"0": {"transform": {"swapOperands": 3}}}', "swapOperands is 3, it is true or false"),
+        ('{"0": {"partition": {"inChanSplit": {"parallel": 2, "serial": 3}}}}', "3 serial parts"),
+        ('{"0": {"partition": {"batchSplit": 65}}}', "65 parts of b, between 1 and 64 are possible"),
+        ('{"0": {"partition": {"batchSplit": 64, "outChanSplit": 4}}}', "256 parts at least, there are 64 tiles"),
+        ('{"method": {"type": "OUTER_PRODUCT"}}', "outer_product vertices, which cannot do this work"),
+    ],
+)
+def test_plan_constraints__that_cannot_be_kept__are_refused(constraints: str, text: str) -> None:
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (64, 64), "a").map_linear(), graph.variable(f16, (64, 64), "b").map_linear()
+    with pytest.raises(InvalidOptionError, match=text):
+        poplin.matmul(graph, a, b, prog, options={"planConstraints": constraints})
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_plan_constraints__swapped_operands__are_kept_to(swaps: bool) -> None:
+    options = {"planConstraints": json.dumps({"0": {"transform": {"swapOperands": swaps}}})}
+    graph, prog = Graph(system(64)), Sequence()
+    a = poplin.create_matmul_input_lhs(graph, f16, (48, 64), (64, 80), "a", options=options)
+    b = poplin.create_matmul_input_rhs(graph, f16, (48, 64), (64, 80), "b", options=options)
+    out = poplin.matmul(graph, a, b, prog, options=options)
+    (plan,) = prog.steps[0].attributes["plan"].plans  # type: ignore[attr-defined]
+    assert (plan.problem.batch, plan.problem.out_channels) == ((80, 48) if swaps else (48, 80))
+    x, y = np.random.default_rng(0).normal(size=(2, 80, 80)).astype(np.float16)
+    with Engine(graph, prog, keep=[a, b, out]) as engine:
+        engine[a], engine[b] = x[:48, :64], y[:64]
+        engine.run()
+        np.testing.assert_allclose(engine[out], x[:48, :64].astype(float) @ y[:64].astype(float), rtol=2e-3, atol=0.02)
+
+
+def test_plan_constraints__convolution_with_swapped_operands__is_refused() -> None:
+    options = {"planConstraints": '{"0": {"transform": {"swapOperands": true}}}'}
+    with pytest.raises(InvalidOptionError, match="swapOperands is True, it is false"):
+        poplin.explain_convolution(Graph(system(64)), ConvParams(1, 4, 4, (8, 8), (3, 3)), f16, options=options)
+
+
+def test_fully_connected_pass__few_rows__leaves_the_weights_in_the_units() -> None:
+    graph, prog = Graph(system(64)), Sequence()
+    a, b = graph.variable(f16, (4, 1024), "a").map_linear(), graph.variable(f16, (1024, 512), "b").map_linear()
+    for way in ("NONE", "INFERENCE_FWD"):
+        poplin.matmul(graph, a, b, prog, options={"fullyConnectedPass": way})
+    swapped, kept = (step.attributes["plan"].plans[0].problem for step in prog.steps)  # type: ignore[attr-defined]
+    assert (swapped.batch, swapped.out_channels) == (512, 4)
+    assert (kept.batch, kept.out_channels) == (4, 512)
+
+
+def test_target__bow__has_the_conv_units_of_its_types() -> None:
+    found = [BOW.conv_units(*types) for types in ((f16, f16), (f16, f32), (f32, f32), (f32, f16))]
+    assert found == [(16, 4), (8, 4), (16, 8), (0, 0)]
+
+
+def test_grid__planned_sizes__are_those_of_the_largest_vertex() -> None:
+    plan = planned(conv(3, 48, 32, 7, 3), target_of(system(64)))
+    grid = Grid(plan)
+    work = grid.work()
+    compute = dict(plan.terms)["partial products"]
+    assert int(plan.method.cycles(work, BOW.load_bytes).max()) <= compute
+    assert int(np.prod([grid.all.size[d] for d in ("b", "o0", "o1", "co", "ci", "k0", "k1")], axis=0).sum()) == np.prod(
+        [plan.problem.extents[d] for d in plan.problem.split_dims]
+    )
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(16, 1000, 100), (64, 96, 512), (300, 64, 48)])
+def test_training_pass__layout__suits_all_three_passes_together(rows: int, inner: int, columns: int) -> None:
+    shapes, types = ((rows, inner), (inner, columns)), Types(f16, f32, f16)
+    joint, alone = Planning(joint=True), Planning()
+    together, forward = (best_layout(system(64), *shapes, types, p) for p in (joint, alone))
+    costs = [_joint_cycles(layout, *shapes, types, joint) for layout in (together, forward)]
+    assert costs[0] <= costs[1]
+    assert forward.call.cycles <= together.call.cycles
