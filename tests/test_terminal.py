@@ -17,6 +17,7 @@ import abele as ab
 from abele import f32, terminal
 from abele.errors import FileFormatError
 from abele.report import CATEGORIES, GROUPS, LIVENESS, OPS, RUNS, SPANS, STEPS, VARIABLES, Memory, Report
+from abele.report.earlier import program_tiles_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u2066\r\n[/nope][red]gone[/red]:smiley:\ud800"
 OBEYED = ("\x1b", "\x07", "\x9b", "\u202e", "\u2066", "\r")
@@ -33,7 +34,7 @@ def evil_report(name: str = EVIL.replace("\ud800", "")) -> Report:
         memory=Memory(np.ones((1, 2), np.int64), 100, (name,)),
         variables=VARIABLES.table(name=[name]),
         liveness=LIVENESS.empty(),
-        compute_cycles_by_tile=np.array([100, 50]),
+        program_tiles=program_tiles_of(np.array([100, 50])),
         runs=RUNS.table(name=[name], mode=[name]),
         groups=groups,
         spans=SPANS.table(group=[0, 1], step=[0, 0], cycles=[100, 9]),

@@ -16,6 +16,7 @@ import abele as package
 from abele.errors import EngineError
 from abele.machine import systems
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report
+from abele.report.earlier import program_tiles_of
 
 Run = Callable[..., Any]
 
@@ -79,7 +80,7 @@ def report_file(tmp_path: Path) -> Path:
         memory=Memory.of(4, 1000, variables=10),
         variables=VARIABLES.empty(),
         liveness=LIVENESS.empty(),
-        compute_cycles_by_tile=np.full(4, 50),
+        program_tiles=program_tiles_of(np.full(4, 50)),
         meta={"name": "one addition"},
     )
     report.save(tmp_path / "one.abele-report")

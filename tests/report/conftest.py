@@ -8,7 +8,24 @@ import numpy as np
 import pytest
 
 from abele.machine import systems
-from abele.report import GROUPS, LIVENESS, OPS, RUNS, SPANS, STEPS, VARIABLES, Memory, Report, sum_by_op
+from abele.report import (
+    BUFFER_TILES,
+    GROUPS,
+    LIFETIMES,
+    LIVENESS,
+    OPS,
+    PHASE_TILES,
+    PROGRAM_TILES,
+    RUNS,
+    SPANS,
+    STEP_GROUPS,
+    STEPS,
+    VARIABLE_TILES,
+    VARIABLES,
+    Memory,
+    Report,
+    sum_by_op,
+)
 
 NUM_TILES = 8
 
@@ -26,6 +43,8 @@ def make_report() -> Report:
         sync_cycles=[0, 20, 20, 10, 7],
         host_cycles=[100, 0, 0, 0, 0],
         tile_balance=[0, 0, 0.5, 0.5, 0],
+        superstep=[0, 1, 1, 2, 3],
+        phase=[-1, 0, 1, 2, -1],
     )
     ops = OPS.table(
         name=["conv", "loss"],
@@ -44,7 +63,22 @@ def make_report() -> Report:
         memory=Memory.of(NUM_TILES, 1000, variables=np.arange(NUM_TILES) * 10, stacks=100, gaps=4),
         variables=VARIABLES.table(name=["w", "x"], type="f32", bytes=[64, 32], always_live=[True, False]),
         liveness=LIVENESS.table(step=[0, 1], live_bytes=[32, 32], max_tile_bytes=[4, 4]),
-        compute_cycles_by_tile=np.full(NUM_TILES, 440, np.int64),
+        program_tiles=PROGRAM_TILES.table(
+            program=[0, 1], first_tile=[0, 0], num_tiles=[NUM_TILES, 2], compute_cycles=[440, 7]
+        ),
+        phase_tiles=PHASE_TILES.table(
+            phase=[0, 0, 1, 2],
+            first_tile=[0, 4, 0, 2],
+            num_tiles=[4, 4, 8, 3],
+            compute_cycles=[0, 0, 180, 40],
+            sent_bytes=[8, 0, 0, 0],
+            received_bytes=[0, 8, 0, 0],
+        ),
+        variable_tiles=VARIABLE_TILES.table(
+            variable=[0, 1], first_tile=[0, 4], num_tiles=[8, 4], bytes=[8, 8], padded_bytes=[8, 12]
+        ),
+        lifetimes=LIFETIMES.table(variable=[1, 1], first_step=[0, 3], last_step=[1, 3]),
+        buffer_tiles=BUFFER_TILES.table(superstep=[1], first_tile=[5], num_tiles=[2], bytes=[32]),
         runs=RUNS.empty(),
         meta={"name": "toy", "steps_per_run": 2, "samples_per_run": 64, "sample_name": "images"},
     )
@@ -67,7 +101,6 @@ def make_overlapped() -> Report:
         sync_cycles=[10, 10, 10, 0],
         host_cycles=[30, 0, 0, 0],
         start_cycle=[0, 0, 40, 60],
-        groups=["io", "IPU 0", "IPU 0, io", "IPU 0"],
         basis="static",
     )
     groups = GROUPS.table(
@@ -94,7 +127,10 @@ def make_overlapped() -> Report:
         groups=groups,
         spans=spans,
         ops=OPS.empty(),
-        compute_cycles_by_tile=np.array([30] * 6 + [0] * 2),
+        phase_tiles=PHASE_TILES.empty(),
+        lifetimes=LIFETIMES.empty(),
+        step_groups=STEP_GROUPS.table(step=[0, 1, 2, 3], first_group=[1, 0, 0, 0], num_groups=[1, 1, 2, 1]),
+        program_tiles=PROGRAM_TILES.table(program=0, first_tile=[0], num_tiles=[6], compute_cycles=[30]),
         meta={"name": "overlapped"},
     )
 

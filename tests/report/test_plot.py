@@ -49,7 +49,6 @@ def bare(**changes: Any) -> Report:
         "memory": Memory.of(1, 1000),
         "variables": VARIABLES.empty(),
         "liveness": LIVENESS.empty(),
-        "compute_cycles_by_tile": np.zeros(1, np.int64),
     }
     return Report(**(given | changes))
 

@@ -76,7 +76,8 @@ def test_summary__known_report__reads_as_expected(report: Report) -> None:
 
 
 def test_summary__does_not_fit__says_on_how_many_tiles(report: Report) -> None:
-    tight = replace(report, memory=replace(report.memory, available_bytes=150))
+    held = report.memory
+    tight = replace(report, memory=Memory(held.run_bytes, 150, held.categories, held.run_tiles))
     assert "DOES NOT FIT on 3 tiles" in tight.summary()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from abele.errors import FileFormatError, InvalidOptionError
 from abele.report import GROUPS, SPANS, Report, file
-from abele.report.schema import TABLES
+from support.earlier_reports import save_as
 
 
 def test_cycles__groups_that_overlap__end_with_the_last_and_say_what_is_hidden(overlapped: Report) -> None:
@@ -73,29 +72,8 @@ def test_save_and_load__with_groups__is_the_identity(overlapped: Report, tmp_pat
     json.dumps(again.to_json())
 
 
-def as_version_1(path: Path) -> Path:
-    """The file as the first version of the format had it."""
-    with zipfile.ZipFile(path) as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
-    header = json.loads(contents["report.json"])
-    header["version"] = 1
-    for schema in TABLES.values():
-        for key, spec in schema.columns.items():
-            if schema.since > 1 or spec.since > 1:
-                del contents[f"{schema.name}/{key}.npy"]
-                header["words"][schema.name].pop(key, None)
-        if schema.since > 1:
-            del header["words"][schema.name]
-    contents["report.json"] = json.dumps(header).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in contents.items():
-            archive.writestr(name, data)
-    return path
-
-
 def test_load__file_of_the_first_version__has_no_groups_and_steps_in_a_row(report: Report, tmp_path: Path) -> None:
-    report.save(tmp_path / "old.abele")
-    old = Report.load(as_version_1(tmp_path / "old.abele"))
+    old = Report.load(save_as(report, tmp_path / "old.abele", 1))
     assert old.summary() == report.summary()
     assert old.cycles() == report.cycles()
     assert (len(old.groups), len(old.spans)) == (0, 0)
@@ -103,6 +81,20 @@ def test_load__file_of_the_first_version__has_no_groups_and_steps_in_a_row(repor
     assert old.groups.names == tuple(GROUPS.columns)
     with pytest.raises(InvalidOptionError, match="the report holds no timeline of program 0"):
         old.timeline_text()
+    assert old.compute_cycles_by_tile.tolist() == report.compute_cycles_by_tile.tolist()
+    assert old.memory.bytes.tolist() == report.memory.bytes.tolist()
+
+
+def test_load__file_of_the_second_version__has_the_relation_of_steps_and_groups(
+    overlapped: Report, tmp_path: Path
+) -> None:
+    old = Report.load(save_as(overlapped, tmp_path / "old.abele", 2))
+    assert old.summary() == overlapped.summary()
+    assert old.timeline_text() == overlapped.timeline_text()
+    assert [old.groups_of(s) for s in range(4)] == [["io"], ["IPU 0"], ["IPU 0", "io"], ["IPU 0"]]
+    assert [overlapped.groups_of(s) for s in range(4)] == [old.groups_of(s) for s in range(4)]
+    assert set(old.steps["phase"].tolist()) == {-1}
+    assert len(old.phase_tiles) == len(old.lifetimes) == 0
 
 
 @pytest.mark.parametrize("column", ["group", "step"])
@@ -115,6 +107,6 @@ def test_load__spans_that_point_nowhere__are_refused(overlapped: Report, tmp_pat
     assert f"spans/{column}.npy points outside" in str(caught.value)
 
 
-def test_format_version__of_new_files__is_two(overlapped: Report) -> None:
-    assert file.KIND.version == 2
-    assert overlapped.to_json()["version"] == 2
+def test_format_version__of_new_files__is_three(overlapped: Report) -> None:
+    assert file.KIND.version == 3
+    assert overlapped.to_json()["version"] == 3

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables
+from abele.compiler.account_groups import GroupTables, group_tables
+from abele.compiler.account_tiles import program_tiles
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
@@ -59,9 +60,10 @@ def build_report(
         memory=Memory.of(graph.num_tiles, memory.available_bytes, **memory.by_category),
         variables=_variables_table(graph, memory, first_row),
         liveness=_liveness_table(memory, first_row, len(rows)),
-        compute_cycles_by_tile=compute_by_tile(0, lowered, supersteps, executions, graph.num_tiles),
+        program_tiles=program_tiles(lowered, supersteps, executions, graph.num_tiles),
         groups=groups.groups,
         spans=groups.spans,
+        step_groups=groups.step_groups,
         meta={"abele_version": version("abele"), "created": _now(), **meta},
     )
 
@@ -125,7 +127,6 @@ def _steps_table(
         num_vertices=[p.num_vertices for p in parts],
         active_tiles=[p.active_tiles for p in parts],
         start_cycle=groups.starts,
-        groups=groups.names,
         block=[s.block for s, _ in rows],
         basis=basis,
     )

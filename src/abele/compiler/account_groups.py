@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,8 @@ from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import unroll
 from abele.graph.intervals import Int64
-from abele.report import GROUPS, SPANS, Table
+from abele.report import GROUPS, SPANS, STEP_GROUPS, Table
+from abele.report.tile_runs import runs_of
 
 _PARTS = ("compute", "exchange", "sync", "host")
 _LEAST_TRACED = 16
@@ -29,13 +30,13 @@ class GroupTables:
         groups: The table of groups.
         spans: The table of spans.
         starts: First start of each row of the steps table in a run of its program, int64[rows].
-        names: Groups of each row, as text.
+        step_groups: Which rows of the steps table keep which groups busy.
     """
 
     groups: Table
     spans: Table
     starts: Int64
-    names: list[str]
+    step_groups: Table
 
 
 def schedules(
@@ -85,8 +86,33 @@ def group_tables(
             for name, value in ({"program": number} | line).items():
                 columns[name].append(value)
     spans = _spans(found, parts, row_of)
-    text = {meeting: groups.text(meeting) for meeting in {p.groups for p in parts}}
-    return GroupTables(GROUPS.table(**columns), spans, starts, [text[p.groups] for p in parts])
+    return GroupTables(GROUPS.table(**columns), spans, starts, _step_groups(rows, row_of))
+
+
+def _step_groups(rows: Sequence[tuple[Step, Part]], row_of: Sequence[Mapping[int, int]]) -> Table:
+    """The relation of steps and sync groups, with neighbouring groups as one run.
+
+    Few sets of groups come up among many rows, so that each set is made into runs once.
+    """
+    sets: dict[tuple[int, tuple[int, ...]], int] = {}
+    which = np.array([sets.setdefault((s.program, p.groups), len(sets)) for s, p in rows], dtype=np.int64)
+    runs = [_runs_of_groups([row_of[program][g] for g in groups]) for program, groups in sets]
+    first = [r[0] for r in runs]
+    counts = np.array([len(f) for f in first], dtype=np.int64)
+    begin = np.cumsum(counts) - counts
+    each = counts[which]
+    at = np.repeat(begin[which] - (np.cumsum(each) - each), each) + np.arange(each.sum())
+    return STEP_GROUPS.table(
+        step=np.repeat(np.arange(len(rows)), each),
+        first_group=np.concatenate([np.zeros(0, np.int32), *first])[at],
+        num_groups=np.concatenate([np.zeros(0, np.int32), *(r[1] for r in runs)])[at],
+    )
+
+
+def _runs_of_groups(rows: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """First row and length of each run of neighbouring rows of the groups table."""
+    first, count, _ = runs_of(np.array(sorted(rows), dtype=np.int32), busy=np.ones(len(rows), dtype=np.int64))
+    return first, count
 
 
 def _lines(

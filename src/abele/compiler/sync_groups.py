@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from abele.machine import System
 Bool = npt.NDArray[np.bool_]
 Meets = tuple[tuple[int, ...], ...]
 """Sets of groups that meet in one part of a step; groups of different sets pass it without one another."""
-_MOST_NAMED = 8
 Link = tuple[str, int]
 """A way out of the chip that groups share: its kind, and its number among those."""
 
@@ -56,13 +55,6 @@ class SyncGroups:
     def num_tiles(self, groups: Iterable[int]) -> int:
         """Tiles of some groups together."""
         return int(np.isin(self.of_tile, list(groups)).sum())
-
-    def text(self, groups: Sequence[int]) -> str:
-        """The names of some groups; of many, the first and the last."""
-        names = [self.names[g] for g in groups]
-        if len(names) > _MOST_NAMED:
-            return f"{names[0]}, …, {names[-1]} ({len(names):,} groups)"
-        return ", ".join(names)
 
     def touched(self, tiles: Bool) -> tuple[int, ...]:
         """The groups of the tiles that a mask, bool[tiles], picks."""

@@ -3,20 +3,44 @@
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.memory import CATEGORIES, Memory
 from abele.report.report import Report
-from abele.report.schema import BASES, GROUPS, LIVENESS, OPS, RUNS, SPANS, STEP_KINDS, STEPS, VARIABLES, Schema
-from abele.report.table import Table, Text
+from abele.report.schema import (
+    BASES,
+    BUFFER_TILES,
+    GROUPS,
+    LIFETIMES,
+    LIVENESS,
+    OPS,
+    PHASE_TILES,
+    PROGRAM_TILES,
+    RUNS,
+    SPANS,
+    STEP_GROUPS,
+    STEP_KINDS,
+    STEPS,
+    VARIABLE_TILES,
+    VARIABLES,
+    Schema,
+)
+from abele.report.table import Table
+from abele.report.text_column import Text
 
 __all__ = [
     "BASES",
+    "BUFFER_TILES",
     "CATEGORIES",
     "GROUPS",
+    "LIFETIMES",
     "LIVENESS",
     "OPS",
+    "PHASE_TILES",
+    "PROGRAM_TILES",
     "RUNS",
     "SPANS",
     "STEPS",
+    "STEP_GROUPS",
     "STEP_KINDS",
     "VARIABLES",
+    "VARIABLE_TILES",
     "Cycles",
     "Memory",
     "Report",

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import io
 import math
+import mmap
 import os
 import re
 import stat
 import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -44,6 +47,15 @@ _HEADER = re.compile(
     rb"'shape': \((|\d{1,18},|\d{1,18}(?:, \d{1,18}){1,31})\), \} *\n"
 )
 _LONGEST_REASON = 500
+ALIGNMENT = 64
+"""Arrays that can be mapped begin at multiples of so many bytes: a cache line, and the widest vector of any host."""
+_LOCAL_HEAD = struct.Struct("<4s22xHH")
+"""Signature, lengths of name and extra fields. Source: APPNOTE.TXT of the zip format, 4.3.7."""
+_EXTRA_HEAD = struct.Struct("<HH")
+_PADDING_FIELD = 0x4241
+"""Our number for an extra field that holds nothing; readers skip fields that they do not know."""
+_ZIP64_FIELD_BYTES = 20
+_LONGEST_ARRAY_HEAD = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Kind(Generic[D]):
         ratio: See ``free_bytes``.
         again: How to make the file again.
         schema: What the document is decoded into.
+        mapped: Arrays are stored as they lie in memory, so that a reader can map them.
     """
 
     noun: str
@@ -67,6 +80,7 @@ class Kind(Generic[D]):
     ratio: int
     again: str
     schema: type[D]
+    mapped: bool = False
 
     @property
     def format(self) -> str:
@@ -106,11 +120,21 @@ class Target(zipfile.ZipFile):
         self._kind = kind
         self._unpacked = 0
 
-    def packing(self, size: int) -> int:
-        """How to pack the next member: not at all where a reader would take the archive for a bomb."""
+    def packing(self, name: str, size: int) -> int:
+        """How to pack the next member: not at all if it is to be mapped, or if it would look like a bomb."""
         self._unpacked += size
         bomb = self._unpacked > max(self._kind.free_bytes, self._kind.ratio * self._stream.tell())
-        return zipfile.ZIP_STORED if bomb else zipfile.ZIP_DEFLATED
+        mapped = self._kind.mapped and name.endswith(".npy")
+        return zipfile.ZIP_STORED if bomb or mapped else zipfile.ZIP_DEFLATED
+
+    def padding(self, name: str, size: int) -> bytes:
+        """An extra field for the next member's head, so that what follows the head begins on ``ALIGNMENT``."""
+        if not self._kind.mapped:
+            return b""
+        zip64 = _ZIP64_FIELD_BYTES if size * 1.05 > zipfile.ZIP64_LIMIT else 0
+        end = self._stream.tell() + _LOCAL_HEAD.size + len(name.encode()) + zip64 + _EXTRA_HEAD.size
+        room = -end % ALIGNMENT
+        return _EXTRA_HEAD.pack(_PADDING_FIELD, room) + bytes(room)
 
 
 def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
@@ -134,11 +158,15 @@ def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_member(archive: Target, name: str, content: bytes) -> None:
+def write_member(archive: Target, name: str, *pieces: bytes | memoryview) -> None:
     """Add a member, without a time, so that equal contents make equal files."""
     member = zipfile.ZipInfo(name)
-    member.compress_type = archive.packing(len(content))
-    archive.writestr(member, content)
+    member.file_size = sum(len(piece) for piece in pieces)
+    member.compress_type = archive.packing(name, member.file_size)
+    member.extra = archive.padding(name, member.file_size)
+    with archive.open(member, "w") as stream:
+        for piece in pieces:
+            stream.write(piece)
 
 
 def write_document(archive: Target, kind: Kind[Any], document: dict[str, Any]) -> None:
@@ -164,12 +192,27 @@ def write_array(archive: Target, name: str, array: npt.ArrayLike) -> None:
     plain = np.asarray(array, order="C")
     if plain.dtype.kind not in "biuf":
         plain = plain.view(f"u{plain.dtype.itemsize}")
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, plain, version=(1, 0), allow_pickle=False)
-    write_member(archive, name, buffer.getvalue())
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(plain))
+    write_member(archive, name, head.getvalue(), plain.reshape(-1).view(np.uint8).data)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array of an archive whose head was read; the contents follow when they are asked for.
+
+    Attributes:
+        name: Its member.
+        shape: Its dimensions.
+        load: Gives the contents, checked; maps them where the file allows that.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    load: Callable[[], Array]
 
 
 class Archive:
@@ -177,7 +220,8 @@ class Archive:
 
     Args:
         archive: The zip.
-        size: Bytes of the file.
+        path: The file.
+        stream: The open file.
         kind: What it should hold.
 
     Raises:
@@ -185,8 +229,13 @@ class Archive:
         FileFormatError: It would unpack to more than it may, or holds no document.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, size: int, kind: Kind[Any]) -> None:
+    def __init__(self, archive: zipfile.ZipFile, path: Path, stream: IO[bytes], kind: Kind[Any]) -> None:
+        size = os.fstat(stream.fileno()).st_size
         self._archive = archive
+        self._path = path
+        self._stream = stream
+        self._kind = kind
+        self._map: mmap.mmap | None = None
         self._members = {info.filename: info for info in archive.infolist()}
         if kind.member not in self._members:
             raise FileFormatError(f"not an Abele {kind.noun}", because=f"the archive holds no {kind.member}")
@@ -194,7 +243,8 @@ class Archive:
             raise ValueError(f"the archive names a member twice, or has more than {_MOST_MEMBERS:,}")
         for info in self._members.values():
             _check_member(info)
-        unpacked = sum(info.file_size for info in self._members.values())
+        packed = [info for info in self._members.values() if not self._can_map(info)]
+        unpacked = sum(info.file_size for info in packed)
         most = min(kind.max_bytes, max(kind.free_bytes, kind.ratio * size))
         if unpacked > most:
             article = "an" if kind.noun[0] in "aeiou" else "a"
@@ -202,6 +252,10 @@ class Archive:
                 f"unpacks to {unpacked:,} B, more than the {most:,} B that {article} {kind.noun} may hold"
                 f" in a file of {size:,} B"
             )
+
+    def _can_map(self, info: zipfile.ZipInfo) -> bool:
+        """Whether a member costs no memory: it lies in the file as it is."""
+        return self._kind.mapped and info.compress_type == zipfile.ZIP_STORED and info.filename != self._kind.member
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -220,6 +274,55 @@ class Archive:
             if shape is not None and found != shape:
                 raise ValueError(f"it has shape {list(found)}, expected {list(shape)}")
             values = np.frombuffer(bytearray(stream.read()), dtype).reshape(found)
+            if values.dtype.kind == "b" and (values.view(np.uint8) > 1).any():
+                raise ValueError("it holds bytes that are neither true nor false")
+            return values
+
+    def stored(self, name: str, dtype: Any) -> StoredArray:
+        """An array of which the head alone is read now; one that is packed is read whole.
+
+        Its ``load`` raises :class:`FileFormatError` where the contents are not those that were written. The file must
+        stay as it is for as long as the array is used; one that is replaced, as :func:`write` does, stays readable.
+
+        Raises:
+            ValueError: It holds something else than numbers as wide as ``dtype``, or was taken.
+        """
+        info = self._members.get(name)
+        if info is None or not self._can_map(info):
+            values = self.array(name, dtype)
+            return StoredArray(name, values.shape, lambda: values)
+        del self._members[name]
+        with part(name):
+            content = self._content(info)
+            head = io.BytesIO(bytes(content[:_LONGEST_ARRAY_HEAD]))
+            shape = _header(head, len(content), np.dtype(dtype))
+        return StoredArray(name, shape, partial(self._mapped, info, content, head.tell(), dtype, shape))
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """What is raised inside becomes a :class:`FileFormatError` that names the file and a part of it."""
+        with told_as_file_error(self._path, self._kind), part(name):
+            yield
+
+    def _content(self, info: zipfile.ZipInfo) -> memoryview:
+        """The bytes of a member that is stored as it is."""
+        if self._map is None:
+            self._map = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ)
+        signature, name, extra = _LOCAL_HEAD.unpack_from(self._map, info.header_offset)
+        start = info.header_offset + _LOCAL_HEAD.size + name + extra
+        end = start + info.file_size
+        if signature != b"PK\x03\x04" or info.compress_size != info.file_size or end > len(self._map):
+            raise ValueError("the archive's directory does not lead to it")
+        return memoryview(self._map)[start:end]
+
+    def _mapped(
+        self, info: zipfile.ZipInfo, content: memoryview, head: int, dtype: Any, shape: tuple[int, ...]
+    ) -> Array:
+        """The contents of a member, which its checksum vouches for."""
+        with told_as_file_error(self._path, self._kind), part(info.filename):
+            if zlib.crc32(content) != info.CRC:
+                raise ValueError("its checksum differs")
+            values = np.frombuffer(content[head:], dtype).reshape(shape)
             if values.dtype.kind == "b" and (values.view(np.uint8) > 1).any():
                 raise ValueError("it holds bytes that are neither true nor false")
             return values
@@ -316,11 +419,19 @@ def read(path: Path, kind: Kind[D], build: Callable[[Archive, D], T]) -> T:
     Raises:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or of another kind.
     """
+    with told_as_file_error(path, kind), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        opened = Archive(archive, path, stream, kind)
+        return build(opened, opened.document(kind))
+
+
+@contextmanager
+def told_as_file_error(path: Path, kind: Kind[Any]) -> Iterator[None]:
+    """Whatever reading a file raises becomes a :class:`FileFormatError` that names the file and the place in it."""
     try:
-        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            opened = Archive(archive, os.fstat(stream.fileno()).st_size, kind)
-            return build(opened, opened.document(kind))
+        yield
     except FileFormatError as error:
+        if error.message.startswith(f"{path}: "):
+            raise
         raise FileFormatError(
             f"{path}: {error.message}", at=_place(error), because=error.because, remedy=error.remedy
         ) from error

@@ -12,14 +12,21 @@ import numpy.typing as npt
 from abele.errors import InvalidOptionError
 from abele.report.archive import part
 from abele.report.memory import Memory
-from abele.report.schema import TABLES, ColumnSpec
-from abele.report.table import Column, Table, Text
+from abele.report.schema import ColumnSpec
+from abele.report.table import Table
+from abele.report.text_column import Column, Text
 
 _MOST = 1 << 62
 """Sums of counts stay below, so that none wraps."""
 
+_LONGEST_WORD = 1 << 16
+_MOST_TILES = 1 << 22
+"""Tiles that a file may describe: 44 Pod64s; bounds what a short file can make its reader allocate."""
+TILES = "tiles"
+"""What a column refers to that gives tiles."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
-Word = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+Word = Annotated[str, msgspec.Meta(max_length=_LONGEST_WORD)]
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Scalar = str | Number | float | bool | None
 _Level1 = Scalar | list[Scalar] | dict[str, Scalar]
@@ -44,7 +51,7 @@ class Document(msgspec.Struct):
     graph: dict[str, Count]
     meta: dict[str, Plain]
     memory: MemoryHead
-    words: dict[str, dict[str, list[Word]]]
+    words: dict[str, dict[str, list[Word]]] = {}
 
 
 class _Target(msgspec.Struct):
@@ -89,22 +96,18 @@ def check_meta(meta: Mapping[str, Any]) -> None:
         msgspec.convert(meta, _Meta)
 
 
-def check_tables(tables: Mapping[str, Table]) -> None:
-    """Every column holds what its specification says, and points into the tables that there are.
+def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[str, int]) -> None:
+    """A column holds what its specification says, and points into the tables that there are.
+
+    Args:
+        name: What errors call it.
+        spec: Its specification.
+        column: The column.
+        limits: Rows of each table, and tiles, by the names that ``spec.refers`` may have.
 
     Raises:
-        InvalidOptionError: One does not; it is named.
+        InvalidOptionError: It does not; it is named.
     """
-    for name, schema in TABLES.items():
-        for key, column in tables[name].columns.items():
-            _check_column(f"{name}/{key}.npy", schema.columns[key], column, tables)
-    steps = tables["steps"]
-    times = steps["executions"].astype(float)
-    for key in (k for k in steps.names if k.endswith("cycles")):
-        _check_sum(f"steps/{key} times executions", times * steps[key])
-
-
-def _check_column(name: str, spec: ColumnSpec, column: Column, tables: Mapping[str, Table]) -> None:
     if isinstance(column, Text):
         values = column.codes
         if len(values) and (values.min() < 0 or values.max() >= len(column.words)):
@@ -112,14 +115,39 @@ def _check_column(name: str, spec: ColumnSpec, column: Column, tables: Mapping[s
         odd = sorted(set(column.words) - {"", *spec.choices}) if spec.choices else []
         if odd:
             raise InvalidOptionError(f"{name} holds {odd[0]!r:.50}, which is none of {', '.join(spec.choices)}")
+        if any(len(word) > _LONGEST_WORD for word in column.words):
+            raise InvalidOptionError(f"{name} holds a word of more than {_LONGEST_WORD:,} characters")
         return
-    if column.ndim != 1 or not np.isfinite(column).all():
+    if not np.isfinite(column).all():
         raise InvalidOptionError(f"{name} is no column of finite numbers")
     if len(column) and column.min() < spec.low:
         raise InvalidOptionError(f"{name} holds {column.min()}, and none may be below {spec.low}")
-    if spec.refers and len(column) and column.max() >= len(tables[spec.refers]):
-        raise InvalidOptionError(f"{name} points outside the {spec.refers} table")
+    if spec.refers and len(column) and column.max() >= limits[spec.refers]:
+        outside = "machine" if spec.refers == TILES else f"{spec.refers} table"
+        raise InvalidOptionError(f"{name} points outside the {outside}")
+    if spec.ascends and (column[1:] < column[:-1]).any():
+        raise InvalidOptionError(f"{name} does not ascend")
     _check_sum(name, column)
+
+
+def check_beside(table: str, key: str, column: Column, columns: Table, limits: Mapping[str, int]) -> None:
+    """What a column says together with another one of its table adds up.
+
+    Raises:
+        InvalidOptionError: It does not; it is named.
+    """
+    if isinstance(column, Text):
+        return
+    if table == "steps" and key.endswith("cycles"):
+        _check_sum(f"steps/{key} times executions", columns["executions"].astype(float) * column)
+    if key == "num_groups" and len(columns):
+        if (columns["first_group"].astype(np.int64) + column).max() > limits["groups"]:
+            raise InvalidOptionError(f"{table}/num_groups.npy points outside the groups table")
+    elif key == "num_tiles":
+        if len(columns) and (columns["first_tile"].astype(np.int64) + column).max() > limits[TILES]:
+            raise InvalidOptionError(f"{table}/num_tiles.npy points outside the machine")
+    elif "num_tiles" in columns and key != "first_tile":
+        _check_sum(f"{table}/{key} times num_tiles", columns["num_tiles"].astype(float) * column)
 
 
 def _check_sum(name: str, values: Any) -> None:
@@ -133,11 +161,14 @@ def check_memory(memory: Memory) -> None:
     Raises:
         InvalidOptionError: It is not so.
     """
-    if memory.num_tiles < 1 or len(set(memory.categories)) != len(memory.categories):
-        raise InvalidOptionError("memory.npy describes no tile, or a category twice")
-    if (memory.bytes < 0).any():
-        raise InvalidOptionError("memory.npy holds negative sizes")
-    _check_sum("memory.npy", memory.bytes)
+    runs = memory.run_tiles
+    if not len(runs) or runs.min() < 1 or len(set(memory.categories)) != len(memory.categories):
+        raise InvalidOptionError("the memory describes no tile, or a category twice")
+    if runs.astype(float).sum() > _MOST_TILES:
+        raise InvalidOptionError(f"the memory describes more than {_MOST_TILES:,} tiles")
+    if (memory.run_bytes < 0).any():
+        raise InvalidOptionError("the memory holds negative sizes")
+    _check_sum("the memory", memory.run_bytes * runs.astype(float))
 
 
 def check_cycles(compute_cycles_by_tile: npt.NDArray[np.int64]) -> None:

@@ -1,34 +1,46 @@
 """The report file: a zip of plain arrays and one JSON document, read without executing anything.
 
-``report.json`` holds ``format`` ("abele-report"), ``version``, the mappings ``target``, ``graph`` and ``meta``, the
-memory's ``categories`` and ``available_bytes``, and for each text column its distinct ``words``. Every array is an
-``.npy`` member: ``<table>/<column>.npy``, ``memory.npy`` and ``compute_cycles_by_tile.npy``; text columns hold codes.
+``report.json`` holds ``format`` ("abele-report"), ``version``, the mappings ``target``, ``graph`` and ``meta``, and the
+memory's ``categories`` and ``available_bytes``. Every array is an ``.npy`` member: ``<table>/<column>.npy``, where text
+columns hold codes and have their distinct words beside them (``<column>_words.npy``, UTF-8, and
+``<column>_ends.npy``), and ``memory/bytes.npy`` with ``memory/run_tiles.npy``. Arrays lie in the file uncompressed and
+aligned, so that a reader maps them: a large report costs what is asked of it. Files of versions 1 and 2 are compressed
+and read whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from abele.report import archive as container
-from abele.report.contents import Document, check_cycles, check_document, check_memory, check_tables
+from abele.report import contents
+from abele.report.columns import DeferredColumns
+from abele.report.earlier import program_tiles_of, step_groups_of
 from abele.report.memory import Memory
 from abele.report.paths import portable_path
 from abele.report.report import Report
 from abele.report.schema import TABLES, ColumnSpec, Schema
-from abele.report.table import Column, Table, Text
+from abele.report.table import Table
+from abele.report.text_column import Column, Text, packed_words, unpacked_words
 
 KIND = container.Kind(
     noun="report",
-    version=2,
+    version=3,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
     again="write the report again: the program that made it can, with Report.save",
-    schema=Document,
+    schema=contents.Document,
+    mapped=True,
 )
-"""Version 2: sync groups and spans; start, groups, block and basis of steps."""
+"""Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
+groups, and arrays that can be mapped."""
+
+SMALL_BYTES = 16 << 20
+"""A smaller file is read and checked whole when it is loaded; the columns of a larger one when they are asked for."""
 
 
 def save(report: Report, path: Path, *, full_paths: bool = False) -> None:
@@ -53,20 +65,26 @@ def _with_portable_paths(ops: Table) -> Table:
 
 
 def _write(report: Report, archive: container.Target) -> None:
-    words: dict[str, dict[str, list[str]]] = {}
     for name in TABLES:
         table: Table = getattr(report, name)
-        texts = {key: column for key, column in table.columns.items() if isinstance(column, Text)}
-        words[name] = {key: list(column.words) for key, column in texts.items()}
         for key, column in table.columns.items():
-            values = column.codes if isinstance(column, Text) else column
-            container.write_array(archive, f"{name}/{key}.npy", values)
-    container.write_array(archive, "memory.npy", report.memory.bytes)
-    container.write_array(archive, "compute_cycles_by_tile.npy", report.compute_cycles_by_tile)
-    container.write_document(archive, KIND, _document(report, words))
+            _write_column(archive, f"{name}/{key}", column)
+    container.write_array(archive, "memory/bytes.npy", report.memory.run_bytes)
+    container.write_array(archive, "memory/run_tiles.npy", report.memory.run_tiles)
+    container.write_document(archive, KIND, _document(report))
 
 
-def _document(report: Report, words: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+def _write_column(archive: container.Target, name: str, column: Column) -> None:
+    if isinstance(column, Text):
+        letters, ends = packed_words(column.words)
+        container.write_array(archive, f"{name}.npy", column.codes)
+        container.write_array(archive, f"{name}_words.npy", letters)
+        container.write_array(archive, f"{name}_ends.npy", ends)
+    else:
+        container.write_array(archive, f"{name}.npy", column)
+
+
+def _document(report: Report) -> dict[str, Any]:
     return {
         "target": report.target,
         "graph": report.graph,
@@ -75,51 +93,124 @@ def _document(report: Report, words: dict[str, dict[str, list[str]]]) -> dict[st
             "categories": list(report.memory.categories),
             "available_bytes": report.memory.available_bytes,
         },
-        "words": words,
     }
 
 
-def load(path: Path) -> Report:
+def load(path: Path, *, whole: bool | None = None) -> Report:
     """The report in the file ``path``.
 
+    Args:
+        path: The file.
+        whole: Read and check all of it now; by default only where it is small.
+
     Raises:
-        FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no report.
+        FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no report. What is read
+            later is checked when it is read, and raises the same.
     """
-    return container.read(path, KIND, _read)
+
+    def build(archive: container.Archive, document: contents.Document) -> Report:
+        now = path.stat().st_size <= SMALL_BYTES if whole is None else whole
+        return _read(archive, document, now)
+
+    return container.read(path, KIND, build)
 
 
-def _read(archive: container.Archive, document: Document) -> Report:
-    check_document(document)
-    words, version = document.words, document.version
-    tables = {name: _read_table(archive, schema, words.get(name, {}), version) for name, schema in TABLES.items()}
-    check_tables(tables)
-    memory = Memory(
-        archive.array("memory.npy", "<i8"), document.memory.available_bytes, tuple(document.memory.categories)
-    )
-    check_memory(memory)
-    cycles = archive.array("compute_cycles_by_tile.npy", "<i8", (memory.num_tiles,))
-    check_cycles(cycles)
-    return Report(
-        target=document.target,
-        graph=document.graph,
-        memory=memory,
-        compute_cycles_by_tile=cycles,
-        meta=document.meta,
-        **tables,
-    )
+def _read(archive: container.Archive, document: contents.Document, whole: bool) -> Report:
+    contents.check_document(document)
+    version = document.version
+    memory = _read_memory(archive, document)
+    heads = {name: _read_heads(archive, schema, document) for name, schema in TABLES.items() if schema.since <= version}
+    sizes = {name: _num_rows(name, columns) for name, columns in heads.items()}
+    limits = {**dict.fromkeys(TABLES, 0), **sizes, contents.TILES: memory.num_tiles}
+    tables = {name: TABLES[name].empty() for name in TABLES}
+    for name, columns in heads.items():
+        tables[name] = _table(archive, TABLES[name], columns, sizes[name], limits)
+    if version < 3:
+        cycles = archive.array("compute_cycles_by_tile.npy", "<i8", (memory.num_tiles,))
+        contents.check_cycles(cycles)
+        tables["program_tiles"] = program_tiles_of(cycles)
+        tables["step_groups"] = step_groups_of(tables["spans"])
+    if whole or version < 3:
+        for name, table in tables.items():
+            with container.part(f"table {name}"):
+                for key in table.names:
+                    table.columns[key]
+    return Report(target=document.target, graph=document.graph, memory=memory, meta=document.meta, **tables)
 
 
-def _read_table(archive: container.Archive, schema: Schema, words: dict[str, list[str]], version: int) -> Table:
-    """A table as a file of some version holds it; what came later takes its defaults."""
-    if schema.since > version:
-        return schema.empty()
+def _read_memory(archive: container.Archive, document: contents.Document) -> Memory:
+    head = document.memory
+    if document.version < 3:
+        memory = Memory(archive.array("memory.npy", "<i8"), head.available_bytes, tuple(head.categories))
+    else:
+        values, runs = (archive.stored(f"memory/{name}.npy", "<i8").load() for name in ("bytes", "run_tiles"))
+        memory = Memory(values, head.available_bytes, tuple(head.categories), runs)
+    contents.check_memory(memory)
+    return memory
+
+
+class _StoredText:
+    """A text column of a file: its codes, and its words."""
+
+    def __init__(self, codes: container.StoredArray, words: Any) -> None:
+        self.codes = codes
+        self.shape = codes.shape
+        self._words = words
+
+    def load(self) -> Text:
+        """The column."""
+        with container.part(self.codes.name):
+            return Text(self.codes.load(), self._words())
+
+
+_Stored = container.StoredArray | _StoredText
+
+
+def _read_heads(archive: container.Archive, schema: Schema, document: contents.Document) -> dict[str, _Stored]:
+    """The columns of a table as a file of some version holds them, by their heads."""
+    version = document.version
     known = {key: spec for key, spec in schema.columns.items() if spec.since <= version}
     with container.part(f"table {schema.name}"):
-        return schema.table(**{k: _read_column(archive, schema.name, k, spec, words) for k, spec in known.items()})
+        return {key: _read_head(archive, schema.name, key, spec, document) for key, spec in known.items()}
 
 
-def _read_column(
-    archive: container.Archive, table: str, key: str, spec: ColumnSpec, words: dict[str, list[str]]
-) -> Column:
-    values = archive.vector(f"{table}/{key}.npy", "<i4" if spec.is_text else spec.dtype)
-    return Text(values, tuple(words[key])) if spec.is_text else values
+def _read_head(
+    archive: container.Archive, table: str, key: str, spec: ColumnSpec, document: contents.Document
+) -> _Stored:
+    name = f"{table}/{key}"
+    values = archive.stored(f"{name}.npy", "<i4" if spec.is_text else spec.dtype)
+    if len(values.shape) != 1:
+        raise ValueError(f"{name}.npy has {len(values.shape)} dimensions, expected 1")
+    if not spec.is_text:
+        return values
+    if document.version < 3:
+        words = tuple(document.words.get(table, {})[key])
+        return _StoredText(values, lambda: words)
+    letters, ends = archive.stored(f"{name}_words.npy", "|u1"), archive.stored(f"{name}_ends.npy", "<i8")
+    return _StoredText(values, lambda: unpacked_words(letters.load(), ends.load()))
+
+
+def _num_rows(name: str, columns: Mapping[str, _Stored]) -> int:
+    sizes = {column.shape[0] for column in columns.values()}
+    if len(sizes) != 1:
+        raise ValueError(f"columns of the {name} table differ in length")
+    return sizes.pop()
+
+
+def _table(
+    archive: container.Archive, schema: Schema, columns: Mapping[str, _Stored], rows: int, limits: Mapping[str, int]
+) -> Table:
+    """The table whose columns are read, and held against the schema, when they are asked for."""
+
+    def make(key: str) -> Column:
+        spec = schema.columns[key]
+        if key not in columns:
+            return schema.column(key, rows)
+        with archive.reading(f"{schema.name}/{key}.npy"):
+            column = columns[key].load()
+            contents.check_column(f"{schema.name}/{key}.npy", spec, column, limits)
+            contents.check_beside(schema.name, key, column, table, limits)
+            return column
+
+    table = Table(DeferredColumns(tuple(schema.columns), lambda: rows, make))
+    return table

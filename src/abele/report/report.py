@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,17 @@ import numpy.typing as npt
 
 from abele.report.cycles import Cycles, run_cycles
 from abele.report.memory import Memory
-from abele.report.schema import GROUPS, RUNS, SPANS
+from abele.report.schema import (
+    BUFFER_TILES,
+    GROUPS,
+    LIFETIMES,
+    PHASE_TILES,
+    PROGRAM_TILES,
+    RUNS,
+    SPANS,
+    STEP_GROUPS,
+    VARIABLE_TILES,
+)
 from abele.report.table import Table
 
 if TYPE_CHECKING:
@@ -30,10 +41,15 @@ class Report:
         memory: Bytes by category and tile.
         variables: Columns as ``schema.VARIABLES``.
         liveness: Columns as ``schema.LIVENESS``.
-        compute_cycles_by_tile: int64[tiles], cycles that each tile computes in one run of program 0.
         runs: Runs on the host; columns as ``schema.RUNS``.
         groups: What each sync group does in a run of each program; columns as ``schema.GROUPS``.
         spans: First executions of steps; columns as ``schema.SPANS``.
+        step_groups: Which steps keep which sync groups busy; columns as ``schema.STEP_GROUPS``.
+        phase_tiles: What steps do on which tiles; columns as ``schema.PHASE_TILES``.
+        program_tiles: What a run of each program does on which tiles; columns as ``schema.PROGRAM_TILES``.
+        variable_tiles: Which tiles hold how much of which variable; columns as ``schema.VARIABLE_TILES``.
+        lifetimes: When variables are live; columns as ``schema.LIFETIMES``.
+        buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
     """
@@ -45,10 +61,15 @@ class Report:
     memory: Memory
     variables: Table
     liveness: Table
-    compute_cycles_by_tile: npt.NDArray[np.int64]
     runs: Table = field(default_factory=RUNS.empty)
     groups: Table = field(default_factory=GROUPS.empty)
     spans: Table = field(default_factory=SPANS.empty)
+    step_groups: Table = field(default_factory=STEP_GROUPS.empty)
+    phase_tiles: Table = field(default_factory=PHASE_TILES.empty)
+    program_tiles: Table = field(default_factory=PROGRAM_TILES.empty)
+    variable_tiles: Table = field(default_factory=VARIABLE_TILES.empty)
+    lifetimes: Table = field(default_factory=LIFETIMES.empty)
+    buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     def cycles(self, program: int = 0) -> Cycles:
@@ -79,6 +100,75 @@ class Report:
         """Modelled throughput of program 0, or None when the samples of a run are not known."""
         samples, total = self.meta.get("samples_per_run"), self.cycles().total
         return float(samples) / self.seconds(total) if samples and total else None
+
+    @cached_property
+    def compute_cycles_by_tile(self) -> npt.NDArray[np.int64]:
+        """Cycles that each tile computes in one run of program 0, int64[tiles]."""
+        return self.program_by_tile("compute_cycles")
+
+    def groups_of(self, step: int) -> list[str]:
+        """Names of the sync groups that a step keeps busy.
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.tiles import groups_of
+
+        return groups_of(self, step)
+
+    def program_by_tile(self, column: str, program: int = 0) -> npt.NDArray[np.int64]:
+        """What one run of a program does on each tile, int64[tiles].
+
+        Args:
+            column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+            program: Index of the program.
+        """
+        from abele.report.tiles import program_by_tile
+
+        return program_by_tile(self, column, program)
+
+    def step_by_tile(self, column: str, step: int) -> npt.NDArray[np.int64]:
+        """What one execution of a step does on each tile, int64[tiles].
+
+        Args:
+            column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step or column.
+        """
+        from abele.report.tiles import step_by_tile
+
+        return step_by_tile(self, column, step)
+
+    def variable_by_tile(self, variable: int | str) -> npt.NDArray[np.int64]:
+        """Bytes that each tile holds of a variable, int64[tiles].
+
+        Args:
+            variable: Row in the variables table, or a name.
+
+        Raises:
+            InvalidOptionError: There is no such variable.
+        """
+        from abele.report.tiles import variable_by_tile
+
+        return variable_by_tile(self, variable)
+
+    def memory_at(self, step: int) -> npt.NDArray[np.int64]:
+        """Bytes on each tile while a step runs, int64[tiles].
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.tiles import memory_at
+
+        return memory_at(self, step)
 
     @property
     def tile_balance(self) -> float:
@@ -169,6 +259,8 @@ class Report:
     @staticmethod
     def load(path: str | Path) -> Report:
         """The report that a file holds; nothing in the file is executed.
+
+        Columns of a large file are read when they are asked for, straight from the file, which must then stay as it is.
 
         Raises:
             FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no report.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from abele.errors import InvalidOptionError, nearest
-from abele.report.table import Column, Table, Text
+from abele.report.columns import computed
+from abele.report.table import Table
+from abele.report.text_column import Column, Text
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class ColumnSpec:
         default: Value of rows for which none is given, and of all rows in files older than the column.
         since: Version of the file format that has it first.
         low: Smallest value that a file may hold.
-        refers: The table that it gives rows of, if it does.
+        refers: The table that it gives rows of, or ``tiles``, if it does.
+        ascends: True where no row may hold less than the one before.
         choices: The words that it may hold, where they are few.
     """
 
@@ -32,6 +35,7 @@ class ColumnSpec:
     since: int = 1
     low: int = 0
     refers: str = ""
+    ascends: bool = False
     choices: tuple[str, ...] = ()
 
     @property
@@ -75,9 +79,17 @@ class Schema:
             {name: _column(spec, columns.get(name, spec.default), num_rows) for name, spec in self.columns.items()}
         )
 
+    def column(self, name: str, num_rows: int) -> Column:
+        """A column that holds its default in each row."""
+        return _column(self.columns[name], self.columns[name].default, num_rows)
+
     def empty(self) -> Table:
         """The table without rows."""
         return self.table()
+
+    def deferred(self, make: Callable[[], Table]) -> Table:
+        """The table that ``make`` gives, made when somebody looks into it."""
+        return Table(computed(tuple(self.columns), lambda: make().columns))
 
 
 def _is_scalar(value: Any) -> bool:
@@ -105,6 +117,11 @@ def _count(doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSp
 
 def _row(of: str, doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSpec:
     return ColumnSpec("<i4", doc, default, since, low, refers=of)
+
+
+def _owner(doc: str, of: str = "") -> ColumnSpec:
+    """The first column of a relation, by which it is sorted."""
+    return ColumnSpec("<i4", doc, since=3, refers=of, ascends=True)
 
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
@@ -139,11 +156,11 @@ STEPS = Schema(
         "num_vertices": _count("vertices executed"),
         "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
         "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2, low=-1),
-        "groups": _text(
-            "sync groups that it keeps busy, joined by ', '; of more than 8, the first and the last", since=2
-        ),
         "block": _text("names of the Blocks around it, joined by /", since=2),
         "basis": _text("one of BASES: what its cycles and executions rest on", since=2, choices=BASES),
+        "phase": ColumnSpec(
+            "<i4", "number of what it does on which tiles, as in phase_tiles; -1 for none", -1, since=3, low=-1
+        ),
     },
 )
 
@@ -227,4 +244,91 @@ RUNS = Schema(
     },
 )
 
-TABLES = {schema.name: schema for schema in (STEPS, OPS, VARIABLES, LIVENESS, RUNS, GROUPS, SPANS)}
+STEP_GROUPS = Schema(
+    "step_groups",
+    {
+        "step": _owner("row in the steps table", "steps"),
+        "first_group": _row("groups", "row in the groups table of the first of some sync groups that it keeps busy"),
+        "num_groups": ColumnSpec("<i4", "how many rows from there", 1, low=1),
+    },
+    since=3,
+)
+"""Which steps keep which sync groups busy, in order of the steps."""
+
+_TILES = {
+    "first_tile": ColumnSpec("<i4", "first of some neighbouring tiles that are alike", refers="tiles"),
+    "num_tiles": ColumnSpec("<i4", "how many tiles these are", 1, low=1),
+}
+
+_TRAFFIC = {
+    "compute_cycles": _count("cycles that each of these tiles spends on vertices and copies"),
+    "sent_bytes": _count("bytes that each sends to other tiles"),
+    "received_bytes": _count("bytes that each receives from other tiles"),
+}
+
+PHASE_TILES = Schema(
+    "phase_tiles",
+    {"phase": _owner("number of the phase, as in the steps table"), **_TILES, **_TRAFFIC},
+    since=3,
+)
+"""What each phase does on which tiles in one execution, in order of phases and tiles; equal steps share one."""
+
+PROGRAM_TILES = Schema(
+    "program_tiles",
+    {"program": _owner("index of the program"), **_TILES, **_TRAFFIC},
+    since=3,
+)
+"""What a run of each program does on which tiles, in order of programs and tiles."""
+
+VARIABLE_TILES = Schema(
+    "variable_tiles",
+    {
+        "variable": _owner("row in the variables table", "variables"),
+        **_TILES,
+        "bytes": _count("bytes of it that each of these tiles holds"),
+        "padded_bytes": _count("the same with the gap behind it"),
+    },
+    since=3,
+)
+"""Which tiles hold how much of which variable, in order of variables and tiles."""
+
+LIFETIMES = Schema(
+    "lifetimes",
+    {
+        "variable": _owner("row in the variables table of one that is not always live", "variables"),
+        "first_step": _row("steps", "row in the steps table where it becomes live"),
+        "last_step": _row("steps", "row in the steps table after which it is dead"),
+    },
+    since=3,
+)
+"""When variables are live, in order of variables and steps; one that is written anew after a pause has several rows."""
+
+BUFFER_TILES = Schema(
+    "buffer_tiles",
+    {
+        "superstep": _owner("number of the superstep, as in the steps table"),
+        **_TILES,
+        "bytes": _count("bytes for data in motion that each of these tiles needs while it runs"),
+    },
+    since=3,
+)
+"""Room for data that arrives, is arranged or is about to leave, in order of supersteps and tiles."""
+
+TABLES = {
+    schema.name: schema
+    for schema in (
+        STEPS,
+        OPS,
+        VARIABLES,
+        LIVENESS,
+        RUNS,
+        GROUPS,
+        SPANS,
+        STEP_GROUPS,
+        PHASE_TILES,
+        PROGRAM_TILES,
+        VARIABLE_TILES,
+        LIFETIMES,
+        BUFFER_TILES,
+    )
+}

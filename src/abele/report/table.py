@@ -1,59 +1,16 @@
-"""Tables of named columns: NumPy arrays, no object a row."""
+"""Tables of named columns: NumPy arrays, no object per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, nearest
+from abele.report.columns import DeferredColumns, picked
+from abele.report.text_column import Array, Column, Text
 from abele.words import counted
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Text:
-    """A column of strings, each distinct one stored once.
-
-    Attributes:
-        codes: int32[n], index into ``words``.
-        words: The distinct strings.
-    """
-
-    codes: npt.NDArray[np.int32]
-    words: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[str] | Array) -> Text:
-        """The column that holds ``values``, in order."""
-        if len(values) == 0:
-            return cls(np.zeros(0, np.int32), ())
-        index: dict[str, int] = {}
-        codes = np.fromiter((index.setdefault(str(value), len(index)) for value in values), np.int32, len(values))
-        return cls(codes, tuple(index))
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: Any) -> Text:
-        return Text(self.codes[rows], self.words)
-
-    def decode(self) -> Array:
-        """The strings as a NumPy array of n objects: a long one among many rows takes its own room alone."""
-        return np.array(self.words, dtype=object)[self.codes] if self.words else np.full(len(self), "", dtype=object)
-
-    def order(self) -> Array:
-        """Rank of each row's string in alphabetical order, int64[n]."""
-        rank = np.empty(len(self.words), np.int64)
-        rank[np.argsort(np.array(self.words, dtype=object), kind="stable")] = np.arange(len(self.words))
-        return rank[self.codes]
-
-
-Column = Array | Text
 
 
 class Table:
@@ -66,7 +23,9 @@ class Table:
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
-        self.columns: dict[str, Column] = dict(columns)
+        self.columns: Mapping[str, Column] = columns if isinstance(columns, DeferredColumns) else dict(columns)
+        if isinstance(columns, DeferredColumns):
+            return
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise InvalidOptionError(
@@ -79,6 +38,8 @@ class Table:
         return tuple(self.columns)
 
     def __len__(self) -> int:
+        if isinstance(self.columns, DeferredColumns):
+            return self.columns.num_rows
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def __contains__(self, name: str) -> bool:
@@ -98,8 +59,8 @@ class Table:
         return self.columns[name]
 
     def select(self, rows: Any) -> Table:
-        """The rows that a boolean mask, an index array or a slice picks."""
-        return Table({name: column[rows] for name, column in self.columns.items()})
+        """The rows that a boolean mask, an index array or a slice picks; columns are picked from when asked for."""
+        return Table(picked(self.columns, rows, lambda: _num_picked(rows, len(self))))
 
     def where(self, name: str, value: Any) -> Table:
         """The rows whose column ``name`` equals ``value``."""
@@ -151,6 +112,14 @@ class Table:
         from abele.report.shown import table_card
 
         return table_card(self)
+
+
+def _num_picked(rows: Any, num_rows: int) -> int:
+    """How many of ``num_rows`` rows a mask, an index array or a slice picks."""
+    if isinstance(rows, slice):
+        return len(range(*rows.indices(num_rows)))
+    which = np.asarray(rows)
+    return int(which.sum()) if which.dtype == bool else len(which)
 
 
 def _extended(column: Column, value: Any) -> Column:
