@@ -11,7 +11,7 @@ from poplibs_kit import system_of
 
 from abele.numerics import as_element_type
 from abele.poplibs import poprand
-from abele.poplibs.poprand.draw import generator_cycles
+from abele.poplibs.poprand.draw import DrawCycles
 
 N = 20000
 
@@ -97,5 +97,5 @@ def test_cost__same_data__that_of_the_library_function() -> None:
     like = called.put(np.zeros(1000), "f32")
     poprand.normal(called.graph, called.put(np.zeros(2), "u32"), 0, like, called.prog)
     ipu = system_of(1).ipu
-    formula = generator_cycles(4, 22, 4.0, like)
+    formula = DrawCycles(4, 22, 4.0, like.dtype)
     assert hand.cycles(vertex) == int(formula(np.array([1000]), ipu)[0])

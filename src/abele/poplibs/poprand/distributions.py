@@ -16,7 +16,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, random_bits, select
-from abele.poplibs.poprand.draw import generate, generator_cycles, unit_interval
+from abele.poplibs.poprand.draw import DrawCycles, generate, unit_interval
 from abele.poplibs.poprand.seed import seed_or_own
 from abele.poplibs.poputil.layout import clone
 
@@ -66,10 +66,10 @@ def uniform(
     out = clone(graph, reference, f"{name}/out", out_type)
     if out.dtype.is_float:
         value = as_output(unit_interval(random_bits(1, modifier)) * (high - low) + low, out)
-        cycles = generator_cycles(4, 22, VECTOR_CYCLES, out)
+        cycles = DrawCycles(4, 22, VECTOR_CYCLES, out.dtype)
     else:
         value = _integers(random_bits(1, modifier), low, high, out, name)
-        cycles = generator_cycles(4, 22, INTEGER_CYCLES, out)
+        cycles = DrawCycles(4, 22, INTEGER_CYCLES, out.dtype)
     generate(graph, value, [source], out, prog, name, cycles)
     return out
 
@@ -106,7 +106,7 @@ def log_uniform(
     drawn = Op("exp", unit_interval(random_bits(1, modifier)) * (most - least) + least)
     bounded = Op("clamp", drawn, low, high)
     value = as_output(bounded if out.dtype.is_float else Op("floor", bounded), out)
-    generate(graph, value, [source], out, prog, name, generator_cycles(4, 22, VECTOR_CYCLES, out))
+    generate(graph, value, [source], out, prog, name, DrawCycles(4, 22, VECTOR_CYCLES, out.dtype))
     return out
 
 
@@ -131,7 +131,7 @@ def bernoulli(
     one, zero = (1.0, 0.0) if out.dtype.is_float else (1, 0)
     value = Cast(select(one, zero, happens(random_bits(1, modifier), probability, name)), out.dtype)
     prologue = 23 if out.dtype.bits == 32 else 21
-    generate(graph, value, [source], out, prog, name, generator_cycles(4, prologue, VECTOR_CYCLES, out))
+    generate(graph, value, [source], out, prog, name, DrawCycles(4, prologue, VECTOR_CYCLES, out.dtype))
     return out
 
 

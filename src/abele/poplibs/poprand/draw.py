@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -55,17 +56,17 @@ def generate(
     apply_fused(graph, fused, inputs, [out], prog, name, library=f"poprand.{name}", cycles=cycles)
 
 
-def generator_cycles(start: int, prologue: int, slots_per_vector: float, out: Tensor) -> CycleFormula:
-    """Tile cycles of a generator: ``start`` + 6·``prologue`` + so many a vector of ``out``."""
-    return draw_cycles(start, prologue, slots_per_vector, out.dtype)
+@dataclass(frozen=True)
+class DrawCycles:
+    """Tile cycles of a generator: ``start`` + 6·``prologue`` + ``slots_per_vector`` for each vector of ``dtype``."""
 
+    start: int
+    prologue: int
+    slots_per_vector: float
+    dtype: ElementType
 
-def draw_cycles(start: int, prologue: int, slots_per_vector: float, dtype: ElementType) -> CycleFormula:
-    """As :func:`generator_cycles`, of elements of ``dtype``."""
-
-    def cycles(size: Int64, ipu: Ipu) -> Int64:
-        vectors = -(-size // ipu.vector_width(dtype))
-        total = start + ipu.num_workers * prologue + np.ceil(vectors * slots_per_vector)
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles of vertices of ``size`` elements, int64[n]."""
+        vectors = -(-size // ipu.vector_width(self.dtype))
+        total = self.start + ipu.num_workers * self.prologue + np.ceil(vectors * self.slots_per_vector)
         return np.asarray(total, np.int64)
-
-    return cycles

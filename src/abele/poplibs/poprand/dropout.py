@@ -10,7 +10,7 @@ from abele.graph.program import Sequence
 from abele.poplibs.popops.elementwise.map import map
 from abele.poplibs.popops.expr import Cast, PlaceHolder, random_bits, select
 from abele.poplibs.poprand.distributions import happens
-from abele.poplibs.poprand.draw import generate, generator_cycles
+from abele.poplibs.poprand.draw import DrawCycles, generate
 from abele.poplibs.poprand.seed import seed_or_own
 from abele.poplibs.poputil.broadcast import broadcast_shape
 from abele.poplibs.poputil.layout import clone, create_output_like
@@ -60,7 +60,7 @@ def dropout(
         out = clone(graph, reference, f"{name}/out", tensor.dtype)
     kept = select(PlaceHolder(1) * factor, 0.0, keeps)
     # Source: machine reference §4.11 (Dropout): 6 + 6·24 + 2·n/v.
-    generate(graph, kept, [tensor, source], out, prog, name, generator_cycles(6, 24, 2.0, out))
+    generate(graph, kept, [tensor, source], out, prog, name, DrawCycles(6, 24, 2.0, out.dtype))
     return out
 
 
@@ -88,7 +88,7 @@ def shaped_dropout(
     mask = clone(graph, reference, f"{name}/mask", tensor.dtype)
     kept = Cast(select(_factor(scale, keep_probability), 0.0, keeps), tensor.dtype)
     # Source: machine reference §4.11 (Bernoulli), then a broadcast product.
-    cycles = generator_cycles(4, 23 if tensor.dtype.bits == 32 else 21, 4.0, mask)
+    cycles = DrawCycles(4, 23 if tensor.dtype.bits == 32 else 21, 4.0, mask.dtype)
     generate(graph, kept, [source], mask, prog, f"{name}_mask", cycles)
     return map(graph, lambda x, m: x * m, [tensor, mask], prog, name)
 

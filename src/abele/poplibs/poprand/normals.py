@@ -11,7 +11,7 @@ from abele.graph.program import Sequence
 from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.popops.expr import Cast, Expr, Op, as_expr, random_bits, select
 from abele.poplibs.poprand.distributions import VECTOR_CYCLES, as_output
-from abele.poplibs.poprand.draw import UNIT, generate, generator_cycles, unit_interval
+from abele.poplibs.poprand.draw import UNIT, DrawCycles, generate, unit_interval
 from abele.poplibs.poprand.seed import seed_or_own
 from abele.poplibs.poputil.layout import clone
 
@@ -47,7 +47,7 @@ def normal(
     radius = unit_interval(random_bits(1, modifier, 0, 2)) + UNIT
     angle = unit_interval(random_bits(1, modifier, 1, 2)) * (2.0 * math.pi)
     value = Op("sqrt", Op("log", radius) * -2.0) * Op("cos", angle) * std + mean
-    generate(graph, as_output(value, out), [source], out, prog, name, generator_cycles(4, 22, VECTOR_CYCLES, out))
+    generate(graph, as_output(value, out), [source], out, prog, name, DrawCycles(4, 22, VECTOR_CYCLES, out.dtype))
     return out
 
 
@@ -81,7 +81,7 @@ def truncated_normal(
     within = odd * (2.0**-23 * math.erf(alpha / math.sqrt(2.0)))
     deviation = Op("clamp", _inverse_erf(within) * math.sqrt(2.0), -alpha, alpha)
     slots = truncated_normal_slots(alpha)
-    cycles = generator_cycles(4, 26 if out.dtype.bits == 32 else 28, slots, out)
+    cycles = DrawCycles(4, 26 if out.dtype.bits == 32 else 28, slots, out.dtype)
     generate(graph, as_output(deviation * std + mean, out), [source], out, prog, name, cycles)
     return out
 

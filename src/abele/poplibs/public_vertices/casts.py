@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, u32
-from abele.poplibs.popops.elementwise.cast import PROLOGUE, cast_cycles, cast_loop, conversion
+from abele.poplibs.popops.elementwise.cast import PROLOGUE, CastCycles, cast_loop, conversion
 from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.popops.expressions.source import element_statements
@@ -90,7 +90,7 @@ def _shared(source: ElementType, target: ElementType) -> Instance:
         number, packed, size = (np.asarray(n, np.int64) for n in (v.numElems, v.partitionParams, v.dst))
         most, many = packed >> 9, packed >> 6 & 7
         told = np.where(packed > 0, many * most + (6 - many) * (most - 4) - (packed & 7), size)
-        return cast_cycles(source, target)(np.where(number > 0, number, told), ipu)
+        return CastCycles(source, target)(np.where(number > 0, number, told), ipu)
 
     return Instance("MultiVertex", fields, body, cycles, defaults={"numElems": 0, "partitionParams": 0})
 

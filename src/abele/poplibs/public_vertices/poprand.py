@@ -15,7 +15,7 @@ import numpy.typing as npt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u32
 from abele.poplibs.poprand.distributions import INTEGER_CYCLES, VECTOR_CYCLES
-from abele.poplibs.poprand.draw import UNIT, draw_cycles
+from abele.poplibs.poprand.draw import UNIT, DrawCycles
 from abele.poplibs.public_vertices.family import DRAWS, STREAM, Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import indented, loop, state, vector, wide
@@ -86,7 +86,7 @@ def _uniform(dtype: ElementType) -> Instance:
     value = f"({_unit(_bits(0))} - 0.5) * self.scale + self.offset"
     body = [f"self.out[i] = {wide(value, f32, dtype)}"]
     prologue = 22 if dtype == f32 else 24
-    return _drawn(dtype, fields, body, draw_cycles(4, prologue, VECTOR_CYCLES, dtype), defaults={"shift": 0})
+    return _drawn(dtype, fields, body, DrawCycles(4, prologue, VECTOR_CYCLES, dtype), defaults={"shift": 0})
 
 
 def _uniform_int(dtype: ElementType) -> Instance:
@@ -97,7 +97,7 @@ def _uniform_int(dtype: ElementType) -> Instance:
         "    bits = u32(u64(bits) * u64(self.scale) >> 32)",
         "self.out[i] = self.offset + i32(bits)",
     ]
-    return _drawn(dtype, fields, body, draw_cycles(4, 22, INTEGER_CYCLES, dtype), defaults={"shift": 0})
+    return _drawn(dtype, fields, body, DrawCycles(4, 22, INTEGER_CYCLES, dtype), defaults={"shift": 0})
 
 
 def _gauss(first: str, second: str) -> list[str]:
@@ -112,7 +112,7 @@ def _gauss(first: str, second: str) -> list[str]:
 def _normal(dtype: ElementType) -> Instance:
     body = [*_gauss(_bits(0, 2), _bits(1, 2)), f"self.out[i] = {wide('x * self.stdDev + self.mean', f32, dtype)}"]
     fields = [state("mean", f32), state("stdDev", f32)]
-    return _drawn(dtype, fields, body, draw_cycles(4, 22 if dtype == f32 else 24, VECTOR_CYCLES, dtype))
+    return _drawn(dtype, fields, body, DrawCycles(4, 22 if dtype == f32 else 24, VECTOR_CYCLES, dtype))
 
 
 def _truncated(dtype: ElementType) -> Instance:
@@ -128,7 +128,7 @@ def _truncated(dtype: ElementType) -> Instance:
         f"    x = ({_unit(bits.format(rounds, 0))} + {_unit(bits.format(rounds, 1))} - 1.0) * self.alpha",
         f"self.out[i] = {wide('x * self.stdDev + self.mean', f32, dtype)}",
     ]
-    made = _drawn(dtype, fields, body, draw_cycles(0, 0, 0, dtype))
+    made = _drawn(dtype, fields, body, DrawCycles(0, 0, 0, dtype))
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         """Source: machine reference §4.11 (TruncatedNormal)."""
@@ -143,7 +143,7 @@ def _bernoulli(dtype: ElementType) -> Instance:
     one, zero = ("1.0", "0.0") if dtype.is_float else ("1", "0")
     body = [f"self.out[i] = {dtype.name}({one}) if {_bits(0)} >> 16 < self.prob else {dtype.name}({zero})"]
     prologue = 23 if dtype.bits == 32 else 21
-    return _drawn(dtype, [state("prob", u32)], body, draw_cycles(4, prologue, VECTOR_CYCLES, dtype))
+    return _drawn(dtype, [state("prob", u32)], body, DrawCycles(4, prologue, VECTOR_CYCLES, dtype))
 
 
 def _dropout(dtype: ElementType) -> Instance:
@@ -158,4 +158,4 @@ def _dropout(dtype: ElementType) -> Instance:
         "if i < i64(self.numElems):",
         f"    self.out[i] = {wide(value, f32, dtype)} if {_bits(0)} >> 16 < self.prob else {dtype.name}(0.0)",
     ]
-    return _drawn(dtype, fields, body, draw_cycles(6, 24, 2.0, dtype))
+    return _drawn(dtype, fields, body, DrawCycles(6, 24, 2.0, dtype))

@@ -146,6 +146,13 @@ def test_fill__600_f32_on_a_tile__costs_the_published_estimate() -> None:
     assert _cycles(bench) == 6 * (23 + 50)
 
 
+def test_fill__after_a_map_of_the_same_name_and_text__keeps_its_own_cost() -> None:
+    plain, filled = Bench(1), Bench(1)
+    popops.map_in_place(plain.graph, popops.Const(3.0), [plain.tensor(np.ones(600), "f32", 0)], plain.prog, "same")
+    popops.fill(filled.graph, filled.tensor(np.ones(600), "f32", 0), filled.prog, 3.0, "same")
+    assert _cycles(filled) == 6 * (23 + 50) != _cycles(plain)
+
+
 @pytest.mark.parametrize(("dtype", "start", "step"), [("i32", 5, 1), ("i32", 100, -7), ("u32", 3, 2), ("f32", -2, 3)])
 @pytest.mark.parametrize("num_tiles", TILES)
 def test_iota__start_and_step__count(num_tiles: int, dtype: str, start: int, step: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type, bool_, f32
 from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
-from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, select
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.poputil.layout import clone
@@ -71,20 +71,23 @@ def cast_with_output(graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, 
         prog.add(Copy(tensor, out))
         return
     fused = fuse([conversion(tensor.dtype, out.dtype)], (tensor.dtype,), [out.dtype])
-    cycles = cast_cycles(tensor.dtype, out.dtype)
+    cycles = CastCycles(tensor.dtype, out.dtype)
     apply_fused(graph, fused, [tensor], [out], prog, name, library="popops.cast", cycles=cycles)
 
 
-def cast_cycles(source: ElementType, target: ElementType) -> CycleFormula:
+@dataclass(frozen=True)
+class CastCycles:
     """Tile cycles of a conversion. Source: machine reference §4.8 (Cast1D)."""
-    elements, slots = cast_loop(source, target)
 
-    def cycles(size: Int64, ipu: Ipu) -> Int64:
+    source: ElementType
+    target: ElementType
+
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles of vertices of ``size`` elements, int64[n]."""
+        elements, slots = cast_loop(self.source, self.target)
         share = -(-size // ipu.num_workers)
         loops = -(-share // elements)
         return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (PROLOGUE + loops * slots), np.int64)
-
-    return cycles
 
 
 def cast_loop(source: ElementType, target: ElementType) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ def fill(graph: Graph, tensor: Tensor, prog: Sequence, value: float, name: str =
     """
     _check_value(tensor, value, name)
     check_writable(name, tensor)
-    _compute(graph, tensor, Const(value, tensor.dtype), prog, name, fill_cycles(tensor.dtype))
+    _compute(graph, tensor, Const(value, tensor.dtype), prog, name, FillCycles(tensor.dtype))
 
 
 def zero(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "zero") -> None:
@@ -77,27 +78,33 @@ def iota(graph: Graph, tensor: Tensor, start: int, prog: Sequence, name: str = "
     else:
         counted = index + start
         value = counted if tensor.dtype == i32 else Cast(counted, tensor.dtype)
-    _compute(graph, tensor, value, prog, name, _iota_cycles(tensor.dtype))
+    _compute(graph, tensor, value, prog, name, _IotaCycles(tensor.dtype))
 
 
-def fill_cycles(dtype: ElementType) -> CycleFormula:
+@dataclass(frozen=True)
+class FillCycles:
     """Tile cycles of setting elements to one value, the workers sharing them."""
 
-    def cycles(size: Int64, ipu: Ipu) -> Int64:
+    dtype: ElementType
+
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles of vertices of ``size`` elements, int64[n]."""
         share = -(-size // ipu.num_workers)
-        slots = FILL_START[dtype.bytes] + -(-share // FILL_ELEMENTS[dtype.bytes])
+        slots = FILL_START[self.dtype.bytes] + -(-share // FILL_ELEMENTS[self.dtype.bytes])
         return np.asarray(ipu.num_workers * slots, np.int64)
 
-    return cycles
 
+@dataclass(frozen=True)
+class _IotaCycles:
+    """Tile cycles of setting elements to their own indices."""
 
-def _iota_cycles(dtype: ElementType) -> CycleFormula:
-    def cycles(size: Int64, ipu: Ipu) -> Int64:
+    dtype: ElementType
+
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles of vertices of ``size`` elements, int64[n]."""
         share = -(-size // ipu.num_workers)
-        vectors = -(-share // ipu.vector_width(dtype))
+        vectors = -(-share // ipu.vector_width(self.dtype))
         return np.asarray(ipu.num_workers * (IOTA_START + IOTA_SLOTS * vectors), np.int64)
-
-    return cycles
 
 
 def _compute(graph: Graph, tensor: Tensor, value: Expr, prog: Sequence, name: str, cycles: CycleFormula) -> None:

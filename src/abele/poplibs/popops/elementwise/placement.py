@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,17 @@ from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_orde
 from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
-CycleFormula = Callable[[Int64, Ipu], Int64]
-"""Tile cycles of vertices from the elements that each computes.
 
-A formula that depends on more than its function's name, the expressions and their types has an attribute ``key`` that
-tells it from others."""
+
+class CycleFormula(Protocol):
+    """Tile cycles of vertices that are an operation of their own, from the number of elements that each computes.
+
+    Formulas are frozen dataclasses: two of them are the same formula if and only if their ``repr`` is the same, and a
+    codelet class is shared only by calls of the same text and the same formula.
+    """
+
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        """Tile cycles, int64[n], of vertices of ``size`` elements, int64[n]."""
 
 
 def execute_elementwise(
@@ -175,8 +182,7 @@ class _Placement:
         if layout.indexed:
             values |= self._index_state()
         short = identifier(name.rsplit("/", 1)[-1])
-        cost_key = getattr(self.own_cycles, "key", None)
-        built = element_codelet(short, self.fused, layout, self._formula(layout), cost_key)
+        built = element_codelet(short, self.fused, layout, self._formula(layout), self.own_cycles)
         compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
 
     def _layout(self) -> Layout:

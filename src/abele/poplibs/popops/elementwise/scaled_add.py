@@ -130,11 +130,6 @@ class _Cycles:
     constrained: bool
     checks: int
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What the text of the codelet does not tell."""
-        return (self.constrained, self.checks)
-
     def __call__(self, size: Int64, ipu: Ipu) -> Int64:
         taken = scaled_add_cycles(
             size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -99,8 +100,12 @@ def _first(graph: Graph, initial: int | Tensor, counter: Tensor, name: str) -> T
 
 def _move_on(graph: Graph, counter: Tensor, step: int, prog: Sequence, name: str) -> None:
     fused = fuse([_1 + Const(step) if step > 0 else _1 - Const(-step)], (counter.dtype,), [counter.dtype])
-    apply_fused(graph, fused, [counter], [counter], prog, name, library="popops.loop_counter", cycles=_counter_cycles)
+    apply_fused(graph, fused, [counter], [counter], prog, name, library="popops.loop_counter", cycles=_CounterCycles())
 
 
-def _counter_cycles(size: Int64, ipu: Ipu) -> Int64:
-    return np.full(len(size), COUNTER_CYCLES, np.int64)
+@dataclass(frozen=True)
+class _CounterCycles:
+    """Tile cycles of moving a loop's counter on."""
+
+    def __call__(self, size: Int64, ipu: Ipu) -> Int64:
+        return np.full(len(size), COUNTER_CYCLES, np.int64)

@@ -11,7 +11,7 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, shared
 from abele.graph.program import Sequence as Steps
 from abele.numerics import ElementType, f32, u32
-from abele.poplibs.popops.elementwise.fill import fill_cycles
+from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.popops.expressions.fused import fuse
@@ -312,7 +312,7 @@ def _emit_parted(
     where = Parts(block, parts.entry, parts.column, parts.lookup, parts.tile)
     map_blocked(graph, flat, plan, where, entry_rows(plan, parts))
     empty = fuse([Const(_identity(operation, type_), type_)], (), [type_])
-    body.add(execute_elementwise(graph, empty, [], [partials], "fill", fill_cycles(type_)))
+    body.add(execute_elementwise(graph, empty, [], [partials], "fill", FillCycles(type_)))
     body.add(_parted(graph, plan, flat, where, slices, offsets, operation, scale))
     emit_join(graph, body, plan, partials, table, REDUCTION[operation])
 

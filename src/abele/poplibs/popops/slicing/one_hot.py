@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,7 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType, i32, u32
-from abele.poplibs.popops.elementwise.fill import fill_cycles
+from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.map import apply_fused
 from abele.poplibs.popops.expr import Cast, Const, Expr, PlaceHolder, _1, _2, select
 from abele.poplibs.popops.expressions.fused import fuse
@@ -68,19 +70,19 @@ def encode_one_hot(
     values = [_value(v, tensors, encoded.dtype, name) for v in (on, off)]
     hot = Cast(select(values[0], values[1], _1 == _2), encoded.dtype)
     fused = fuse([hot], tuple(t.dtype for t in tensors), [encoded.dtype])
-    cycles = _Cycles(columns, encoded.dtype)
+    cycles = _OneHotCycles(columns, FillCycles(encoded.dtype))
     apply_fused(graph, fused, tensors, [encoded], prog, name, library="popops.encode_one_hot", cycles=cycles)
 
 
-class _Cycles:
+@dataclass(frozen=True)
+class _OneHotCycles:
     """Tile cycles: all elements are filled, then one of each row is set."""
 
-    def __init__(self, columns: int, dtype: ElementType) -> None:
-        self.key = columns
-        self.fill = fill_cycles(dtype)
+    columns: int
+    fill: FillCycles
 
     def __call__(self, size: Int64, ipu: Ipu) -> Int64:
-        rows = -(-size // self.key)
+        rows = -(-size // self.columns)
         return np.asarray(self.fill(size, ipu) + START_CYCLES + INDEX_CYCLES * rows, np.int64)
 
 

@@ -14,7 +14,7 @@ from abele.graph import Copy, Execute, Graph, Tensor, concat, shared
 from abele.graph.program import Sequence as Steps
 from abele.machine import Ipu
 from abele.numerics import ElementType, i32, u32
-from abele.poplibs.popops.elementwise.fill import fill_cycles
+from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.popops.expressions.fused import fuse
@@ -79,7 +79,7 @@ def sequence_slice(
     with graph.library_call(prog, "popops.sequence_slice", inputs=inputs, outputs=(target,), debug_name=name) as body:
         if zero_unused:
             empty = fuse([Const(0, target.dtype)], (), [target.dtype])
-            body.add(execute_elementwise(graph, empty, [], [target], "zero", fill_cycles(target.dtype)))
+            body.add(execute_elementwise(graph, empty, [], [target], "zero", FillCycles(target.dtype)))
         if tensors and num and source.size:
             _emit(graph, body, source, target, tensors, name)
         elif runs:
