@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.poplibs.poplin.operations.cpp_conv import CONV_FORMS
+from abele.poplibs.poplin.cpp_conv import CONV_FORMS
 from abele.poplibs.poputil.arguments import Forms
 
 FORMS: Forms = {

@@ -19,7 +19,7 @@ from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.planner.target import Target
 from abele.poplibs.poplin.vertices import cost
-from abele.poplibs.poplin.vertices import library as vertices
+from abele.poplibs.poplin.vertices.permute import permute
 from abele.poplibs.poputil.regions import count_up
 
 _WIDEST = 16
@@ -51,7 +51,7 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
     row_begin = np.append(first, len(order))
     matrices, blocks = (np.add.reduceat(n[order], first) for n in _work(source, target, size))
     compute_set.vertices(
-        vertices.permute(source.tensor.dtype),
+        permute(source.tensor.dtype),
         tile=tile[order][first],
         x=(source.regions(start, size), order, row_begin),
         out=(written, order, row_begin),

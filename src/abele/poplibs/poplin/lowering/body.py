@@ -8,9 +8,10 @@ from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.lowering.geometry import geometry
 from abele.poplibs.poplin.lowering.grid import Grid
 from abele.poplibs.poplin.lowering.home import Home
-from abele.poplibs.poplin.lowering.partials import Partials, finish, stages, sum_stage
+from abele.poplibs.poplin.lowering.partials import Partials, finish, sum_stage
 from abele.poplibs.poplin.planner.plan import Plan
-from abele.poplibs.poplin.vertices import library as vertices
+from abele.poplibs.poplin.planner.sum_stages import stages
+from abele.poplibs.poplin.vertices import partial_products
 
 
 def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: Operand, where: Home) -> None:
@@ -44,7 +45,7 @@ def _partial_products(
 ) -> None:
     plan = grid.plan
     problem, work = plan.problem, grid.work()
-    make = vertices.pointwise_partial if problem.is_pointwise else vertices.field_partial
+    make = partial_products.pointwise_partial if problem.is_pointwise else partial_products.field_partial
     compute_set = graph.compute_set("partials")
     compute_set.vertices(
         make(plan.method, problem.dtype, problem.partials),

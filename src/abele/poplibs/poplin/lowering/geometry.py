@@ -1,10 +1,4 @@
-"""The geometry that a partial-product vertex is given: extents, relations and strides of its slices, as one vector.
-
-Layout (i32, by position): 0–4 extents co1, co0, b1, b0, g; 5–6 ci1, ci0; 7–9 outputs, 10–12 kernel, 13–15 inputs along
-three field dimensions; 16–27 in_step, out_step, kernel_step and offset of the axes, in the slice's own indices; 28–34
-strides of the input along g, b1, b0, ci1 and the field; 35–41 of the weights along g, co1, co0, ci1 and the kernel;
-42–49 of the output along g, b1, b0, co1, co0 and the field. Channels ci0 follow each other in both inputs.
-"""
+"""The geometry that a partial-product vertex is given: extents, relations and strides of its slices."""
 
 from __future__ import annotations
 
@@ -16,9 +10,11 @@ import numpy.typing as npt
 
 from abele.poplibs.poplin.contraction.operand import Box, Operand
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
-from abele.poplibs.poplin.vertices.library import FIELD_DIMS
+from abele.poplibs.poplin.vertices import geometry_fields as at
+from abele.poplibs.poplin.vertices.field_table import field_table
 
 _UNIT_AXIS = Axis(1, 1, 1)
+_Fields = dict[int, Int64 | int]
 _Strides = Mapping[tuple[str, bool], Int64]
 
 
@@ -41,65 +37,95 @@ class Slices:
 
 
 def geometry(axes: tuple[Axis, ...], slices: Slices, x: Operand, w: Operand, out: Operand) -> npt.NDArray[np.int32]:
-    """The geometry vectors of all vertices, int32[n, 50]."""
+    """The geometry vectors of all vertices, int32[n, 50].
+
+    Elements are named in :mod:`~abele.poplibs.poplin.vertices.geometry_fields`. A vertex walks each operand by local
+    strides: its slice is contiguous on the tile, whatever the operand's storage looks like around it.
+    """
     size = slices.size
-    levels = {
-        dim: _levels(dim, size[dim], operands) for dim, operands in (("ci", (x, w)), ("co", (w, out)), ("b", (x, out)))
-    }
-    block = {dim: inner for dim, (_, inner) in levels.items()}
-    x_strides, w_strides, out_strides = (op.local_strides(size) for op in (x, w, out))
-    padded = (None,) * (FIELD_DIMS - len(axes)) + tuple(range(len(axes)))
-    ones, zeros = np.ones(slices.num, dtype=np.int64), np.zeros(slices.num, dtype=np.int64)
-
-    def extent(name: str) -> list[Int64]:
-        return [ones if d is None else size[f"{name}{d}"] for d in padded]
-
-    def strides(table: _Strides, name: str) -> list[Int64]:
-        return [zeros if d is None else table.get((f"{name}{d}", False), zeros) for d in padded]
-
-    def two(table: _Strides, dim: str) -> list[Int64]:
-        inner = table.get((dim, False), zeros)
-        return [table.get((dim, True), inner * block[dim]), inner]
-
-    columns = [*levels["co"], *levels["b"], size["g"], *levels["ci"]]
-    columns += [*extent("o"), *extent("k"), *extent("i")]
-    columns += _relations(axes, slices, padded)
-    columns += [
-        x_strides.get(("g", False), zeros),
-        *two(x_strides, "b"),
-        two(x_strides, "ci")[0],
-        *strides(x_strides, "i"),
-    ]
-    columns += [
-        w_strides.get(("g", False), zeros),
-        *two(w_strides, "co"),
-        two(w_strides, "ci")[0],
-        *strides(w_strides, "k"),
-    ]
-    columns += [out_strides.get(("g", False), zeros), *two(out_strides, "b"), *two(out_strides, "co")]
-    columns += strides(out_strides, "o")
-    return np.stack(columns, axis=1).astype(np.int32)
+    inner = {dim: _inner(dim, operands) for dim, operands in (("ci", (x, w)), ("co", (w, out)), ("b", (x, out)))}
+    fields = _extents(axes, size, inner)
+    for d, place in _placed(axes):
+        fields |= _relation(axes, slices, d, place)
+    strides = {"x": x.local_strides(size), "w": w.local_strides(size), "y": out.local_strides(size)}
+    fields |= _channel_strides(strides, size, inner)
+    fields |= _field_strides(axes, strides)
+    return field_table(fields, at.NUM_FIELDS, slices.num)
 
 
-def _levels(dim: str, size: Int64, operands: tuple[Operand, Operand]) -> tuple[Int64, Int64]:
-    """Blocks, and indices in a block, of slices along a dimension; one block where no operand stores it in blocks."""
-    blocks = [b for op in operands if (b := op.block(dim)) is not None]
-    if not blocks:
-        return np.ones_like(size), size
-    return size // blocks[0], np.full_like(size, blocks[0])
+def _placed(axes: tuple[Axis, ...]) -> list[tuple[int | None, int]]:
+    """Field dimensions of the vertex as (axis, place); leading ones that the contraction lacks have no axis."""
+    missing = at.FIELD_DIMS - len(axes)
+    return [(None if place < missing else place - missing, place) for place in range(at.FIELD_DIMS)]
 
 
-def _relations(axes: tuple[Axis, ...], slices: Slices, padded: tuple[int | None, ...]) -> list[Int64]:
-    """In-step, out-step, kernel-step and offset of three axes, in the indices of each slice."""
-    known = [_UNIT_AXIS if d is None else axes[d] for d in padded]
-    full = np.ones(slices.num, dtype=np.int64)
-    offsets = []
-    for d, axis in zip(padded, known, strict=True):
-        shift = axis.offset * full
-        if d is not None:
-            start = slices.start
-            shift = shift + axis.out_step * start[f"o{d}"] + axis.kernel_step * start[f"k{d}"]
-            shift = shift - axis.in_step * start[f"i{d}"]
-        offsets.append(shift)
-    steps = [[getattr(axis, name) * full for axis in known] for name in ("in_step", "out_step", "kernel_step")]
-    return [column for group in (*steps, offsets) for column in group]
+def _inner(dim: str, operands: tuple[Operand, Operand]) -> int | None:
+    """Indices in a block of a dimension, or None where no operand stores it in blocks."""
+    return next((b for op in operands if (b := op.block(dim)) is not None), None)
+
+
+def _extents(axes: tuple[Axis, ...], size: Box, inner: Mapping[str, int | None]) -> _Fields:
+    """Numbers of indices; of channels and samples in two levels, one block where they are not stored in blocks."""
+    fields: _Fields = {at.NUM_G: size["g"]}
+    two_levels = (("co", at.NUM_CO1, at.NUM_CO0), ("b", at.NUM_B1, at.NUM_B0), ("ci", at.NUM_CI1, at.NUM_CI0))
+    for dim, outer_field, inner_field in two_levels:
+        block = inner[dim]
+        fields[outer_field] = 1 if block is None else size[dim] // block
+        fields[inner_field] = size[dim] if block is None else block
+    for d, place in _placed(axes):
+        for name, field in (("o", at.NUM_O), ("k", at.NUM_K), ("i", at.NUM_I)):
+            fields[field[place]] = 1 if d is None else size[f"{name}{d}"]
+    return fields
+
+
+def _relation(axes: tuple[Axis, ...], slices: Slices, d: int | None, place: int) -> _Fields:
+    """How inputs follow from outputs and kernel positions, in the indices of each slice.
+
+    The axis holds for indices of the whole contraction. With i = start_i + i', and o and k likewise, the starts join
+    the offset and the steps stay what they are.
+    """
+    axis = _UNIT_AXIS if d is None else axes[d]
+    offset: Int64 | int = axis.offset
+    if d is not None:
+        start = slices.start
+        offset = offset + axis.out_step * start[f"o{d}"] + axis.kernel_step * start[f"k{d}"]
+        offset = offset - axis.in_step * start[f"i{d}"]
+    steps = {at.IN_STEP: axis.in_step, at.OUT_STEP: axis.out_step, at.KERNEL_STEP: axis.kernel_step}
+    return {at.OFFSET[place]: offset} | {field[place]: step for field, step in steps.items()}
+
+
+def _channel_strides(strides: Mapping[str, _Strides], size: Box, inner: Mapping[str, int | None]) -> _Fields:
+    """Strides along groups, samples and channels: of blocks, and of places in a block."""
+    fields: _Fields = {f: strides[op].get(("g", False), 0) for f, op in ((at.X_G, "x"), (at.W_G, "w"), (at.Y_G, "y"))}
+
+    def blocks(op: str, dim: str) -> Int64 | int:
+        block = inner[dim]
+        whole = strides[op].get((dim, False), 0) * (size[dim] if block is None else block)
+        return strides[op].get((dim, True), whole)
+
+    for field, op, dim in (
+        (at.X_B1, "x", "b"),
+        (at.X_CI1, "x", "ci"),
+        (at.W_CO1, "w", "co"),
+        (at.W_CI1, "w", "ci"),
+        (at.Y_B1, "y", "b"),
+        (at.Y_CO1, "y", "co"),
+    ):
+        fields[field] = blocks(op, dim)
+    for field, op, dim in (
+        (at.X_B0, "x", "b"),
+        (at.W_CO0, "w", "co"),
+        (at.Y_B0, "y", "b"),
+        (at.Y_CO0, "y", "co"),
+    ):
+        fields[field] = strides[op].get((dim, False), 0)
+    return fields
+
+
+def _field_strides(axes: tuple[Axis, ...], strides: Mapping[str, _Strides]) -> _Fields:
+    """Strides along inputs, kernel positions and outputs."""
+    fields: _Fields = {}
+    for d, place in _placed(axes):
+        for op, name, field in (("x", "i", at.X_I), ("w", "k", at.W_K), ("y", "o", at.Y_O)):
+            fields[field[place]] = 0 if d is None else strides[op].get((f"{name}{d}", False), 0)
+    return fields

@@ -12,25 +12,8 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.home import PIECE_BYTES, Home
-from abele.poplibs.poplin.vertices import cost
-from abele.poplibs.poplin.vertices import library as vertices
+from abele.poplibs.poplin.vertices import cost, sums
 from abele.poplibs.poputil.regions import split_evenly
-
-_TWO_STAGES, _THREE_STAGES = 16, 125
-
-
-def stages(depth: int) -> tuple[int, ...]:
-    """How many partials each stage sums into one, for ``depth`` partials: two stages from 16 on, three from 125 on.
-
-    Source: machine.md §5.12 (poplibs' ConvReducePlan).
-    """
-    count = 3 if depth >= _THREE_STAGES else 2 if depth >= _TWO_STAGES else 1
-    result: list[int] = []
-    while depth > 1:
-        step = int(np.ceil(round(depth ** (1 / count), 9))) if count > 1 else depth
-        result.append(step)
-        depth, count = -(-depth // step), max(count - 1, 1)
-    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -99,8 +82,7 @@ def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles:
     )
     graph.map_regions(written, tile)
     rows = partials.rows(block[share_of], low, length, first[share_of], (end - first)[share_of])
-    kind = partials.tensor.dtype
-    _sum(graph, body, "reduce_stage", tile, rows, written, kind, kind)
+    _sum(graph, body, "reduce_stage", _Shares(tile, rows, written), partials.tensor.dtype)
     return made
 
 
@@ -108,41 +90,47 @@ def finish(graph: Graph, body: Program, partials: Partials, output: ElementType,
     """Append the last stage: sum what partials are left of every share, or convert where there is one."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
-    kind = partials.tensor.dtype
+    shares = _Shares(where.tile, rows, where.regions)
     if partials.depth > 1:
-        _sum(graph, body, "reduce", where.tile, rows, where.regions, kind, output)
+        _sum(graph, body, "reduce", shares, output)
     else:
-        _reduce(graph, body, vertices.cast(kind, output), "cast", where.tile, rows, where.regions)
+        _reduce(graph, body, "cast", shares, sums.cast(partials.tensor.dtype, output))
 
 
-def _sum(
-    graph: Graph,
-    body: Program,
-    name: str,
-    tile: npt.NDArray[np.int32],
-    rows: Regions,
-    out: Regions,
-    partials: ElementType,
-    output: ElementType,
-) -> None:
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the output, each summed by one vertex.
+
+    Attributes:
+        tile: Tile of each, int32[n].
+        rows: Its partials, one after the other; as many as it has intervals.
+        out: Where its sum goes.
+    """
+
+    tile: npt.NDArray[np.int32]
+    rows: Regions
+    out: Regions
+
+
+def _sum(graph: Graph, body: Program, name: str, shares: _Shares, output: ElementType) -> None:
     """Sum partials that are put side by side on the tile, or each where it is, whichever takes less."""
-    share, depth = out.sizes, np.diff(rows.ptr)
+    rows, partials = shares.rows, shares.rows.tensor.dtype
+    size, depth = shares.out.sizes, np.diff(rows.ptr)
     machine = graph.system.ipu
-    copying = machine.rearrange.local_copy_cycles + share * partials.bytes // machine.tile.memcpy_bytes_per_cycle
-    together = int((cost.reduce_add(share, depth, partials, output) + copying).max(initial=0))
-    if together <= int(cost.reduce_add_list(share, depth, partials, output).max(initial=0)):
-        _reduce(graph, body, vertices.reduce_add(partials, output), name, tile, rows, out)
+    copying = machine.rearrange.local_copy_cycles + size * partials.bytes // machine.tile.memcpy_bytes_per_cycle
+    together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
+    if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
+        _reduce(graph, body, name, shares, sums.reduce_add(partials, output))
         return
     each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
     compute_set = graph.compute_set(name)
     index = np.arange(each.num, dtype=np.int64)
-    compute_set.vertices(vertices.reduce_add_list(partials, output), tile=tile, x=(each, index, rows.ptr), out=out)
+    codelet = sums.reduce_add_list(partials, output)
+    compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
     body.add(Execute(compute_set))
 
 
-def _reduce(
-    graph: Graph, body: Program, codelet: type, name: str, tile: npt.NDArray[np.int32], rows: Regions, out: Regions
-) -> None:
+def _reduce(graph: Graph, body: Program, name: str, shares: _Shares, codelet: type) -> None:
     compute_set = graph.compute_set(name)
-    compute_set.vertices(codelet, tile=tile, x=rows, out=out)
+    compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out)
     body.add(Execute(compute_set))

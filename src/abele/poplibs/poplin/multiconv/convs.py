@@ -29,7 +29,7 @@ from abele.poplibs.poplin.operations.convolution import convolution as one_convo
 from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
 from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
-from abele.poplibs.poplin.vertices.library import FIELD_DIMS
+from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.popops.programs.side_by_side import zip_programs
 from abele.poplibs.poputil.options import Options
 

@@ -21,7 +21,7 @@ from abele.poplibs.poplin.rewrites.expand_kernel import expansions
 from abele.poplibs.poplin.rewrites.flatten_field import flat_rows
 from abele.poplibs.poplin.rewrites.sum_outer_field import convolve_deep, weight_deltas_deep
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
-from abele.poplibs.poplin.vertices.library import FIELD_DIMS
+from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 

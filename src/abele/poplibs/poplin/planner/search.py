@@ -14,11 +14,12 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.numerics import f16, f32
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
-from abele.poplibs.poplin.lowering.partials import stages
 from abele.poplibs.poplin.options import DEFAULT, Planning
-from abele.poplibs.poplin.planner.plan import Method, Plan, cuts_of
+from abele.poplibs.poplin.planner.plan import Plan, cuts_of
+from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.planner.target import Target
 from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.method import Method
 from abele.poplibs.poplin.vertices.slic_cost import slic_takes
 from abele.poplibs.poplin.vertices.vmac_cost import vmac_takes
 from abele.poplibs.poplin.vertices.work import Work

@@ -21,11 +21,14 @@ from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
 from abele.poplibs.poplin.lowering.call import Call, Meaning
+from abele.poplibs.poplin.lowering.geometry import Slices
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import Target
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices import expand as expand_vertex
-from abele.poplibs.poplin.vertices.expand import FIELD_DIMS
+from abele.poplibs.poplin.vertices import window_fields as at
+from abele.poplibs.poplin.vertices.field_table import field_table
+from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 
 _MOST_GROWTH = 64
 """Inputs are not written out more often than this, on average."""
@@ -142,17 +145,17 @@ class Expansion:
         problem, source = self.problem, self.source.operand()
         variable = self._variable(graph)
         fine = operand(variable, [name for name, _ in self._fine])
-        start, size = self._boxes(source, graph.system.ipu.num_tiles)
-        reach_start, reach_size = self._reach(start, size)
-        written = fine.regions(start, size)
+        boxes = self._boxes(source, graph.system.ipu.num_tiles)
+        reached = self._reach(boxes)
+        written = fine.regions(boxes.start, boxes.size)
         tile = (np.arange(written.num, dtype=np.int64) * min(written.num, graph.system.ipu.num_tiles)) // written.num
         graph.map_regions(written, tile.astype(np.int32))
         compute_set.vertices(
             expand_vertex.expand(problem.dtype, turned=self._is_turned),
             tile=tile.astype(np.int32),
-            x=source.regions(reach_start, reach_size),
+            x=source.regions(reached.start, reached.size),
             out=written,
-            walk=self._walk(source, fine, start, size, reach_start, reach_size),
+            walk=self._walk(source, fine, boxes, reached),
         )
         return operand(self._logical(variable), self._inner_dims)
 
@@ -160,8 +163,8 @@ class Expansion:
     def _inner_dims(self) -> tuple[str, ...]:
         return ("g", "b", "ci", *(f"i{d}" for d in range(self.problem.rank)))
 
-    def _boxes(self, source: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
-        """Start and size of about ``wanted`` boxes of the result, by name; within one block of the source each."""
+    def _boxes(self, source: Operand, wanted: int) -> Slices:
+        """About ``wanted`` boxes of the result, by name; within one block of the source each."""
         extents = dict(self._fine)
         grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR}
         cuts = {name: np.array([0, n], dtype=np.int64) for name, n in extents.items()}
@@ -184,10 +187,11 @@ class Expansion:
         index = np.unravel_index(np.arange(prod(counts), dtype=np.int64), counts)
         start = {n: c[:-1][i] for (n, c), i in zip(cuts.items(), index, strict=True)}
         size = {n: np.diff(c)[i] for (n, c), i in zip(cuts.items(), index, strict=True)}
-        return start, size
+        return Slices(start, size)
 
-    def _reach(self, start: dict[str, Int64], size: dict[str, Int64]) -> tuple[dict[str, Int64], dict[str, Int64]]:
+    def _reach(self, boxes: Slices) -> Slices:
         """The boxes of the source that boxes of the result are made from."""
+        start, size = boxes.start, boxes.size
         first = {n: start[n] for n in ("g", "b", "ci")}
         count = {n: size[n] for n in ("g", "b", "ci")}
         for d, axis in enumerate(self.problem.axes):
@@ -196,39 +200,32 @@ class Expansion:
                 first[i], count[i] = axis.input_range(start[o], size[o], start[k], size[k])
             else:
                 first[i], count[i] = start[i], size[i]
-        return first, count
+        return Slices(first, count)
 
-    def _walk(
-        self,
-        source: Operand,
-        fine: Operand,
-        start: dict[str, Int64],
-        size: dict[str, Int64],
-        first: dict[str, Int64],
-        count: dict[str, Int64],
-    ) -> npt.NDArray[np.int32]:
-        """What a vertex is told of its box: see :mod:`~abele.poplibs.poplin.vertices.expand`."""
-        ones = np.ones(len(size["b"]), dtype=np.int64)
-        zeros = np.zeros_like(ones)
+    def _walk(self, source: Operand, fine: Operand, boxes: Slices, reached: Slices) -> npt.NDArray[np.int32]:
+        """The numbers that a vertex walks its box by, int32[boxes, fields]."""
+        start, size, first, count = boxes.start, boxes.size, reached.start, reached.size
         ours, theirs = fine.local_strides(size), source.local_strides(count)
-        columns = []
-        for name in ("g", "b", "ci"):
-            columns += [size[name], theirs.get((name, False), zeros), ours.get((name, False), zeros)]
+        fields: dict[int, Int64 | int] = {}
+        names = {"g": (at.NUM_G, at.X_G, at.Y_G), "b": (at.NUM_B, at.X_B, at.Y_B), "ci": (at.NUM_CI, at.X_CI, at.Y_CI)}
+        for name, (extent, in_source, in_result) in names.items():
+            fields[extent] = size[name]
+            fields[in_source] = theirs.get((name, False), 0)
+            fields[in_result] = ours.get((name, False), 0)
         for d in range(FIELD_DIMS):
-            if d >= self.problem.rank:
-                columns += [ones, zeros, ones, zeros, ones, zeros, ones, zeros, zeros]
-                continue
+            fields |= dict.fromkeys((at.NUM_O[d], at.NUM_K[d], at.NUM_I[d], at.OUT_STEP[d]), 1)
+            fields |= dict.fromkeys((at.X_I[d], at.Y_O[d], at.Y_K[d], at.KERNEL_STEP[d], at.OFFSET[d]), 0)
+        for d, axis in enumerate(self.problem.axes):
             i, o, k = f"i{d}", f"o{d}", f"k{d}"
-            stride = theirs.get((i, False), zeros)
-            if d in self.dims:
-                axis = self.problem.axes[d]
-                shift = axis.offset + axis.out_step * start[o] + axis.kernel_step * start[k] - first[i]
-                steps = [axis.out_step * ones, axis.kernel_step * ones]
-                rows = [size[o], ours.get((o, False), zeros), size[k], ours.get((k, False), zeros)]
-                columns += [*rows, count[i], stride, *steps, shift]
-            else:
-                columns += [size[i], ours.get((i, False), zeros), ones, zeros, count[i], stride, ones, zeros, zeros]
-        return np.stack(columns, axis=1).astype(np.int32)
+            fields |= {at.NUM_I[d]: count[i], at.X_I[d]: theirs.get((i, False), 0)}
+            if d not in self.dims:  # this dimension is kept as it is: output o is input o
+                fields |= {at.NUM_O[d]: size[i], at.Y_O[d]: ours.get((i, False), 0)}
+                continue
+            fields |= {at.NUM_O[d]: size[o], at.Y_O[d]: ours.get((o, False), 0)}
+            fields |= {at.NUM_K[d]: size[k], at.Y_K[d]: ours.get((k, False), 0)}
+            fields |= {at.OUT_STEP[d]: axis.out_step, at.KERNEL_STEP[d]: axis.kernel_step}
+            fields[at.OFFSET[d]] = axis.offset + axis.out_step * start[o] + axis.kernel_step * start[k] - first[i]
+        return field_table(fields, at.NUM_FIELDS, boxes.num)
 
 
 def _finer(cuts: Int64, pieces: int, grain: int) -> Int64:

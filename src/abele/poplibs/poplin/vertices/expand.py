@@ -1,8 +1,6 @@
 """The vertex that writes out windows of inputs as channels.
 
-``walk`` (i32, by position): extent, source stride and result stride of g, b and ci (0 to 8); then for each of three
-field dimensions its outputs and their stride in the result, kernel positions and theirs, inputs and their stride in the
-source, and out-step, kernel-step and offset of the relation between the three.
+``walk`` says extents, strides and relations of a box; :mod:`~abele.poplibs.poplin.vertices.window_fields` names them.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -16,8 +14,7 @@ from typing import Any
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, i32
 from abele.poplibs.poplin.vertices import cost
-
-FIELD_DIMS = 3
+from abele.poplibs.poplin.vertices import window_fields as at
 
 
 @cache
@@ -34,31 +31,31 @@ def expand(dtype: ElementType, *, turned: bool) -> Any:
 
         def compute(self):
             s = self.walk
-            for g in range(s[0]):
-                for b in range(s[3]):
-                    for o0 in range(s[9]):
-                        for k0 in range(s[11]):
-                            p0 = s[15] * o0 + s[16] * k0 + s[17]
-                            in0 = p0 >= 0 and p0 < s[13]
-                            x0 = g * s[1] + b * s[4] + p0 * s[14]
-                            y0 = g * s[2] + b * s[5] + o0 * s[10] + k0 * s[12]
-                            for o1 in range(s[18]):
-                                for k1 in range(s[20]):
-                                    p1 = s[24] * o1 + s[25] * k1 + s[26]
-                                    in1 = in0 and p1 >= 0 and p1 < s[22]
-                                    x1 = x0 + p1 * s[23]
-                                    y1 = y0 + o1 * s[19] + k1 * s[21]
-                                    for o2 in range(s[27]):
-                                        for k2 in range(s[29]):
-                                            p2 = s[33] * o2 + s[34] * k2 + s[35]
-                                            x2 = x1 + p2 * s[32]
-                                            y2 = y1 + o2 * s[28] + k2 * s[30]
-                                            if in1 and p2 >= 0 and p2 < s[31]:
-                                                for ci in range(s[6]):
-                                                    self.out[y2 + ci * s[8]] = self.x[x2 + ci * s[7]]
+            for g in range(s[at.NUM_G]):
+                for b in range(s[at.NUM_B]):
+                    for o0 in range(s[at.NUM_O0]):
+                        for k0 in range(s[at.NUM_K0]):
+                            p0 = s[at.OUT_STEP0] * o0 + s[at.KERNEL_STEP0] * k0 + s[at.OFFSET0]
+                            in0 = p0 >= 0 and p0 < s[at.NUM_I0]
+                            x0 = g * s[at.X_G] + b * s[at.X_B] + p0 * s[at.X_I0]
+                            y0 = g * s[at.Y_G] + b * s[at.Y_B] + o0 * s[at.Y_O0] + k0 * s[at.Y_K0]
+                            for o1 in range(s[at.NUM_O1]):
+                                for k1 in range(s[at.NUM_K1]):
+                                    p1 = s[at.OUT_STEP1] * o1 + s[at.KERNEL_STEP1] * k1 + s[at.OFFSET1]
+                                    in1 = in0 and p1 >= 0 and p1 < s[at.NUM_I1]
+                                    x1 = x0 + p1 * s[at.X_I1]
+                                    y1 = y0 + o1 * s[at.Y_O1] + k1 * s[at.Y_K1]
+                                    for o2 in range(s[at.NUM_O2]):
+                                        for k2 in range(s[at.NUM_K2]):
+                                            p2 = s[at.OUT_STEP2] * o2 + s[at.KERNEL_STEP2] * k2 + s[at.OFFSET2]
+                                            x2 = x1 + p2 * s[at.X_I2]
+                                            y2 = y1 + o2 * s[at.Y_O2] + k2 * s[at.Y_K2]
+                                            if in1 and p2 >= 0 and p2 < s[at.NUM_I2]:
+                                                for ci in range(s[at.NUM_CI]):
+                                                    self.out[y2 + ci * s[at.Y_CI]] = self.x[x2 + ci * s[at.X_CI]]
                                             else:
-                                                for ci in range(s[6]):
-                                                    self.out[y2 + ci * s[8]] = dtype(0.0)
+                                                for ci in range(s[at.NUM_CI]):
+                                                    self.out[y2 + ci * s[at.Y_CI]] = dtype(0.0)
 
         @staticmethod
         def cycles(v, ipu):

@@ -1,0 +1,52 @@
+"""Methods: which of the hand-written vertices computes the slices of a contraction, and in which form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.slic_cost import slic
+from abele.poplibs.poplin.vertices.vmac_cost import vmac
+from abele.poplibs.poplin.vertices.work import Work
+
+
+@dataclass(frozen=True)
+class Method:
+    """The vertex that does the work.
+
+    Attributes:
+        kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``vmac``, ``hmac`` or ``outer_product``.
+        units: Conv units used by the AMP kinds.
+        height: Kernel rows that share one load of weights.
+        wide_loads: Whether weights are loaded 128 bits at a time.
+        core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
+        stride: Step along the innermost field dimension, for SLIC.
+    """
+
+    kind: str
+    units: int = 0
+    height: int = 1
+    wide_loads: bool = False
+    core_cycles: int = 0
+    stride: int = 1
+
+    def cycles(self, work: Work, load_bytes: int) -> Int64:
+        """Tile cycles of slices, int64[n]."""
+        match self.kind:
+            case "amp_1x1":
+                return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles)
+            case "amp_nx1":
+                return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
+            case "slic":
+                return slic(work, self.stride)
+            case "vmac":
+                return vmac(work)
+            case "outer_product":
+                return cost.outer_product(work)
+        return cost.hmac(work)
+
+    def __str__(self) -> str:
+        detail = f" {self.units} units" if self.units else ""
+        wide = " 128-bit loads" if self.wide_loads else ""
+        return self.kind + detail + (f" height {self.height}" if self.height > 1 else "") + wide

@@ -1,0 +1,212 @@
+"""The vertices that multiply: slices of a contraction's inputs to partial products.
+
+On the machine these are hand-written assembly on the AMP units. Here each has a plain meaning, the sum over channels
+and kernel positions read off the definition of :class:`~abele.poplibs.poplin.contraction.problem.Contraction`, and
+beside it the closed form of its cost from :mod:`abele.poplibs.poplin.vertices.cost`. The loops of the meaning are not
+those of the assembly (which keeps weights in the units and streams positions past them); cycles come from the closed
+form alone, so the two can differ.
+
+Both kinds read extents and strides from ``geometry``, whose elements are named in
+:mod:`~abele.poplibs.poplin.vertices.geometry_fields`.
+"""
+
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
+from abele.numerics import ElementType, f32, i32
+from abele.poplibs.poplin.vertices import geometry_fields as at
+from abele.poplibs.poplin.vertices.method import Method
+from abele.poplibs.poplin.vertices.work import Work
+
+
+@cache
+def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
+    """The vertex for contractions in which no field dimension mixes."""
+
+    @codelet
+    class ConvPartial1x1(SupervisorVertex):
+        """Every output position times a matrix of channels."""
+
+        x: Input[Vector[dtype]]
+        w: Input[Vector[dtype]]
+        out: Output[Vector[partials]]
+        geometry: Vector[i32]
+        groups: i32
+        in_channels: i32
+        out_channels: i32
+        positions: i32
+        outputs: i32
+        run: i32
+        kernel_outer: i32
+        kernel_inner: i32
+
+        def compute(self):
+            s = self.geometry
+            for g in range(s[at.NUM_G]):
+                for b1 in range(s[at.NUM_B1]):
+                    for b0 in range(s[at.NUM_B0]):
+                        for o0 in range(s[at.NUM_O0]):
+                            for o1 in range(s[at.NUM_O1]):
+                                for o2 in range(s[at.NUM_O2]):
+                                    x_at = (
+                                        g * s[at.X_G]
+                                        + b1 * s[at.X_B1]
+                                        + b0 * s[at.X_B0]
+                                        + o0 * s[at.X_I0]
+                                        + o1 * s[at.X_I1]
+                                        + o2 * s[at.X_I2]
+                                    )
+                                    y_at = (
+                                        g * s[at.Y_G]
+                                        + b1 * s[at.Y_B1]
+                                        + b0 * s[at.Y_B0]
+                                        + o0 * s[at.Y_O0]
+                                        + o1 * s[at.Y_O1]
+                                        + o2 * s[at.Y_O2]
+                                    )
+                                    for co1 in range(s[at.NUM_CO1]):
+                                        for co0 in range(s[at.NUM_CO0]):
+                                            w_at = g * s[at.W_G] + co1 * s[at.W_CO1] + co0 * s[at.W_CO0]
+                                            total = f32(0.0)
+                                            for ci1 in range(s[at.NUM_CI1]):
+                                                for ci0 in range(s[at.NUM_CI0]):
+                                                    total += f32(self.x[x_at + ci1 * s[at.X_CI1] + ci0]) * f32(
+                                                        self.w[w_at + ci1 * s[at.W_CI1] + ci0]
+                                                    )
+                                            self.out[y_at + co1 * s[at.Y_CO1] + co0 * s[at.Y_CO0]] = partials(total)
+
+        @staticmethod
+        def cycles(v, ipu):
+            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+
+    return ConvPartial1x1
+
+
+@cache
+def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
+    """The vertex for contractions over a field.
+
+    The vertical kind takes every out-channel from the in-channel of the same number alone. A kernel position that meets
+    no input (padding, or a hole of a dilated input) is passed over: its product would be zero.
+    """
+    vertical = method.kind == "vmac"
+
+    @codelet
+    class ConvPartialNx1(SupervisorVertex):
+        """Every kernel position times the inputs that it meets, summed."""
+
+        x: Input[Vector[dtype]]
+        w: Input[Vector[dtype]]
+        out: Output[Vector[partials]]
+        geometry: Vector[i32]
+        groups: i32
+        in_channels: i32
+        out_channels: i32
+        positions: i32
+        outputs: i32
+        run: i32
+        kernel_outer: i32
+        kernel_inner: i32
+
+        def compute(self):
+            s = self.geometry
+            for g in range(s[at.NUM_G]):
+                for co1 in range(s[at.NUM_CO1]):
+                    for co0 in range(s[at.NUM_CO0]):
+                        w_at = g * s[at.W_G] + co1 * s[at.W_CO1] + co0 * s[at.W_CO0]
+                        for b1 in range(s[at.NUM_B1]):
+                            for b0 in range(s[at.NUM_B0]):
+                                x_at = g * s[at.X_G] + b1 * s[at.X_B1] + b0 * s[at.X_B0]
+                                y_at = (
+                                    g * s[at.Y_G]
+                                    + b1 * s[at.Y_B1]
+                                    + b0 * s[at.Y_B0]
+                                    + co1 * s[at.Y_CO1]
+                                    + co0 * s[at.Y_CO0]
+                                )
+                                for o0 in range(s[at.NUM_O0]):
+                                    for o1 in range(s[at.NUM_O1]):
+                                        for o2 in range(s[at.NUM_O2]):
+                                            total = f32(0.0)
+                                            for k0 in range(s[at.NUM_K0]):
+                                                p0 = s[at.OUT_STEP0] * o0 + s[at.KERNEL_STEP0] * k0 + s[at.OFFSET0]
+                                                if (
+                                                    p0 >= 0
+                                                    and p0 < s[at.IN_STEP0] * s[at.NUM_I0]
+                                                    and p0 % s[at.IN_STEP0] == 0
+                                                ):
+                                                    x0 = x_at + p0 // s[at.IN_STEP0] * s[at.X_I0]
+                                                    w0 = w_at + k0 * s[at.W_K0]
+                                                    for k1 in range(s[at.NUM_K1]):
+                                                        p1 = (
+                                                            s[at.OUT_STEP1] * o1
+                                                            + s[at.KERNEL_STEP1] * k1
+                                                            + s[at.OFFSET1]
+                                                        )
+                                                        if (
+                                                            p1 >= 0
+                                                            and p1 < s[at.IN_STEP1] * s[at.NUM_I1]
+                                                            and p1 % s[at.IN_STEP1] == 0
+                                                        ):
+                                                            x1 = x0 + p1 // s[at.IN_STEP1] * s[at.X_I1]
+                                                            w1 = w0 + k1 * s[at.W_K1]
+                                                            for k2 in range(s[at.NUM_K2]):
+                                                                p2 = (
+                                                                    s[at.OUT_STEP2] * o2
+                                                                    + s[at.KERNEL_STEP2] * k2
+                                                                    + s[at.OFFSET2]
+                                                                )
+                                                                if (
+                                                                    p2 >= 0
+                                                                    and p2 < s[at.IN_STEP2] * s[at.NUM_I2]
+                                                                    and p2 % s[at.IN_STEP2] == 0
+                                                                ):
+                                                                    x2 = x1 + p2 // s[at.IN_STEP2] * s[at.X_I2]
+                                                                    w2 = w1 + k2 * s[at.W_K2]
+                                                                    if vertical:
+                                                                        x_here = f32(self.x[x2 + co0])
+                                                                        total += x_here * f32(self.w[w2 + co0])
+                                                                    else:
+                                                                        for ci1 in range(s[at.NUM_CI1]):
+                                                                            for ci0 in range(s[at.NUM_CI0]):
+                                                                                total += f32(
+                                                                                    self.x[x2 + ci1 * s[at.X_CI1] + ci0]
+                                                                                ) * f32(
+                                                                                    self.w[w2 + ci1 * s[at.W_CI1] + ci0]
+                                                                                )
+                                            self.out[y_at + o0 * s[at.Y_O0] + o1 * s[at.Y_O1] + o2 * s[at.Y_O2]] = (
+                                                partials(total)
+                                            )
+
+        @staticmethod
+        def cycles(v, ipu):
+            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+
+    return ConvPartialNx1
+
+
+def _load_bytes(method: Method, ipu: Any) -> int:
+    """Bytes of weights that enter the matrix units in a cycle."""
+    return ipu.amp.wide_weight_load_bytes_per_cycle if method.wide_loads else ipu.amp.weight_load_bytes_per_cycle
+
+
+def _work(v: Any, dtype: ElementType, partials: ElementType) -> Work:
+    """The sizes of a group's vertices, from their state."""
+    return Work(
+        dtype,
+        partials,
+        v.groups,
+        v.in_channels,
+        v.out_channels,
+        v.positions,
+        v.outputs,
+        v.run,
+        v.kernel_outer,
+        v.kernel_inner,
+    )

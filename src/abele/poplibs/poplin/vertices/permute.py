@@ -1,0 +1,50 @@
+"""The vertex that writes blocks of a tensor in another order."""
+
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
+from abele.numerics import ElementType, i32
+from abele.poplibs.poplin.vertices import cost
+
+
+@cache
+def permute(dtype: ElementType) -> Any:
+    """The vertex that writes a box of up to four dimensions in another order."""
+
+    @codelet
+    class PermuteBlocks(SupervisorVertex):
+        """For every box, walks ``out`` in order and picks elements of ``x`` by strides.
+
+        ``shape`` has four extents, then the strides, for every box.
+        """
+
+        x: Vector[Input[Vector[dtype]]]
+        out: Vector[Output[Vector[dtype]]]
+        shape: Vector[i32]
+        matrices: i32
+        blocks: i32
+
+        def compute(self):
+            s = self.shape
+            for i in range(len(self.out)):
+                box = 8 * i
+                at = 0
+                for a in range(s[box]):
+                    for b in range(s[box + 1]):
+                        for c in range(s[box + 2]):
+                            for d in range(s[box + 3]):
+                                place = a * s[box + 4] + b * s[box + 5] + c * s[box + 6] + d * s[box + 7]
+                                self.out[i][at] = self.x[i][place]
+                                at += 1
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cost.permute(v.matrices, v.blocks, dtype)
+
+    return PermuteBlocks

@@ -1,0 +1,87 @@
+"""The vertices after the products: sums of partials, and their conversion to the type of the output."""
+
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
+from abele.numerics import ElementType, f32
+from abele.poplibs.poplin.vertices import cost
+
+
+@cache
+def reduce_add(partials: ElementType, output: ElementType) -> Any:
+    """The vertex that sums rows of partials."""
+
+    @codelet
+    class ReduceAdd(SupervisorVertex):
+        """Sums the rows of ``x``, each as long as ``out``."""
+
+        x: Input[Vector[partials]]
+        out: Output[Vector[output]]
+
+        def compute(self):
+            size = len(self.out)
+            depth = len(self.x) // size
+            for i in range(size):
+                total = f32(0.0)
+                for d in range(depth):
+                    total += f32(self.x[d * size + i])
+                self.out[i] = output(total)
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cost.reduce_add(v.out, v.x // v.out, partials, output)
+
+    return ReduceAdd
+
+
+@cache
+def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
+    """The vertex that sums partials that lie apart."""
+
+    @codelet
+    class ReduceAddList(SupervisorVertex):
+        """Sums the rows of ``x``, each as long as ``out``."""
+
+        x: Vector[Input[Vector[partials]]]
+        out: Output[Vector[output]]
+
+        def compute(self):
+            for i in range(len(self.out)):
+                total = f32(0.0)
+                for d in range(len(self.x)):
+                    total += f32(self.x[d][i])
+                self.out[i] = output(total)
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cost.reduce_add_list(v.out, v.x.rows, partials, output)
+
+    return ReduceAddList
+
+
+@cache
+def cast(source: ElementType, target: ElementType) -> Any:
+    """The vertex that converts partials to the type of the output."""
+
+    @codelet
+    class Cast(SupervisorVertex):
+        """Converts every element."""
+
+        x: Input[Vector[source]]
+        out: Output[Vector[target]]
+
+        def compute(self):
+            for i in range(len(self.out)):
+                self.out[i] = target(self.x[i])
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cost.cast(v.out, source, target)
+
+    return Cast
