@@ -12,6 +12,7 @@ from abele.compiler.access import Access, compute_set_access, node_access, undef
 from abele.compiler.controls import control_cost
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
+from abele.compiler.equal_steps import Analysed, EqualStep, EqualSteps, relocated
 from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan_replica_copy
 from abele.compiler.footprint import (
     code_bytes_of,
@@ -30,7 +31,6 @@ from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import Meets, SyncGroups
 from abele.compiler.tile_vector import TileSet, TileTotal, TileVector, added
-from abele.compiler.equal_steps import Analysed, EqualStep, EqualSteps, relocated
 from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
