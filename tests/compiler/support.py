@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet
+from abele.compiler.traffic import LinkBytes
 from abele.machine import System, systems
 from abele.numerics import f16, f32, i32
 
@@ -17,6 +20,12 @@ def small_system(num_tiles: int = 8, num_ipus: int = 1) -> System:
     return systems.get("bow-2000").evolve(
         ipu={"num_tiles": num_tiles}, num_ipus=num_ipus, name=f"small-{num_tiles}", title="a small machine"
     )
+
+
+def link_bytes(traffic: Mapping[tuple[int, int], int]) -> LinkBytes:
+    """Bytes between pairs of IPUs."""
+    source, target = np.array(list(traffic), dtype=np.int64).reshape(-1, 2).T
+    return LinkBytes.of(source, target, np.array(list(traffic.values()), dtype=np.int64))
 
 
 @codelet

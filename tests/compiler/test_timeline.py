@@ -6,7 +6,7 @@ import pytest
 from abele.compiler.durations import host_cycles
 from abele.compiler.links import link_cycles
 from abele.machine import systems
-from compiler.support import small_system
+from compiler.support import link_bytes, small_system
 
 
 def test_host_cycles__more_bytes__is_latency_plus_bandwidth() -> None:
@@ -20,22 +20,19 @@ def test_host_cycles__more_bytes__is_latency_plus_bandwidth() -> None:
 def test_link_cycles__ring_of_sixteen__goes_the_shorter_way_on_a_torus() -> None:
     ladder = small_system(4, 16)
     torus = ladder.evolve(ipu_links={"topology": "torus"})
-    links = np.zeros((16, 16), dtype=np.int64)
-    links[0, 14] = links[2, 14] = 10**6
+    links = link_bytes({(0, 14): 10**6, (2, 14): 10**6})
     assert link_cycles(links, torus) == link_cycles(links, ladder)
-    links[:] = 0
-    links[0, 14] = links[4, 6] = 10**6
+    links = link_bytes({(0, 14): 10**6, (4, 6): 10**6})
     assert 2 * link_cycles(links, torus) == pytest.approx(link_cycles(links, ladder), abs=2)
 
 
 def test_link_cycles__between_racks__is_bound_by_the_gateway() -> None:
     system = systems.get("bow-pod256")
     assert system.gateway is not None
-    links = np.zeros((256, 256), dtype=np.int64)
-    links[0, 100] = links[3, 200] = 10**6
+    links = link_bytes({(0, 100): 10**6, (3, 200): 10**6})
     seconds = 2e6 / system.gateway.bytes_per_second
     assert link_cycles(links, system) == np.ceil(seconds * system.ipu.clock_hz)
 
 
 def test_link_cycles__nothing_to_send__is_zero() -> None:
-    assert link_cycles(np.zeros((4, 4), dtype=np.int64), systems.get("bow-2000")) == 0
+    assert link_cycles(link_bytes({}), systems.get("bow-2000")) == 0

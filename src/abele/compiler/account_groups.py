@@ -153,7 +153,7 @@ def compute_by_tile(
             runs[step.superstep] += executions[step.index]
     total = np.zeros(num_tiles, dtype=np.int64)
     for number in np.flatnonzero(runs).tolist():
-        total += runs[number] * supersteps[number].compute_by_tile(num_tiles)
+        supersteps[number].compute_by_tile(num_tiles).add_to(total, int(runs[number]))
     return total
 
 

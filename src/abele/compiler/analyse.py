@@ -12,6 +12,7 @@ from abele.compiler.access import Access, compute_set_access, node_access, undef
 from abele.compiler.controls import control_cost
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
+from abele.compiler.equal_steps import Analysed, EqualStep, EqualSteps, relocated
 from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan_replica_copy
 from abele.compiler.footprint import (
     code_bytes_of,
@@ -29,8 +30,7 @@ from abele.compiler.remote import remote_cycles
 from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import Meets, SyncGroups
-from abele.compiler.traffic import sum_by_tile
-from abele.compiler.twins import Analysed, Twin, Twins, relocated, rolled
+from abele.compiler.tile_vector import TileSet, TileTotal, TileVector, added
 from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
@@ -38,6 +38,7 @@ from abele.graph.control import CrossReplicaCopy, CycleCount, CycleStamp, ErrorP
 from abele.graph.graph import Graph
 from abele.graph.host import HostCall
 from abele.graph.intervals import Int64, distinct
+from abele.graph.mapping import Int32
 from abele.graph.program import Copy, Execute, PrintTensor, Program, WriteUndef
 from abele.graph.tensor import Tensor
 from abele.graph.vertices import VertexGroup
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef
 
 
+_CODE_KINDS = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stacks", "stream_buffers")
+
+
 class Analysis:
     """Supersteps of one compilation, and the code that they leave on each tile.
 
@@ -54,7 +58,7 @@ class Analysis:
         layout: Where the graph's elements live.
         groups: Tiles that advance on their own.
         supersteps: The distinct supersteps, in order of first appearance.
-        code: Bytes of vertex state and of code on each tile so far, int64[tiles], by memory category.
+        code: Bytes of vertex state and of code on each tile so far, by memory category.
         placement: What fields ask of the place of variables.
     """
 
@@ -64,13 +68,12 @@ class Analysis:
         self.layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
         self.groups = SyncGroups.of(graph)
         self.supersteps: list[Superstep] = []
-        kinds = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stacks", "stream_buffers")
-        self.code: dict[str, Int64] = {kind: self._zeros() for kind in kinds}
+        self.code = {kind: TileTotal(graph.num_tiles) for kind in _CODE_KINDS}
         self.placement = Placement(self.layout, self.system.ipu.tile.alignment_bytes)
-        self._twins = Twins(graph, self.layout)
+        self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
         self._known: dict[tuple[str, int, bool], int] = {}
-        self._code_on: dict[CodeletDef, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
+        self._tiles_of: dict[CodeletDef, list[Int32]] = {}
         self._controlled: set[int] = set()
         self._stream_groups: tuple[int, ...] = ()
 
@@ -90,8 +93,9 @@ class Analysis:
             progress("supersteps", (number + 1) / len(lowered.steps))
         self._add_vertex_code()
 
-    def _zeros(self) -> Int64:
-        return np.zeros(self.graph.num_tiles, dtype=np.int64)
+    def code_bytes(self) -> dict[str, Int64]:
+        """Bytes of vertex state, code, stacks and buffers on each tile, int64[tiles], by memory category."""
+        return {kind: total.dense() for kind, total in self.code.items()}
 
     def _superstep_of(self, step: Step) -> int:
         node = step.node
@@ -150,41 +154,40 @@ class Analysis:
         groups = compute_set.groups
         for group in groups:
             check_group(group, self.graph, where)
-            self._code_on.setdefault(group.codelet, self._zeros() > 0)[group.tile] = True
+            self._tiles_of.setdefault(group.codelet, []).append(group.tile)
         self.placement.add(field_uses(groups))
-        twin = self._twins.find(groups)
-        if twin is None:
+        equal = self._equal_steps.find(groups)
+        if equal is None:
             self._remember(self._first(superstep, compute_set, groups))
         else:
-            self._follow(twin, superstep, where)
+            self._follow(equal, superstep, where)
 
     def _remember(self, first: Analysed) -> None:
         """Keep what was found of a step, for those that equal it, and count its code."""
-        self._twins.add(first)
-        self.code["vertex_state"] += first.vertex_state
-        self.code["exchange_code"] += first.exchange_code
+        self._equal_steps.add(first)
+        self.code["vertex_state"].add(first.vertex_state)
+        self.code["exchange_code"].add(first.exchange_code)
 
-    def _follow(self, twin: Twin, superstep: Superstep, where: str) -> None:
+    def _follow(self, equal: EqualStep, superstep: Superstep, where: str) -> None:
         """Take over what was found of a step that equals this one."""
-        relocated(twin, superstep, self._tiles_per_ipu)
-        self._check(superstep, twin.access, where)
-        by = twin.ipus * self._tiles_per_ipu
-        self.code["vertex_state"] += rolled(twin.first.vertex_state, by)
-        self.code["exchange_code"] += rolled(twin.first.exchange_code, by)
+        relocated(equal, superstep, self._tiles_per_ipu)
+        self._check(superstep, equal.access, where)
+        by = equal.ipus * self._tiles_per_ipu
+        self.code["vertex_state"].add(equal.first.vertex_state.shifted(by))
+        self.code["exchange_code"].add(equal.first.exchange_code.shifted(by))
 
     def _copy(self, superstep: Superstep, node: Copy, user: str) -> None:
         """A copy between two views."""
-        twin = self._twins.find_copy(node)
-        if twin is not None:
-            self._follow(twin, superstep, user)
+        equal = self._equal_steps.find_copy(node)
+        if equal is not None:
+            self._follow(equal, superstep, user)
             return
         assert isinstance(node.source, Tensor)
         assert isinstance(node.destination, Tensor)
         self._check(superstep, node_access(node, self.layout), user)
         plan = plan_copy(node.source, node.destination, self.layout, self._tiles_per_ipu)
         superstep.set_exchange(plan, self.groups)
-        code = self._exchange_code(plan).astype(np.int32)
-        self._remember(Analysed((), superstep, np.zeros_like(code), code))
+        self._remember(Analysed((), superstep, TileVector.zero(self.graph.num_tiles), self._exchange_code(plan)))
 
     def _first(self, superstep: Superstep, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
@@ -205,15 +208,15 @@ class Analysis:
         superstep.num_vertices = sum(g.num for g in groups)
         superstep.num_edges = sum(len(u.edge.index) for u in uses)
         superstep.codelets = tuple(dict.fromkeys(g.codelet for g in groups))
-        state, code = vertex_state_bytes(groups, self.graph.num_tiles), self._exchange_code(plan)
-        return Analysed(tuple(groups), superstep, state.astype(np.int32), code.astype(np.int32))
+        state = vertex_state_bytes(groups, self.graph.num_tiles).packed()
+        return Analysed(tuple(groups), superstep, state, self._exchange_code(plan))
 
     def _set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
         superstep.set_exchange(plan, self.groups, linked)
-        self.code["exchange_code"] += self._exchange_code(plan)
+        self.code["exchange_code"].add(self._exchange_code(plan))
 
-    def _exchange_code(self, plan: ExchangePlan) -> Int64:
-        return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles)
+    def _exchange_code(self, plan: ExchangePlan) -> TileVector:
+        return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
 
     def _control(self, superstep: Superstep, step: Step) -> None:
         cost = control_cost(step.node, step.kind, self.layout, self.graph)
@@ -267,19 +270,17 @@ class Analysis:
 
     def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
         """The sync groups whose tiles run some vertices; all where there are none."""
-        here = self._zeros() > 0
-        for group in vertices:
-            here[group.tile] = True
-        return self.groups.touched(here) or self.groups.all
+        return self.groups.holding([g.tile for g in vertices]) or self.groups.all
 
     def _groups_of(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
         """The sync groups that hold part of some views; all where there are none."""
         if len(self.groups) == 1:
             return (0,)
-        here = self._zeros() > 0
-        for tensor in tensors:
-            here[self.layout.cut(*tensor.intervals()).tile] = True
-        return self.groups.touched(here) or self.groups.all
+        return self.groups.holding([self._tiles_holding(t) for t in tensors]) or self.groups.all
+
+    def _tiles_holding(self, tensor: Tensor) -> Int32:
+        """Tile of each piece of a view, int32[k]."""
+        return self.layout.cut(*tensor.intervals()).tile
 
     def _host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
         """Cycles of one transfer from or to the host, in which all replicas take part."""
@@ -291,16 +292,19 @@ class Analysis:
         """Room on the tiles for packets from or to outside the chip; all transfers share it."""
         host = self.system.host
         packet = host.packet_to_tile_bytes if inward else host.packet_to_host_bytes
-        here = self._zeros()
+        held = []
         for tensor in tensors:
             pieces = self.layout.cut(*tensor.intervals())
-            here += sum_by_tile(pieces.tile, pieces.length * tensor.dtype.bytes, self.graph.num_tiles)
-        np.maximum(self.code["stream_buffers"], np.minimum(here, packet), out=self.code["stream_buffers"])
+            held.append(TileVector.sum_of(pieces.tile, pieces.length * tensor.dtype.bytes, self.graph.num_tiles))
+        here = added(held, self.graph.num_tiles)
+        self.code["stream_buffers"].at_least(TileVector(here.tile_set, np.minimum(here.values, packet)))
 
     def _ipus_of(self, tensors: Sequence[Tensor]) -> int:
         """IPUs that hold part of some views."""
-        tiles = [self.layout.cut(*t.intervals()).tile for t in tensors]
-        return max(1, len(distinct(np.concatenate(tiles).astype(np.int64) // self._tiles_per_ipu))) if tiles else 1
+        if self.system.num_ipus == 1 or not tensors:
+            return 1
+        tiles = np.concatenate([self._tiles_holding(t) for t in tensors])
+        return max(1, len(distinct(tiles.astype(np.int64) // self._tiles_per_ipu)))
 
     def _add_control(self, step: Step) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""
@@ -308,16 +312,17 @@ class Analysis:
             return
         self._controlled.add(id(step.node))
         superstep = self.supersteps[step.superstep]
-        busy = superstep.compute_by_tile(self.graph.num_tiles) > 0
-        for phase in (superstep.before, superstep.after):
-            if phase is not None:
-                busy |= phase.received_bytes > 0
-        self.code["control_code"] += control_code_bytes(busy, self.system.ipu)
+        self.code["control_code"].add(control_code_bytes(superstep.activity(self.graph.num_tiles), self.system.ipu))
 
     def _add_vertex_code(self) -> None:
-        for codelet, tiles in self._code_on.items():
-            self.code["vertex_code"] += tiles * code_bytes_of(codelet)
-            np.maximum(self.code["stacks"], tiles * stack_bytes_of(codelet, self.system.ipu), out=self.code["stacks"])
+        """Count each codelet once on every tile that runs it in some step."""
+        for codelet, columns in self._tiles_of.items():
+            tiles = TileSet.of(columns, self.graph.num_tiles)
+            here = tiles.zeros()
+            for column in columns:
+                here[tiles.positions(column)] = 1
+            self.code["vertex_code"].add(TileVector(tiles, here), code_bytes_of(codelet))
+            self.code["stacks"].at_least(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))
 
 
 def _user(step: Step) -> str:

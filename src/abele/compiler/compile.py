@@ -116,4 +116,4 @@ def _memory(graph: Graph, lowered: Lowered, analysis: Analysis) -> MemoryPlan:
         needed = analysis.supersteps[step.superstep].buffer_bytes
         if needed is not None:
             buffers[step.index] = needed
-    return plan_memory(analysis.layout, lifetimes, analysis.code, buffers, graph.system, analysis.placement)
+    return plan_memory(analysis.layout, lifetimes, analysis.code_bytes(), buffers, graph.system, analysis.placement)

@@ -7,26 +7,27 @@ import math
 import numpy as np
 
 from abele.compiler.links import link_cycles
+from abele.compiler.tile_vector import TileSet, TileVector
 from abele.compiler.traffic import Moves, Phase
-from abele.graph.intervals import Int64
 from abele.machine import Ipu, System
 
 _KIB = 1024
 
 
-def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> Int64:
-    """Cycles that each tile is busy sending or receiving, int64[tiles].
+def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> TileVector:
+    """Cycles that each tile is busy sending or receiving.
 
     Model: a tile sends and receives one word per cycle at the same time; what both tiles of a
     pair want arrives at them two words per cycle. Each piece that arrives needs control events of its receiver.
     Source: machine.md §2.1 to 2.3 (PopLibs ExchangeEstimator; fragments after OSM PLANNER_SUGGESTIONS.md).
     """
     exchange = ipu.exchange
-    alone = phase.received_bytes - phase.paired_bytes
-    receiving = -(-alone // exchange.bytes_per_cycle) + -(-phase.paired_bytes // exchange.pair_bytes_per_cycle)
-    sending = -(-phase.sent_bytes // exchange.bytes_per_cycle)
-    control = phase.received_fragments * exchange.fragment_cycles
-    return np.asarray(np.maximum(np.maximum(receiving, sending), control), dtype=np.int64)
+    paired = phase.paired_bytes.values
+    alone = phase.received_bytes.values - paired
+    receiving = -(-alone // exchange.bytes_per_cycle) + -(-paired // exchange.pair_bytes_per_cycle)
+    sending = -(-phase.sent_bytes.values // exchange.bytes_per_cycle)
+    control = phase.received_fragments.values * exchange.fragment_cycles
+    return TileVector(phase.sent_bytes.tile_set, np.maximum(np.maximum(receiving, sending), control))
 
 
 def exchange_cycles(phase: Phase, system: System) -> int:
@@ -36,30 +37,29 @@ def exchange_cycles(phase: Phase, system: System) -> int:
     Source: machine.md §2.3: a point-to-point phase of the SDK takes about 170 cycles plus its words.
     """
     exchange = system.ipu.exchange
-    busiest = int(exchange_cycles_by_tile(phase, system.ipu).max(initial=0))
+    busiest = exchange_cycles_by_tile(phase, system.ipu).max()
     if busiest == 0:
         return 0
-    across = link_cycles(phase.link_bytes, system) if phase.link_bytes.any() else 0
+    across = link_cycles(phase.link_bytes, system)
     return exchange.phase_overhead_cycles + exchange.route_mean_cycles + max(busiest, across)
 
 
-def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> Int64:
-    """Cycles that each tile spends on copies within its memory, int64[num_tiles].
+def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> TileVector:
+    """Cycles that each tile spends on copies within its memory.
 
     Model: a fixed cost on a tile that copies at all; each contiguous piece costs its bytes at the copy rate plus what
     makes pieces of just 8, 4 or 2 bytes cost what PopLibs' regression says. All six workers share the work.
     Source: machine.md §1.1 (copy rate, fixed cost), §2.6 (regression by width of the pieces).
     """
-    result = np.zeros(num_tiles, dtype=np.int64)
-    if len(moves.tile) == 0:
-        return result
+    tiles = TileSet.of([moves.tile], num_tiles)
     rate = ipu.tile.memcpy_bytes_per_cycle
     overhead = np.zeros(9)
     for granule in (1, 2, 4, 8):
         overhead[granule] = max(ipu.rearrange.cycles_per_kib(granule) * granule / _KIB - granule / rate, 0.0)
     cost = overhead[moves.granule] + moves.bytes / rate
-    busy = np.bincount(moves.tile, weights=cost, minlength=num_tiles)
-    return np.where(busy > 0, ipu.rearrange.local_copy_cycles + np.ceil(busy), 0).astype(np.int64)
+    busy = np.bincount(tiles.positions(moves.tile), weights=cost, minlength=len(tiles) + 1)
+    cycles = np.where(busy > 0, ipu.rearrange.local_copy_cycles + np.ceil(busy), 0).astype(np.int64)
+    return TileVector(tiles, cycles)
 
 
 def host_cycles(num_bytes: int, num_ipus: int, system: System, *, rendezvous: bool = True) -> int:

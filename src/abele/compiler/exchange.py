@@ -10,7 +10,8 @@ import numpy as np
 
 from abele.compiler.layout import Layout
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
-from abele.compiler.traffic import Moves, Phase, Transfers, granules, phase_of, sum_by_tile
+from abele.compiler.tile_vector import TileSet, TileVector, added
+from abele.compiler.traffic import PAIR_BYTES, WORD_BYTES, LinkBytes, Moves, Phase, Transfers, granules, phase_of
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, cut_alike, distinct
 from abele.graph.mapping import Int32
@@ -27,14 +28,14 @@ class ExchangePlan:
         after: Exchange that sends outputs home, or None.
         gather: Copies on tiles that arrange inputs before the vertices run.
         scatter: Copies on tiles that put outputs in place after they ran.
-        buffer_bytes: Memory for arriving, gathered and not yet scattered data, int64[tiles].
+        buffer_bytes: Memory for arriving, gathered and not yet scattered data on each tile.
     """
 
     before: Phase | None
     after: Phase | None
     gather: Moves
     scatter: Moves
-    buffer_bytes: Int64
+    buffer_bytes: TileVector
 
 
 class _Collector:
@@ -68,7 +69,7 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
     """
     incoming, outgoing = _Collector(), _Collector()
     known: dict[int, Residence] = {}
-    out_buffers = np.zeros(layout.num_tiles, dtype=np.int64)
+    buffers: list[TileVector | None] = []
     for use in uses:
         regions = use.edge.regions
         if id(regions) not in known:
@@ -83,13 +84,13 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
         if use.writes:
             _collect(outgoing, pieces, residence.width, outward=True)
             if not use.reads:
-                out_buffers += sum_by_tile(pieces.needer, pieces.length * residence.width, layout.num_tiles)
+                buffers.append(TileVector.sum_of(pieces.needer, pieces.length * residence.width, layout.num_tiles))
     before, gather = incoming.phase(layout, tiles_per_ipu)
     after, scatter = outgoing.phase(layout, tiles_per_ipu)
-    buffers = out_buffers + gather.bytes_by_tile(layout.num_tiles)
-    if before is not None:
-        buffers += before.received_bytes
-    return ExchangePlan(before, after, gather, scatter, buffers)
+    if len(gather.tile):
+        buffers.append(gather.bytes_by_tile(layout.num_tiles))
+    buffers.append(None if before is None else before.received_bytes)
+    return ExchangePlan(before, after, gather, scatter, added(buffers, layout.num_tiles))
 
 
 def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: bool) -> None:
@@ -176,9 +177,9 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     if len(far):
         before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu)
         moves = Moves.joined([moves, finishing])
-    buffers = np.zeros(layout.num_tiles, dtype=np.int64)
+    buffers = TileVector.zero(layout.num_tiles)
     if source.overlaps(destination):
-        buffers = sum_by_tile(pairs.receiver, size, layout.num_tiles)
+        buffers = TileVector.sum_of(pairs.receiver, size, layout.num_tiles)
         moves = Moves.joined([moves, Moves(pairs.receiver, size, granule)])
     return ExchangePlan(before, None, Moves.joined([]), moves, buffers)
 
@@ -197,12 +198,11 @@ def plan_replica_copy(
     pairs = _Pairs.of(source, destination, layout)
     phase, finishing = phase_of(pairs.wishes(np.arange(len(pairs.length))), layout.num_tiles, tiles_per_ipu)
     each = -(-layout.num_tiles // tiles_per_ipu)
-    route = (pairs.sender // tiles_per_ipu).astype(np.int64) * each + pairs.receiver // tiles_per_ipu
-    bytes_ = sum_by_tile(route, pairs.length * pairs.width, each * each).reshape(each, each)
-    links = np.zeros((len(map) * each, len(map) * each), dtype=np.int64)
-    for a, b in moving:
-        links[a * each : (a + 1) * each, b * each : (b + 1) * each] += bytes_
-    buffers = np.zeros(layout.num_tiles, dtype=np.int64)
+    sender, receiver = (side.astype(np.int64) // tiles_per_ipu for side in (pairs.sender, pairs.receiver))
+    from_, to = (np.array(side, dtype=np.int64)[:, None] * each for side in zip(*moving, strict=True))
+    amount = np.tile(pairs.length * pairs.width, len(moving))
+    links = LinkBytes.of((from_ + sender).reshape(-1), (to + receiver).reshape(-1), amount)
+    buffers = TileVector.zero(layout.num_tiles)
     if source.overlaps(destination):
         buffers = phase.received_bytes
         size = pairs.length * pairs.width
@@ -213,28 +213,37 @@ def plan_replica_copy(
 def nothing_moves(layout: Layout) -> ExchangePlan:
     """The exchange plan of a step that moves nothing."""
     none = Moves.joined([])
-    return ExchangePlan(None, None, none, none, np.zeros(layout.num_tiles, dtype=np.int64))
+    return ExchangePlan(None, None, none, none, TileVector.zero(layout.num_tiles))
 
 
 def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
-    """The exchange plan of a control decision: every tile gets the one element that decides."""
-    piece = layout.cut(*tensor.intervals())
-    tiles = np.arange(layout.num_tiles, dtype=np.int32)
-    tiles = tiles[tiles != piece.tile[0]]
-    n = len(tiles)
-    if n == 0:
+    """The exchange plan of a control decision: every tile gets the one element that decides.
+
+    All tiles but the sender do the same, so one entry of each column stands for them, and a decision costs no more on
+    a Pod than on one IPU. The element leaves its tile once, arrives as whole words, and crosses to each other IPU once.
+    A tile and its neighbour on the exchange bus receive it together, unless the neighbour sends it or is missing.
+    """
+    num_tiles, size = layout.num_tiles, tensor.dtype.bytes
+    if num_tiles == 1:
         return nothing_moves(layout)
-    ones, flags = np.ones(n, dtype=np.int64), np.ones(n, dtype=bool)
-    wishes = Transfers(
-        tiles,
-        np.full(n, piece.tile[0], dtype=np.int32),
-        ones * piece.begin[0],
-        ones,
-        ones * piece.begin[0],
-        np.full(n, tensor.dtype.bytes, dtype=np.int8),
-        flags,
+    holder = int(layout.cut(*tensor.intervals()).tile[0])
+    unlike = {holder, min(holder ^ 1, num_tiles - 1), num_tiles - 1}
+    tiles = TileSet(np.array(sorted(unlike), dtype=np.int32), num_tiles)
+    others = 0 if tiles.is_all else 1
+    receives = TileVector(tiles, np.append(tiles.tiles != holder, others))
+    sends = TileVector(tiles, np.append(tiles.tiles == holder, 0))
+    alone = (tiles.tiles | 1 == holder | 1) | (tiles.tiles ^ 1 >= num_tiles)
+    num_ipus, home = -(-num_tiles // tiles_per_ipu), holder // tiles_per_ipu
+    ipus = np.delete(np.arange(num_ipus, dtype=np.int64), home)
+    words = -(-size // WORD_BYTES) * WORD_BYTES
+    phase = Phase(
+        received_bytes=receives.times(words),
+        sent_bytes=sends.times(words),
+        received_fragments=receives,
+        sent_fragments=sends,
+        paired_bytes=TileVector(tiles, np.append(~alone, others)).times(size // PAIR_BYTES * PAIR_BYTES),
+        link_bytes=LinkBytes(np.full_like(ipus, home), ipus, np.full_like(ipus, size)),
     )
-    phase, _ = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
     return replace(nothing_moves(layout), before=phase)
 
 
@@ -272,5 +281,5 @@ def plan_delivery(
         np.ones(len(far), dtype=bool),
     )
     phase, moves = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
-    buffers = phase.received_bytes if not outward else np.zeros(layout.num_tiles, dtype=np.int64)
+    buffers = TileVector.zero(layout.num_tiles) if outward else phase.received_bytes
     return ExchangePlan(phase, None, Moves.joined([]), moves, buffers)

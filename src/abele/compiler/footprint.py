@@ -9,7 +9,8 @@ import numpy as np
 
 from abele.codelet.layouts import DELTA_BYTES
 from abele.compiler.exchange import ExchangePlan
-from abele.compiler.traffic import Phase, sum_by_tile
+from abele.compiler.tile_vector import TileSet, TileVector, added
+from abele.compiler.traffic import Phase
 from abele.graph.intervals import Int64
 from abele.graph.vertices import Edge, VertexGroup
 from abele.machine import Exchange, Ipu
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
 POINTER_BYTES = 4
 
 
-def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> Int64:
-    """Bytes of the vertices' own records on each tile, int64[num_tiles].
+def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> TileVector:
+    """Bytes of the vertices' own records on each tile.
 
     Model: an edge of one element is a pointer; a vector what its layout says (a pointer and a size by default); a
     vector of vectors that for the rows, and again for each; elements that are wired one by one a pointer each; scalar
     state its value, vector state its layout and its values. Records are whole words.
     Source: Poplar's vector layouts (poplar_api §6.2); ``abele.codelet.layouts``.
     """
-    total = np.zeros(num_tiles, dtype=np.int64)
+    tiles = TileSet.of([g.tile for g in groups], num_tiles)
+    total = tiles.zeros()
     for group in groups:
         size = np.zeros(group.num, dtype=np.int64)
         for field in group.codelet.fields:
@@ -40,8 +42,8 @@ def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> Int64:
                 size += field.type.bytes
             else:
                 size += field.layout().bytes + np.diff(data.row_begin) * field.type.bytes
-        total += sum_by_tile(group.tile, -(-size // 4) * 4, num_tiles)
-    return total
+        total += tiles.sum(tiles.positions(group.tile), -(-size // 4) * 4)
+    return TileVector(tiles, total)
 
 
 def _edge_bytes(edge: Edge, field: FieldDef) -> Int64 | int:
@@ -55,29 +57,31 @@ def _edge_bytes(edge: Edge, field: FieldDef) -> Int64 | int:
     return field.layout().bytes + np.diff(edge.row_begin) * each
 
 
-def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) -> Int64:
-    """Bytes of exchange instructions of one superstep on each tile, int64[num_tiles].
+def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) -> TileVector:
+    """Bytes of exchange instructions of one superstep on each tile.
 
     Source: machine.md §2.2 (words of a point-to-point message; one send-with-pointer for each further fragment).
     """
-    total = np.zeros(num_tiles, dtype=np.int64)
-    for phase in (plan.before, plan.after):
-        if phase is not None:
-            total += _phase_code_bytes(phase, exchange)
-    return total
+    phases = (p for p in (plan.before, plan.after) if p is not None)
+    return added((_phase_code_bytes(p, exchange) for p in phases), num_tiles)
 
 
-def _phase_code_bytes(phase: Phase, exchange: Exchange) -> Int64:
+def _phase_code_bytes(phase: Phase, exchange: Exchange) -> TileVector:
     longest = exchange.max_words_per_send * exchange.granule_bytes
-    fragments = phase.received_fragments + phase.sent_fragments + phase.sent_bytes // longest
+    fragments = phase.received_fragments.values + phase.sent_fragments.values + phase.sent_bytes.values // longest
     further = np.maximum(fragments - 1, 0) * exchange.fragment_code_bytes
-    return np.where(fragments > 0, exchange.message_code_bytes + further, 0)
+    return TileVector(phase.sent_bytes.tile_set, np.where(fragments > 0, exchange.message_code_bytes + further, 0))
 
 
-def control_code_bytes(busy: np.ndarray[tuple[int], np.dtype[np.bool_]], ipu: Ipu) -> Int64:
-    """Bytes of control code of one program step on each tile: the step where it is busy, a sync elsewhere."""
-    idle = 2 * ipu.instruction_bytes
-    return np.where(busy, ipu.tile.control_step_bytes, min(idle, ipu.tile.control_step_bytes)).astype(np.int64)
+def control_code_bytes(busy: TileVector, ipu: Ipu) -> TileVector:
+    """Bytes of control code of one program step on each tile: the step where it is busy, a sync elsewhere.
+
+    Args:
+        busy: More than zero on the tiles that the step keeps busy.
+        ipu: The chip.
+    """
+    step = ipu.tile.control_step_bytes
+    return TileVector(busy.tile_set, np.where(busy.values > 0, step, min(2 * ipu.instruction_bytes, step)))
 
 
 def code_bytes_of(codelet: CodeletDef) -> int:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
+from abele.compiler.tile_vector import sum_by_tile
+from abele.compiler.traffic import LinkBytes
 from abele.graph.intervals import Int64
 from abele.machine import System
 
 _RACK_IPUS = 64
 
-Hop = tuple[int, int]
 
-
-def link_cycles(link_bytes: Int64, system: System) -> int:
+def link_cycles(link_bytes: LinkBytes, system: System) -> int:
     """Tile cycles until the last byte between IPUs has arrived.
 
     Args:
-        link_bytes: Bytes from each IPU to each other, int64[ipus, ipus].
+        link_bytes: Bytes from each IPU to each other.
         system: The machine whose links are used.
 
     Model: two rails of IPUs, joined by rungs: IPU ``i`` is on rail ``i % 2``, rung ``i // 2``. Traffic crosses the rung
@@ -28,42 +26,45 @@ def link_cycles(link_bytes: Int64, system: System) -> int:
     is routed through it. Between racks of 64 the gateway links of a machine are shared by its IPUs.
     Source: PL lib/poplibs_test/Util.cpp:360-427 (IPUModel's ladder and routing).
     """
-    load: Counter[Hop] = Counter()
-    far: Counter[int] = Counter()
-    for source, target in np.argwhere(link_bytes):
-        amount = int(link_bytes[source, target])
-        if system.gateway is not None and source // _RACK_IPUS != target // _RACK_IPUS:
-            far[int(source) // system.gateway.ipus_per_machine] += amount
-            continue
-        for hop in _route(int(source), int(target), system):
-            load[hop] += amount
+    source, target, amount = link_bytes
+    if len(source) == 0:
+        return 0
+    seconds, gateway = [0.0], system.gateway
+    if gateway is not None:
+        far = source // _RACK_IPUS != target // _RACK_IPUS
+        if far.any():
+            busiest = sum_by_tile(source[far] // gateway.ipus_per_machine, amount[far], 0).max()
+            seconds.append(int(busiest) / gateway.bytes_per_second)
+            source, target, amount = source[~far], target[~far], amount[~far]
     links = system.ipu_links
-    seconds = [n / links.bundle_bytes_per_second(_num_links(hop, system)) for hop, n in load.items()]
-    if system.gateway is not None:
-        seconds += [n / system.gateway.bytes_per_second for n in far.values()]
-    return math.ceil(max(seconds, default=0.0) * system.ipu.clock_hz)
+    across = links.pair_links if system.num_ipus == 2 else links.cross_links
+    for busiest, count in (
+        (_busiest_rung(source, target, amount), across),
+        (_busiest_rail(source, target, amount, system), links.rail_links),
+    ):
+        seconds.append(busiest / links.bundle_bytes_per_second(count))
+    return math.ceil(max(seconds) * system.ipu.clock_hz)
 
 
-def _route(source: int, target: int, system: System) -> Iterator[Hop]:
-    """The directed hops from one IPU to another."""
-    at = source
-    if source % 2 != target % 2:
-        at = source ^ 1
-        yield source, at
+def _busiest_rung(source: Int64, target: Int64, amount: Int64) -> int:
+    """Most bytes that cross a rung in one direction: those of an IPU for all that are on the other rail."""
+    crossing = source % 2 != target % 2
+    return int(sum_by_tile(source[crossing], amount[crossing], 1).max())
+
+
+def _busiest_rail(source: Int64, target: Int64, amount: Int64, system: System) -> int:
+    """Most bytes that pass between neighbours of a rail in one direction."""
     rungs = -(-min(system.num_ipus, _RACK_IPUS) // 2)
-    steps = target // 2 - at // 2
-    if system.ipu_links.topology == "torus" and abs(steps) > rungs // 2:
-        steps -= int(math.copysign(rungs, steps))
-    rack = at // _RACK_IPUS * _RACK_IPUS
-    for _ in range(abs(steps)):
-        local = (at - rack) // 2 + (1 if steps > 0 else -1)
-        following = rack + local % rungs * 2 + at % 2
-        yield at, following
-        at = following
-
-
-def _num_links(hop: Hop, system: System) -> int:
-    links = system.ipu_links
-    if hop[0] // 2 != hop[1] // 2:
-        return links.rail_links
-    return links.pair_links if system.num_ipus == 2 else links.cross_links
+    steps = target // 2 - source // 2
+    if system.ipu_links.topology == "torus":
+        steps = np.where(np.abs(steps) > rungs // 2, steps - np.copysign(rungs, steps).astype(np.int64), steps)
+    count = np.abs(steps)
+    if not count.any():
+        return 0
+    rack, first = source // _RACK_IPUS, source % _RACK_IPUS // 2
+    pair = np.repeat(np.arange(len(count)), count)
+    hop = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+    way = np.sign(steps)[pair]
+    rung = (first[pair] + way * hop) % rungs
+    bundle = ((rack[pair] * rungs + rung) * 2 + target[pair] % 2) * 2 + (way > 0)
+    return int(sum_by_tile(bundle, amount[pair], 1).max())

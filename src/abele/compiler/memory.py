@@ -10,7 +10,7 @@ import numpy as np
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import Placement
-from abele.compiler.traffic import sum_by_tile
+from abele.compiler.tile_vector import TileVector, sum_by_tile
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 from abele.machine import System
@@ -100,7 +100,7 @@ def plan_memory(
     layout: Layout,
     lifetimes: Liveness,
     code: Mapping[str, Int64],
-    buffers: Mapping[int, Int32],
+    buffers: Mapping[int, TileVector],
     system: System,
     placement: Placement | None = None,
 ) -> MemoryPlan:
@@ -110,7 +110,7 @@ def plan_memory(
         layout: Where the graph's elements live.
         lifetimes: When variables hold values.
         code: Bytes on each tile, int64[tiles], of the categories that are not variables.
-        buffers: Bytes on each tile that a step needs for data in motion, int32[tiles], by step.
+        buffers: Bytes on each tile that a step needs for data in motion, by step.
         system: The machine.
         placement: What vertices ask of the place of variables.
 
@@ -136,7 +136,7 @@ def plan_memory(
 
 
 def _sweep(
-    lifetimes: Liveness, shares: Shares, buffers: Mapping[int, Int32], num_tiles: int
+    lifetimes: Liveness, shares: Shares, buffers: Mapping[int, TileVector], num_tiles: int
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Peak of temporaries on each tile and its step; total and largest of each step."""
     steps = len(lifetimes.live)

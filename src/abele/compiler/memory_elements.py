@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.layout import Layout
-from abele.compiler.traffic import sum_by_tile
+from abele.compiler.tile_vector import sum_by_tile
 from abele.compiler.uses import FieldUse
 from abele.errors import MemoryElementError
 from abele.graph.graph import Graph

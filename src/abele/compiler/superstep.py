@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from abele.compiler.access import Access
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
+from abele.compiler.tile_vector import TileVector, added
 from abele.compiler.traffic import Moves, Phase
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 from abele.graph.program import Program
 from abele.machine import System
 
@@ -30,7 +27,7 @@ class Exchanged:
         cycles: From the end of its sync to the last word received.
         bytes: Received by all tiles.
         max_receive_bytes: Received by the tile that receives most.
-        received_bytes: Received by each tile, int32[tiles].
+        received_bytes: Received by each tile.
         fragments: Pieces that arrive, over all tiles.
         groups: Sync groups that send or receive.
         sync_cycles: Their barrier before it.
@@ -39,7 +36,7 @@ class Exchanged:
     cycles: int
     bytes: int
     max_receive_bytes: int
-    received_bytes: Int32
+    received_bytes: TileVector
     fragments: int
     groups: tuple[int, ...]
     sync_cycles: int
@@ -50,14 +47,13 @@ class Exchanged:
         if phase is None or phase.total_bytes == 0:
             return None
         received = phase.received_bytes
-        fragments = int(phase.received_fragments.sum())
-        meeting = groups.touched((received > 0) | (phase.sent_bytes > 0))
+        meeting = groups.touched(TileVector(received.tile_set, received.values + phase.sent_bytes.values))
         return Exchanged(
             exchange_cycles(phase, system),
             phase.total_bytes,
-            int(received.max()),
-            received.astype(np.int32),
-            fragments,
+            received.max(),
+            received.packed(),
+            phase.received_fragments.sum(),
             meeting,
             groups.sync_cycles(meeting),
         )
@@ -68,14 +64,14 @@ class Copied:
     """Copies within tiles, summed up.
 
     Attributes:
-        by_tile: Cycles on each tile, int64[tiles].
+        by_tile: Cycles on each tile.
         bytes: Bytes copied on all tiles.
         pieces: Contiguous pieces copied on all tiles.
         groups: Sync groups of the tiles.
         num_tiles: Tiles of these groups.
     """
 
-    by_tile: Int64
+    by_tile: TileVector
     bytes: int
     pieces: int
     groups: tuple[int, ...]
@@ -86,8 +82,8 @@ class Copied:
         """The summary of copies, if there are any."""
         if len(moves.tile) == 0:
             return None
-        by_tile = copy_cycles_by_tile(moves, system.ipu, system.num_tiles)
-        meeting = groups.touched(by_tile > 0)
+        by_tile = copy_cycles_by_tile(moves, system.ipu, system.num_tiles).packed()
+        meeting = groups.touched(by_tile)
         return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile), meeting, groups.num_tiles(meeting))
 
 
@@ -118,7 +114,7 @@ class Superstep:
         num_edges: Field rows that they are wired by.
         codelets: Their codelets.
         data_dependent: Names of those whose cost depends on data; a run can count it.
-        buffer_bytes: Memory for data in motion, int32[tiles], or None when it needs none.
+        buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
     """
 
     index: int
@@ -143,7 +139,7 @@ class Superstep:
     num_edges: int = 0
     codelets: tuple[CodeletDef, ...] = ()
     data_dependent: tuple[str, ...] = ()
-    buffer_bytes: Int32 | None = None
+    buffer_bytes: TileVector | None = None
 
     def set_exchange(self, plan: ExchangePlan, groups: SyncGroups, linked: System | None = None) -> None:
         """Sum up an exchange plan between sync groups, whose bytes between IPUs cross the links of ``linked``."""
@@ -152,17 +148,22 @@ class Superstep:
         self.after = Exchanged.of(plan.after, linked or system, groups)
         self.gather = Copied.of(plan.gather, system, groups)
         self.scatter = Copied.of(plan.scatter, system, groups)
-        self.buffer_bytes = plan.buffer_bytes.astype(np.int32) if plan.buffer_bytes.any() else None
+        self.buffer_bytes = plan.buffer_bytes.packed() if plan.buffer_bytes.any() else None
 
     @property
     def estimated(self) -> tuple[str, ...]:
         """Those of ``data_dependent`` whose cost no run has counted yet."""
         return self.compute.estimated if self.compute is not None else ()
 
-    def compute_by_tile(self, num_tiles: int) -> Int64:
-        """Cycles that each tile spends on vertices and copies, int64[num_tiles]."""
-        total = np.zeros(num_tiles, dtype=np.int64)
-        for part in (self.gather, self.compute, self.scatter):
-            if part is not None:
-                total += part.by_tile
-        return total
+    def compute_by_tile(self, num_tiles: int) -> TileVector:
+        """Cycles that each tile spends on vertices and copies."""
+        parts = (self.gather, self.compute, self.scatter)
+        return added((part.by_tile for part in parts if part is not None), num_tiles)
+
+    def activity(self, num_tiles: int) -> TileVector:
+        """More than zero on tiles that compute, copy or receive."""
+        return added([self.compute_by_tile(num_tiles), self.received_by_tile(num_tiles)], num_tiles)
+
+    def received_by_tile(self, num_tiles: int) -> TileVector:
+        """Bytes that each tile receives from others."""
+        return added((p.received_bytes for p in (self.before, self.after) if p is not None), num_tiles)

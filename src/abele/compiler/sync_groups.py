@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler.tile_vector import TileVector
 from abele.graph.graph import Graph
+from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 from abele.machine import System
 
@@ -26,41 +28,63 @@ class SyncGroups:
     Attributes:
         names: Name of each group: as the user gave it, or ``IPU i`` for the tiles of an IPU that are in no other.
         of_tile: Group of each tile, int32[tiles].
+        tiles: Tiles of each group, int64[groups].
         on_ipu: Whether a group has tiles on an IPU, bool[groups, ipus].
         system: The machine of one replica.
+        all: Every group.
     """
 
     names: tuple[str, ...]
     of_tile: Int32
+    tiles: Int64
     on_ipu: Bool
     system: System
+    all: tuple[int, ...]
 
     @staticmethod
     def of(graph: Graph) -> SyncGroups:
         """The groups of a graph: one per IPU, less the tiles of the user's groups."""
         system = graph.system
         num_ipus, each = system.num_ipus, system.ipu.num_tiles
-        label = np.repeat(np.arange(num_ipus), each)
+        label = np.repeat(np.arange(num_ipus, dtype=np.int32), each)
+        on_ipu = np.zeros((num_ipus + len(graph.sync_groups), num_ipus), dtype=bool)
         for number, group in enumerate(graph.sync_groups):
             label[group.tiles] = num_ipus + number
-        used, of_tile = np.unique(label, return_inverse=True)
+            on_ipu[num_ipus + number, group.tiles // each] = True
+        tiles = np.bincount(label, minlength=len(on_ipu))
+        np.fill_diagonal(on_ipu, tiles[:num_ipus] > 0)
+        used = np.flatnonzero(tiles)
         every = [*(f"IPU {i}" for i in range(num_ipus)), *(g.name for g in graph.sync_groups)]
-        on_ipu = np.zeros((len(used), num_ipus), dtype=bool)
-        on_ipu[of_tile, np.arange(len(label)) // each] = True
-        return SyncGroups(tuple(every[int(n)] for n in used), of_tile.astype(np.int32), on_ipu, system)
+        names = tuple(every[int(n)] for n in used)
+        number_of = np.zeros(len(tiles), dtype=np.int32)
+        number_of[used] = np.arange(len(used))
+        return SyncGroups(names, number_of[label], tiles[used], on_ipu[used], system, tuple(range(len(names))))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def num_tiles(self, groups: Iterable[int]) -> int:
         """Tiles of some groups together."""
-        return int(np.isin(self.of_tile, list(groups)).sum())
+        return int(self.tiles[list(groups)].sum())
 
-    def touched(self, tiles: Bool) -> tuple[int, ...]:
-        """The groups of the tiles that a mask, bool[tiles], picks."""
+    def touched(self, amount: TileVector) -> tuple[int, ...]:
+        """The groups of the tiles whose number is not zero."""
         if len(self.names) == 1:
-            return (0,) if bool(tiles.any()) else ()
-        return tuple(np.unique(self.of_tile[tiles]).tolist())
+            return (0,) if amount.any() else ()
+        if not amount.elsewhere:
+            return self.holding([amount.nonzero()])
+        idle = amount.tile_set.tiles[amount.values[:-1] == 0]
+        busy = self.tiles - np.bincount(self.of_tile[idle], minlength=len(self.names))
+        return self.all if bool(busy.all()) else tuple(np.flatnonzero(busy).tolist())
+
+    def holding(self, tiles: Sequence[Int32]) -> tuple[int, ...]:
+        """The groups of some tiles, given as columns."""
+        if not tiles:
+            return ()
+        if len(self.names) == 1:
+            return (0,) if any(map(len, tiles)) else ()
+        found = [np.unique(self.of_tile[column]) for column in tiles]
+        return tuple((np.unique(np.concatenate(found)) if len(found) > 1 else found[0]).tolist())
 
     def ipus(self, groups: Iterable[int]) -> tuple[int, ...]:
         """The IPUs on which some groups have tiles."""
@@ -73,11 +97,6 @@ class SyncGroups:
         """
         sync, clock_hz = self.system.ipu.sync, self.system.ipu.clock_hz
         return sync.global_cycles(max(1, len(self.ipus(groups))), clock_hz)
-
-    @property
-    def all(self) -> tuple[int, ...]:
-        """Every group."""
-        return tuple(range(len(self.names)))
 
     @property
     def apart(self) -> Meets:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abele.compiler.step_kinds import CONTROL_KINDS, HOST_KINDS
 from abele.compiler.superstep import Copied, Exchanged, Superstep
 from abele.compiler.sync_groups import Link, Meets
-from abele.graph.intervals import Int64
+from abele.compiler.tile_vector import TileVector
 from abele.machine import System
 
 
@@ -129,7 +129,7 @@ def _copy(copied: Copied, name: str) -> Part:
     return Part("copy", name, compute=slowest, bytes=copied.bytes, active_tiles=active, balance=balance, meets=meets)
 
 
-def _spread(by_tile: Int64, num_tiles: int) -> tuple[int, int, float]:
+def _spread(by_tile: TileVector, num_tiles: int) -> tuple[int, int, float]:
     """Slowest tile, tiles at work, and the mean of so many tiles over the slowest."""
-    slowest = int(by_tile.max(initial=0))
-    return slowest, int((by_tile > 0).sum()), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0
+    slowest = by_tile.max()
+    return slowest, by_tile.count_nonzero(), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler.tile_vector import TileSet, TileVector
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 
@@ -17,7 +18,7 @@ Column = npt.NDArray[Any]
 Int8 = npt.NDArray[np.int8]
 
 WORD_BYTES = 4
-_PAIR_BYTES = 8
+PAIR_BYTES = 8
 """What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
 
 
@@ -77,35 +78,74 @@ class Moves(NamedTuple):
             return Moves(empty.astype(np.int32), empty, empty)
         return Moves(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def bytes_by_tile(self, num_tiles: int) -> Int64:
-        """Bytes copied on each tile, int64[num_tiles]."""
-        return sum_by_tile(self.tile, self.bytes, num_tiles)
+    def bytes_by_tile(self, num_tiles: int) -> TileVector:
+        """Bytes copied on each tile."""
+        return TileVector.sum_of(self.tile, self.bytes, num_tiles)
+
+
+class LinkBytes(NamedTuple):
+    """Bytes between IPUs, for the pairs that send any.
+
+    Attributes:
+        source: Sending IPU of each pair, int64[n].
+        target: Receiving IPU, int64[n]; pairs are distinct and in order of (source, target).
+        bytes: What crosses from one to the other, int64[n].
+    """
+
+    source: Int64
+    target: Int64
+    bytes: Int64
+
+    @staticmethod
+    def none() -> LinkBytes:
+        """Nothing crosses."""
+        empty = np.empty(0, dtype=np.int64)
+        return LinkBytes(empty, empty, empty)
+
+    @staticmethod
+    def of(source: Int64, target: Int64, amount: Int64) -> LinkBytes:
+        """The sums of ``amount``, int64[k], for each pair of IPUs that differ."""
+        far = np.flatnonzero((source != target) & (amount > 0))
+        if len(far) == 0:
+            return LinkBytes.none()
+        base = int(max(source.max(), target.max())) + 1
+        key = source[far] * base + target[far]
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        return LinkBytes(key[first] // base, key[first] % base, np.add.reduceat(amount[far][order], first))
+
+    def dense(self, num_ipus: int) -> Int64:
+        """Bytes from each IPU to each other, int64[num_ipus, num_ipus]."""
+        result = np.zeros((num_ipus, num_ipus), dtype=np.int64)
+        result[self.source, self.target] = self.bytes
+        return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Phase:
-    """One exchange phase, tile by tile.
+    """One exchange phase, tile by tile; its vectors are over one set of tiles, those that take part.
 
     Attributes:
-        received_bytes: Bytes that arrive, whole words, int64[tiles].
-        sent_bytes: Bytes that leave; an element that several tiles want leaves once, int64[tiles].
-        received_fragments: Pieces that arrive, int64[tiles].
-        sent_fragments: Pieces that leave, int64[tiles].
-        paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too, int64[tiles].
-        link_bytes: Bytes from each IPU to each other, int64[ipus, ipus].
+        received_bytes: Bytes that arrive, whole words.
+        sent_bytes: Bytes that leave; an element that several tiles want leaves once.
+        received_fragments: Pieces that arrive.
+        sent_fragments: Pieces that leave.
+        paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too.
+        link_bytes: Bytes between IPUs.
     """
 
-    received_bytes: Int64
-    sent_bytes: Int64
-    received_fragments: Int64
-    sent_fragments: Int64
-    paired_bytes: Int64
-    link_bytes: Int64
+    received_bytes: TileVector
+    sent_bytes: TileVector
+    received_fragments: TileVector
+    sent_fragments: TileVector
+    paired_bytes: TileVector
+    link_bytes: LinkBytes
 
     @property
     def total_bytes(self) -> int:
         """Bytes that all tiles receive."""
-        return int(self.received_bytes.sum())
+        return self.received_bytes.sum()
 
 
 class _Fragments(NamedTuple):
@@ -124,11 +164,6 @@ def granules(offset_bytes: Int64, length_bytes: Int64) -> Int64:
     return bits & -bits
 
 
-def sum_by_tile(tile: npt.NDArray[np.integer], amount: Int64, num_tiles: int) -> Int64:
-    """Sum of ``amount`` for each tile, int64[num_tiles]; exact up to 2**53."""
-    return np.bincount(tile, weights=amount, minlength=num_tiles).astype(np.int64)
-
-
 def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[Phase, Moves]:
     """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
 
@@ -140,13 +175,15 @@ def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[
     words = (size + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
     sent = _sent(fragments)
     sent_size = (sent.length * sent.width + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
+    tiles = TileSet.of([fragments.tile, sent.tile], num_tiles)
+    receiver, sender = tiles.positions(fragments.tile), tiles.positions(sent.tile)
     phase = Phase(
-        sum_by_tile(fragments.tile, words, num_tiles),
-        sum_by_tile(sent.tile, sent_size, num_tiles),
-        np.bincount(fragments.tile, minlength=num_tiles),
-        np.bincount(sent.tile, minlength=num_tiles),
-        _paired_bytes(fragments, num_tiles),
-        _link_bytes(fragments, words, num_tiles, tiles_per_ipu),
+        TileVector(tiles, tiles.sum(receiver, words)),
+        TileVector(tiles, tiles.sum(sender, sent_size)),
+        TileVector(tiles, tiles.count(receiver)),
+        TileVector(tiles, tiles.count(sender)),
+        TileVector(tiles, _paired_bytes(fragments, tiles)),
+        _link_bytes(fragments, num_tiles, tiles_per_ipu),
     )
     return phase, Moves.joined([repeated, _unaligned(fragments, size)])
 
@@ -230,19 +267,20 @@ def _unaligned(f: _Fragments, size: Int64) -> Moves:
     return Moves(f.tile[odd][bad], size[odd][bad], granule[bad])
 
 
-def _paired_bytes(f: _Fragments, num_tiles: int) -> Int64:
+def _paired_bytes(f: _Fragments, tiles: TileSet) -> Int64:
     """Bytes that each tile receives and its neighbour, the other one of tiles 2k and 2k + 1, receives too."""
-    shared = np.zeros(num_tiles, dtype=np.int64)
     even = f.tile % 2 == 0
     mine, theirs = np.flatnonzero(even), np.flatnonzero(~even)
     if len(mine) == 0 or len(theirs) == 0:
-        return shared
+        return tiles.zeros()
     span = int((f.begin + f.length).max()) + 1
     key = (f.tile // 2).astype(np.int64) * span + f.begin
     common = _overlap(key[mine], f.length[mine], key[theirs], f.length[theirs]) * f.width[mine]
-    both = sum_by_tile(f.tile[mine], common // _PAIR_BYTES * _PAIR_BYTES, num_tiles)
-    shared[1::2] = both[0::2][: num_tiles // 2]
-    return shared + both
+    common = common // PAIR_BYTES * PAIR_BYTES
+    some = np.flatnonzero(common)
+    left = f.tile[mine[some]]
+    pair = tiles.positions(np.concatenate([left, left + np.int32(1)]))
+    return tiles.sum(pair, np.concatenate([common[some], common[some]]))
 
 
 def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
@@ -257,16 +295,14 @@ def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int6
     return np.asarray(covered(begin + length) - covered(begin))
 
 
-def _link_bytes(f: _Fragments, size: Int64, num_tiles: int, tiles_per_ipu: int) -> Int64:
+def _link_bytes(f: _Fragments, num_tiles: int, tiles_per_ipu: int) -> LinkBytes:
     """Bytes between IPUs; what several tiles of an IPU want crosses once."""
-    num_ipus = -(-num_tiles // tiles_per_ipu)
-    if num_ipus == 1:
-        return np.zeros((1, 1), dtype=np.int64)
+    if num_tiles <= tiles_per_ipu:
+        return LinkBytes.none()
     source, target = f.peer // tiles_per_ipu, f.tile // tiles_per_ipu
     far = np.flatnonzero(source != target)
     span = int((f.begin + f.length).max(initial=0)) + 1
     key = target[far].astype(np.int64) * span + f.begin[far]
     order = _order(key)
     crossing = _news(key[order], f.length[far][order])[1] * f.width[far][order]
-    route = source[far][order].astype(np.int64) * num_ipus + target[far][order]
-    return sum_by_tile(route, crossing, num_ipus * num_ipus).reshape(num_ipus, num_ipus)
+    return LinkBytes.of(source[far][order].astype(np.int64), target[far][order].astype(np.int64), crossing)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.compiler.tile_vector import Positions
 from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 
 
-def worker_makespans(tile: Int32, slots: Int64, num_tiles: int, num_workers: int) -> Int64:
+def worker_makespans(tile: Positions, slots: Int64, num_tiles: int, num_workers: int) -> Int64:
     """Issue slots of the busiest worker of each tile, int64[num_tiles].
 
     Args:
-        tile: Tile of each vertex, int32[n].
+        tile: Tile of each vertex, or its position among tiles, int[n].
         slots: Issue slots of each vertex, int64[n].
-        num_tiles: Tiles of the system.
+        num_tiles: Tiles, or positions.
         num_workers: Workers of a tile.
 
     Model: list scheduling in the order in which vertices were added; each goes to the worker that is free first.

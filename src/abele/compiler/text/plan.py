@@ -81,8 +81,8 @@ def phase_lines(superstep: Superstep) -> Iterator[str]:
     for copied, what in ((superstep.gather, "copies before"), (superstep.scatter, "copies after")):
         if copied is not None:
             found = True
-            slowest = int(copied.by_tile.max())
-            tiles = tiles_text(np.flatnonzero(copied.by_tile))
+            slowest = copied.by_tile.max()
+            tiles = tiles_text(copied.by_tile.nonzero())
             yield f"  {what}: {copied.bytes:,} B in {counted(copied.pieces, 'piece')} on {tiles}; {slowest:,} cycles"
     if superstep.host_bytes:
         found = True
@@ -93,10 +93,9 @@ def phase_lines(superstep: Superstep) -> Iterator[str]:
 
 def _phase_text(phase: Exchanged) -> str:
     received = phase.received_bytes
-    busiest = np.argsort(-received, kind="stable")[:_BUSIEST]
-    most = ", ".join(f"tile {int(t)} {int(received[t]):,} B" for t in busiest if received[t])
+    most = ", ".join(f"tile {tile} {size:,} B" for tile, size in received.largest(_BUSIEST))
     size = f"{phase.bytes:,} B in {counted(phase.fragments, 'piece')}"
-    return f"{size} to {tiles_text(np.flatnonzero(received))}; {phase.cycles:,} cycles; most: {most}"
+    return f"{size} to {tiles_text(received.nonzero())}; {phase.cycles:,} cycles; most: {most}"
 
 
 def reason_text(reason: Reason) -> str:

@@ -1,18 +1,34 @@
-"""Twins: steps that do the same to other variables, so that what was found of one holds for the other."""
+"""Equal steps: those that do the same to other variables, so that what was found of one holds for the other.
+
+Why that is right: the analysis reads of a step the codelets, tiles, costs and state of its vertices, which intervals of
+which variables they are wired to, and where the elements of these variables lie. It never looks at an address but to
+compare it with others: two intervals overlap, adjoin, lie in one tile's share, or come in some order. If there is a
+one-to-one map from the variables of one step to those of another that keeps all of these, every comparison has the same
+outcome, so races, exchanges, copies, cycles and bytes are the same numbers, for other variables. What the
+map must keep is checked array by array: the wiring relative to the base of each variable, the tile mapping of each
+variable, its type and size, and the order of the variables in memory (the exchange sorts by address, and the order
+decides which of two overlapping wishes arrives first). An IPU's tiles are all alike and so are the links between
+IPUs as far as a step on one IPU can tell, so such a step may also lie a whole number of IPUs further on.
+
+Steps of one shape (codelets and lengths of all columns, which are cheap to hash) are compared with up to four
+analysed ones. What was tried: hashing the columns themselves, which reads every array twice where most steps differ in
+their shape already; comparing with all analysed steps, which is quadratic where steps differ in their wiring alone;
+keeping the vectors of first ones dense, which filled the memory that is given to them on a Pod after eight steps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.layout import Layout
 from abele.compiler.superstep import Copied, Exchanged, Superstep
-from abele.compiler.sync_groups import Bool
+from abele.compiler.tile_vector import TileVector
 from abele.graph.block import Block
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32, TileMapping
@@ -32,9 +48,6 @@ _MOST_ALIKE = 4
 """First ones of one shape that a step is compared with."""
 
 
-_Column = TypeVar("_Column", Int32, Int64, Bool)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Analysed:
     """A compute set or a copy that was analysed.
@@ -42,17 +55,17 @@ class Analysed:
     Attributes:
         groups: Vertices of a compute set.
         superstep: What was found.
-        vertex_state: Bytes that its vertices' records take on each tile, int32[tiles].
-        exchange_code: Bytes of exchange instructions on each tile, int32[tiles].
+        vertex_state: Bytes that its vertices' records take on each tile.
+        exchange_code: Bytes of exchange instructions on each tile.
     """
 
     groups: tuple[VertexGroup, ...]
     superstep: Superstep
-    vertex_state: Int32
-    exchange_code: Int32
+    vertex_state: TileVector
+    exchange_code: TileVector
 
 
-class Twin(NamedTuple):
+class EqualStep(NamedTuple):
     """An analysed step that another equals.
 
     Attributes:
@@ -66,7 +79,7 @@ class Twin(NamedTuple):
     ipus: int
 
 
-class Twins:
+class EqualSteps:
     """The compute sets and copies analysed so far, to find one that another equals but for the variables.
 
     Equal are: codelets, tiles, costs, state, the wiring within each variable, and the tile mappings of the variables,
@@ -93,20 +106,20 @@ class Twins:
         if shape is None:
             return
         alike = self._by_shape.setdefault(shape, [])
-        self._bytes += first.vertex_state.nbytes + first.exchange_code.nbytes
+        self._bytes += first.vertex_state.values.nbytes + first.exchange_code.values.nbytes
         if len(alike) < _MOST_ALIKE and self._bytes <= _MOST_BYTES:
             alike.append(first)
 
-    def find(self, groups: Sequence[VertexGroup]) -> Twin | None:
+    def find(self, groups: Sequence[VertexGroup]) -> EqualStep | None:
         """A compute set that these vertices equal."""
         for first in self._by_shape.get(_shape(groups), ()):
             shift = self._shift_of(first.groups, groups)
             found = None if shift is None else self._counterparts(first.groups, groups, shift)
             if found is not None and shift is not None and self._may_take(first, found, shift):
-                return Twin(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
+                return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
 
-    def find_copy(self, node: Copy) -> Twin | None:
+    def find_copy(self, node: Copy) -> EqualStep | None:
         """A copy that this one equals."""
         shape = _copy_shape(node)
         if shape is None:
@@ -120,7 +133,7 @@ class Twins:
             before, after = (self._variables[n].mapping.tile for n in pairs[0])
             shift = int(after[0]) - int(before[0]) if len(before) and len(after) else 0
             if self._are_alike(found, shift) and self._may_take(first, found, shift):
-                return Twin(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
+                return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
 
     def _shift_of(self, old: Sequence[VertexGroup], new: Sequence[VertexGroup]) -> int | None:
@@ -207,39 +220,33 @@ class Twins:
         return Access(reads, writes, complete, partial)
 
 
-def relocated(twin: Twin, superstep: Superstep, tiles_per_ipu: int) -> None:
-    """Fill a superstep with what was found of its twin."""
-    first, by = twin.first.superstep, twin.ipus
-    copy = replace(first, index=superstep.index, kind=superstep.kind, node=superstep.node, access=twin.access)
+def relocated(equal: EqualStep, superstep: Superstep, tiles_per_ipu: int) -> None:
+    """Fill a superstep with what was found of the one that it equals."""
+    first, by = equal.first.superstep, equal.ipus
+    copy = replace(first, index=superstep.index, kind=superstep.kind, node=superstep.node, access=equal.access)
     if by:
         tiles = by * tiles_per_ipu
         copy.before, copy.after = (_exchanged_later(phase, tiles, by) for phase in (first.before, first.after))
         copy.gather, copy.scatter = (_copied_later(part, tiles, by) for part in (first.gather, first.scatter))
         if first.compute is not None:
-            by_tile, busy = rolled(first.compute.by_tile, tiles), rolled(first.compute.busy, tiles)
-            copy.compute = replace(first.compute, by_tile=by_tile, busy=busy)
+            copy.compute = replace(first.compute, by_tile=first.compute.by_tile.shifted(tiles))
             copy.meets = tuple(_groups_later(groups, by) for groups in first.meets)
         if first.buffer_bytes is not None:
-            copy.buffer_bytes = rolled(first.buffer_bytes, tiles)
+            copy.buffer_bytes = first.buffer_bytes.shifted(tiles)
     vars(superstep).update(vars(copy))
-
-
-def rolled(by_tile: _Column, tiles: int) -> _Column:
-    """A column with one entry per tile, for what happens ``tiles`` further on; nothing falls off its ends."""
-    return by_tile if tiles == 0 else np.concatenate([by_tile[-tiles:], by_tile[:-tiles]])
 
 
 def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchanged | None:
     if phase is None:
         return None
     groups = _groups_later(phase.groups, ipus)
-    return replace(phase, received_bytes=rolled(phase.received_bytes, tiles), groups=groups)
+    return replace(phase, received_bytes=phase.received_bytes.shifted(tiles), groups=groups)
 
 
 def _copied_later(part: Copied | None, tiles: int, ipus: int) -> Copied | None:
     if part is None:
         return None
-    return replace(part, by_tile=rolled(part.by_tile, tiles), groups=_groups_later(part.groups, ipus))
+    return replace(part, by_tile=part.by_tile.shifted(tiles), groups=_groups_later(part.groups, ipus))
 
 
 def _groups_later(groups: Iterable[int], by: int) -> tuple[int, ...]:

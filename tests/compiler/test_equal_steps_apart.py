@@ -13,7 +13,7 @@ from abele.errors import ConstantWriteError
 from abele.graph import Copy, Execute, Graph, Program, Sequence, Tensor, concat
 from abele.numerics import f32
 from compiler.support import Move, small_system
-from compiler.test_twins import found
+from compiler.test_equal_steps import found
 
 TILES, IPUS = 4, 3
 Rows = st.lists(st.integers(0, TILES - 1), min_size=4, max_size=4)
@@ -39,7 +39,7 @@ def view(x: Tensor, kind: str) -> Tensor:
 
 
 @given(st.lists(st.tuples(Rows, Rows, View, st.sampled_from(["plain", "flipped", "cut"])), min_size=1, max_size=4))
-def test_twins__copies_and_vertices_on_several_ipus__are_analysed_as_if_alone(steps: list) -> None:
+def test_equal_steps__copies_and_vertices_on_several_ipus__are_analysed_as_if_alone(steps: list) -> None:
     graph = Graph(small_system(TILES, IPUS))
     nodes: list[Program] = []
     for ipu in range(IPUS):
@@ -79,7 +79,7 @@ def pair(graph: Graph, ipu: int, name: str, rows: object = range(TILES)) -> tupl
     return x, y
 
 
-def test_twins__equal_copies_on_all_ipus__are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__equal_copies_on_all_ipus__are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(small_system(TILES, IPUS))
     copies = [Copy(*pair(graph, ipu, f"{ipu}{n}")) for ipu in range(IPUS) for n in range(3)]
     names = planned(monkeypatch)
@@ -87,7 +87,7 @@ def test_twins__equal_copies_on_all_ipus__are_planned_once(monkeypatch: pytest.M
     assert names == ["00/x"]
 
 
-def test_twins__another_mapping_view_or_ipu_pair__is_no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__another_mapping_view_or_ipu_pair__is_analysed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(small_system(TILES, IPUS))
     x, y = pair(graph, 0, "first")
     other, _ = pair(graph, 1, "far")
@@ -102,7 +102,7 @@ def test_twins__another_mapping_view_or_ipu_pair__is_no_twin(monkeypatch: pytest
     assert names == ["first/x", "mapped/x", "far/x", "first/x"]
 
 
-def test_twins__users_sync_groups__keep_ipus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__users_sync_groups__keep_ipus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(small_system(TILES, IPUS))
     graph.sync_group([5], name="alone")
     copies = [Copy(*pair(graph, ipu, f"{ipu}")) for ipu in (0, 1)]
@@ -111,7 +111,7 @@ def test_twins__users_sync_groups__keep_ipus_apart(monkeypatch: pytest.MonkeyPat
     assert names == ["0/x", "1/x"]
 
 
-def test_twins__second_copy_writes_a_constant__is_still_found() -> None:
+def test_equal_steps__second_copy_writes_a_constant__is_still_found() -> None:
     graph = Graph(small_system(TILES))
     x = graph.variable(f32, (4,), "x", map=0)
     y = graph.variable(f32, (4,), "y", map=1)

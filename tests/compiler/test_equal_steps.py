@@ -55,7 +55,7 @@ def view(x: Tensor, other: Tensor, kind: str) -> Tensor:
 
 
 @given(st.lists(st.tuples(Rows, Rows, View, View, st.booleans()), min_size=2, max_size=5))
-def test_twins__random_compute_sets__are_analysed_as_if_alone(sets: list) -> None:
+def test_equal_steps__random_compute_sets__are_analysed_as_if_alone(sets: list) -> None:
     graph = Graph(small_system(TILES))
     steps = []
     for number, (home, goal, reading, writing, swapped) in enumerate([*sets, *sets]):
@@ -93,7 +93,7 @@ def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_twins__equal_but_for_the_variables__are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__equal_but_for_the_variables__are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(small_system(TILES))
     steps = [step(graph, *pair(graph, f"v{n}"), f"s{n}") for n in range(8)]
     names = analysed(monkeypatch)
@@ -103,7 +103,9 @@ def test_twins__equal_but_for_the_variables__are_analysed_once(monkeypatch: pyte
     assert len({int(v) for s in executable.plan for v in s.access.touched}) == 16
 
 
-def test_twins__another_mapping_wiring_order_or_sharing__are_no_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__another_mapping_wiring_order_or_sharing__are_analysed_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graph = Graph(small_system(TILES))
     x, y = pair(graph, "late")
     one, two = pair(graph, "first")
@@ -120,7 +122,7 @@ def test_twins__another_mapping_wiring_order_or_sharing__are_no_twins(monkeypatc
     assert names == ["first", "mapped", "wired", "order", "other tile"]
 
 
-def test_twins__costs_that_differ__are_no_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_steps__costs_that_differ__are_analysed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(small_system(TILES))
     steps = []
     for number, cycles in enumerate((7, 7, 9)):
@@ -133,7 +135,7 @@ def test_twins__costs_that_differ__are_no_twins(monkeypatch: pytest.MonkeyPatch)
     assert [int(s.compute.by_tile.max()) for s in executable.plan if s.compute] == [42, 42, 54]
 
 
-def test_twins__race_or_constant_in_the_second__is_still_found() -> None:
+def test_equal_steps__race_or_constant_in_the_second__is_still_found() -> None:
     graph = Graph(small_system(TILES))
     good = graph.compute_set("good")
     x, y = pair(graph, "v")
@@ -150,7 +152,7 @@ def test_twins__race_or_constant_in_the_second__is_still_found() -> None:
         compile_program(graph, Sequence(Execute(good), Execute(other)))
 
 
-def test_twins__unmapped_variable_in_the_second__is_still_found() -> None:
+def test_equal_steps__unmapped_variable_in_the_second__is_still_found() -> None:
     graph = Graph(small_system(TILES))
     first = step(graph, *pair(graph, "v"))
     loose = graph.variable(f32, (4, 6), "loose")
@@ -159,7 +161,7 @@ def test_twins__unmapped_variable_in_the_second__is_still_found() -> None:
         compile_program(graph, Sequence(first, second))
 
 
-def test_twins__counted_costs__stay_apart() -> None:
+def test_equal_steps__counted_costs__stay_apart() -> None:
     graph = Graph(small_system(TILES))
     steps = []
     for number in range(2):
