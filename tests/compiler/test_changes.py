@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 
 from abele.compiler import Executable, compile_program
@@ -49,16 +51,50 @@ def test_unchanged__variable_mapped_anew__is_found(made: tuple) -> None:
         executable.check_unchanged()
 
 
-def test_record_executions__wrong_number__is_refused(made: tuple) -> None:
+def test_account__of_a_wrong_number_of_steps__is_refused(made: tuple) -> None:
     with pytest.raises(EngineError, match="executions of 2 steps for an executable of 1"):
-        made[2].record_executions([1, 2])
+        made[2].account_of([1, 2])
 
 
-def test_record_executions__of_one_program__leaves_the_other_assumed(graph: Graph) -> None:
+def test_account__of_fewer_than_no_executions__is_refused(made: tuple) -> None:
+    with pytest.raises(EngineError, match="a step cannot be executed -3 times"):
+        made[2].account_of([-3])
+
+
+@pytest.mark.parametrize("number", [-1, 1])
+def test_account__with_slots_of_no_superstep__is_refused(made: tuple, number: int) -> None:
+    with pytest.raises(EngineError, match=f"superstep {number} has no vertices that can be counted"):
+        made[2].account_of(slots={number: {0: [1]}})
+
+
+def test_account__of_one_program__leaves_the_other_assumed(graph: Graph) -> None:
     flag = graph.variable(bool_, (), "flag").map(0)
     executable = compile_program(graph, [If(flag, Sequence(If(flag, Sequence()))), If(flag, If(flag, Sequence()))])
     assert executable.report.graph["num_assumed_steps"] == 2
-    executable.record_executions([1, 1, 1, 0], programs=[0])
-    assert executable.report.graph["num_assumed_steps"] == 1
-    assert not executable.is_assumed(executable.steps[1])
-    assert executable.is_assumed(executable.steps[3])
+    account = executable.account_of([1, 1, 1, 0], programs=[0])
+    assert executable.report_of(account).graph["num_assumed_steps"] == 1
+    assert account.assumed.tolist() == [False, False, False, True]
+    assert executable.report.graph["num_assumed_steps"] == 2
+
+
+def test_executable__whatever_is_made_of_it__cannot_be_changed(made: tuple) -> None:
+    executable = made[2]
+    with pytest.raises(FrozenInstanceError):
+        executable.plan = ()
+    with pytest.raises(TypeError):
+        executable.meta["name"] = "other"
+    with pytest.raises(TypeError):
+        executable.compile_seconds["lower"] = 0.0
+    for array in (executable.executions, executable.assumptions.assumed, executable.account_of([4]).executions):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7
+    assert isinstance(executable.plan, tuple)
+    assert isinstance(executable.steps, tuple)
+    assert isinstance(executable.lowered.programs[0].items, tuple)
+
+
+def test_with_meta__gives_another_executable__with_further_entries(made: tuple) -> None:
+    named = made[2].with_meta(name="saxpy")
+    assert named.report.meta["name"] == "saxpy"
+    assert "name" not in made[2].report.meta
+    assert named.plan is made[2].plan

@@ -159,17 +159,20 @@ def test_compile__counted_slots__replace_assumed_ones(graph: Graph) -> None:
     assert [s.estimated for s in found.estimated] == [("Search",)]
     assert found.report.graph["num_estimated_steps"] == 1
     assert found.report.cycles().compute == (5 + 1) * 6
-    found.record_counts(0, {0: np.arange(8)})
-    assert found.report.cycles().compute == 7 * 6
-    assert found.estimated == []
+    account = found.account_of(slots={0: {0: np.arange(8)}})
+    counted = found.report_of(account)
+    assert counted.cycles().compute == 7 * 6
+    assert counted.graph["num_estimated_steps"] == 0
+    assert found.cycles_of(0, account) == counted.cycles().total
+    assert found.report.cycles().compute == (5 + 1) * 6
     assert found.plan[0].data_dependent == ("Search",)
 
 
 def test_compile__recorded_executions__replace_assumed_trips(graph: Graph) -> None:
     found = compile_program(graph, Repeat(2, saxpy(graph)))
     before = found.report.cycles().total
-    found.record_executions([6])
-    assert found.report.cycles().total == 3 * before
+    assert found.report_of(found.account_of([6])).cycles().total == 3 * before
+    assert found.report.cycles().total == before
 
 
 def test_compile__timeline__ends_with_the_sum_of_all_steps(graph: Graph) -> None:

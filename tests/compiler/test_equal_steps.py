@@ -171,6 +171,6 @@ def test_equal_steps__counted_costs__stay_apart() -> None:
         cs.vertices(Search, tile=range(4), x=x, y=y)
         steps.append(Execute(cs))
     executable = compile_program(graph, Sequence(*steps))
-    executable.record_counts(0, {0: np.full(4, 100)})
-    assert executable.plan[0].estimated == ()
-    assert executable.plan[1].estimated == ("Search",)
+    counted = executable.report_of(executable.account_of(slots={0: {0: np.full(4, 100)}}))
+    assert counted.steps["basis"].tolist() == ["counted", "assumed"]
+    assert counted.steps["compute_cycles"].tolist() == [600, executable.report.steps["compute_cycles"][1]]

@@ -133,9 +133,10 @@ def test_listing__after_a_run__marks_no_step_as_assumed(example: Example) -> Non
     found = compile_program(example.graph, RepeatWhileTrue(Sequence(), example.flag, Call(example.function)))
     assert found.listing().count("~1") == 2
     assert found.report.graph["num_assumed_steps"] == 2
-    found.record_executions([6, 5])
-    assert "~" not in found.listing()
-    assert found.report.graph["num_assumed_steps"] == 0
+    account = found.account_of([6, 5])
+    assert "~" not in found.listing(account=account)
+    assert f"{found.cycles_of(0, account):,} cycles per run" in found.listing(account=account)
+    assert found.report_of(account).graph["num_assumed_steps"] == 0
 
 
 def test_mapping_text__variables__with_tiles_and_bytes(example: Example, golden: Golden) -> None:

@@ -244,20 +244,21 @@ def test_recorded_executions__of_loops_and_branches__shape_the_timeline() -> Non
     assert names == ["a", "if", "a", "b", "look", "repeat_while", "b"]
     assert found.report.steps["block"].tolist() == ["", *["loop"] * 6]
     assert set(found.report.steps["basis"].tolist()) == {"static", "assumed"}
-    found.record_executions([1, 10, 3, 7, 35, 35, 25])
-    steps = found.report.steps
-    assert found.report.cycles().total == int(np.dot(steps["executions"], steps["cycles"]))
-    assert found.report.cycles().hidden == 0
+    account = found.account_of([1, 10, 3, 7, 35, 35, 25])
+    report, steps = found.report_of(account), found.report_of(account).steps
+    assert report.cycles().total == int(np.dot(steps["executions"], steps["cycles"]))
+    assert report.cycles().hidden == 0
     assert set(steps["basis"].tolist()) == {"static", "counted"}
-    assert found.start_cycles()[1] == found.report.cycles().total
+    assert found.start_cycles(account)[1] == report.cycles().total == found.cycles_of(0, account)
 
 
 def test_recorded_executions__of_two_groups__stay_between_the_busiest_and_the_sum() -> None:
     graph = Graph(small_system(4, 2))
     found = compile_program(graph, loops(graph)[0])
     for counts in ([1, 10, 1, 0, 10, 10, 10], [1, 10, 3, 7, 35, 35, 25], [1, 10, 0, 10, 10, 10, 0]):
-        found.record_executions(counts)
-        report = found.report
+        account = found.account_of(counts)
+        report = found.report_of(account)
+        assert found.cycles_of(0, account) == report.cycles().total
         busy = int(np.dot(report.steps["executions"], report.steps["cycles"]))
         assert report.groups["busy_cycles"].max() <= report.cycles().total <= busy
 
@@ -270,10 +271,10 @@ def test_counted_slots__make_the_rows_of_a_step_counted() -> None:
     cs.vertices(Search, tile=range(8), x=x, y=y)
     found = compile_program(graph, Execute(cs))
     assert found.report.steps["basis"].tolist() == ["assumed"]
-    found.record_counts(0, {0: np.arange(8) + 10})
-    assert found.report.steps["basis"].tolist() == ["counted"]
-    assert found.report.steps["compute_cycles"].tolist() == [17 * 6]
-    assert found.report.steps["tile_balance"][0] == pytest.approx(13.5 / 17)
+    steps = found.report_of(found.account_of(slots={0: {0: np.arange(8) + 10}})).steps
+    assert steps["basis"].tolist() == ["counted"]
+    assert steps["compute_cycles"].tolist() == [17 * 6]
+    assert steps["tile_balance"][0] == pytest.approx(13.5 / 17)
 
 
 def test_start_cycles__several_programs__each_begins_its_own_run() -> None:

@@ -207,9 +207,9 @@ def test_makespan__while_loop_and_branch_that_a_run_counted__is_that_of_every_tr
     loop = RepeatWhileTrue(condition, flag, InOrder(first, second))
     found = compile_program(graph, InOrder(before, loop, If(flag, then, other)))
     assert [s.kind for s in found.steps].index("decide") == 2
-    found.record_executions([1, trips + 1, trips + 1, trips, trips, 1, int(taken), int(not taken)])
+    account = found.account_of([1, trips + 1, trips + 1, trips, trips, 1, int(taken), int(not taken)])
     order = [0, *[1, 2, 3, 4] * trips, 1, 2, 5, 6 if taken else 7]
-    assert found.report.cycles().total == replayed(found, order)
+    assert found.report_of(account).cycles().total == replayed(found, order) == found.cycles_of(0, account)
 
 
 @settings(max_examples=20)
@@ -226,8 +226,7 @@ def test_makespan__uneven_loops_and_branches__is_exact_with_one_group_and_bounde
         body = InOrder(work[2], loop, If(flag, work[3], work[4]))
         found = compile_program(graph, Repeat(count, body))
         looks = trips + count
-        found.record_executions([count, looks, looks, trips, trips, count, taken, count - taken])
-        report = found.report
+        report = found.report_of(found.account_of([count, looks, looks, trips, trips, count, taken, count - taken]))
         total = int((report.steps["cycles"] * report.steps["executions"]).sum())
         assert report.groups["busy_cycles"].max() <= report.cycles().total <= total
         assert report.cycles().total == total or ipus > 1

@@ -8,6 +8,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.lower import Block, Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.race import collect_writes, find_race
+from abele.compiler.run_account import RunAccount
 from abele.compiler.superstep import Superstep
 from abele.compiler.text import listing_text, mapping_text, memory_text, plan_text, program_text
 from abele.compiler.timeline import Part, parts_of
@@ -23,6 +24,7 @@ __all__ = [
     "Lowered",
     "MemoryPlan",
     "Part",
+    "RunAccount",
     "Step",
     "Superstep",
     "collect_writes",

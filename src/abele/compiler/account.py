@@ -1,20 +1,23 @@
-"""Account: the report's static part from the analysed program."""
+"""Account: reports from the analysed program and what is known of its runs."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from abele.compiler.account_groups import GroupTables, group_tables
+from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
 from abele.compiler.account_tiles import program_tiles
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
+from abele.compiler.run_account import RunAccount
+from abele.compiler.schedule import Schedule
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
@@ -26,46 +29,149 @@ from abele.graph.stream import Stream
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report, Table, sum_by_op
 
 
-def build_report(
-    graph: Graph,
-    lowered: Lowered,
-    supersteps: Sequence[Superstep],
-    memory: MemoryPlan,
-    executions: Int64,
-    assumed: npt.NDArray[np.bool_],
-    meta: Mapping[str, Any],
-) -> Report:
-    """The report of a compiled program.
+class Reporter:
+    """Makes the reports of one executable: what no run changes is worked out once, when the first is asked for.
 
     Args:
         graph: Its graph.
         lowered: Its steps.
-        supersteps: What they run.
+        plan: What they run, with assumed costs where these depend on data.
         memory: What fills the tiles.
-        executions: Times that each step runs in one run of its program, int64[steps].
-        assumed: Whether the executions of a step are assumed, bool[steps].
-        meta: Further entries of the report's ``meta``.
     """
-    parts = [parts_of(s, graph.system) for s in supersteps]
-    rows = [(step, part) for step in lowered.steps for part in parts[step.superstep]]
-    ops, op_of = _ops_of(lowered)
-    first_row = np.cumsum([0, *(len(parts[s.superstep]) for s in lowered.steps)])
-    groups = group_tables(lowered, supersteps, rows, first_row, executions, SyncGroups.of(graph))
-    steps = _steps_table(rows, op_of, executions, groups, [_basis(r, supersteps, assumed) for r in rows])
-    return Report(
-        target=_target(graph),
-        graph={**_counts(graph, lowered, supersteps), "num_assumed_steps": int(assumed.sum())},
-        steps=steps,
-        ops=_ops_table(ops, lowered, supersteps, op_of, executions, steps),
-        memory=Memory.of(graph.num_tiles, memory.available_bytes, **memory.by_category),
-        variables=_variables_table(graph, memory, first_row),
-        liveness=_liveness_table(memory, first_row, len(rows)),
-        program_tiles=program_tiles(lowered, supersteps, executions, graph.num_tiles),
-        groups=groups.groups,
-        spans=groups.spans,
-        step_groups=groups.step_groups,
-        meta={"abele_version": version("abele"), "created": _now(), **meta},
-    )
+
+    def __init__(self, graph: Graph, lowered: Lowered, plan: Sequence[Superstep], memory: MemoryPlan) -> None:
+        self.graph, self.lowered, self.plan, self.memory = graph, lowered, plan, memory
+        self._assumed = np.array([s.executions for s in lowered.steps], dtype=np.int64)
+        self._program = np.array([s.program for s in lowered.steps], dtype=np.int64)
+
+    def report(self, account: RunAccount, meta: Mapping[str, Any]) -> Report:
+        """The report of the program as it ran.
+
+        Args:
+            account: What is known of its runs.
+            meta: Further entries of the report's ``meta``.
+        """
+        graph, lowered, executions = self.graph, self.lowered, account.executions
+        programs, rows = range(len(lowered.programs)), self._rows(account)
+        schedules = [self._schedule(n, account, [p for _, p in rows]) for n in programs]
+        compute = [
+            compute_by_tile(n, lowered, account.supersteps(n, self.plan), executions, graph.num_tiles) for n in programs
+        ]
+        groups = group_tables(rows, executions, SyncGroups.of(graph), schedules, compute)
+        ops, op_of = self._ops
+        basis = [_basis(r, self.plan, account) for r in rows]
+        steps = _steps_table(rows, op_of, executions, groups, basis)
+        variables, liveness = self._memory_tables
+        return Report(
+            target=_target(graph),
+            graph=_counts(graph, lowered, self.plan, account),
+            steps=steps,
+            ops=_ops_table(ops, lowered, self.plan, op_of, executions, steps),
+            memory=Memory.of(graph.num_tiles, self.memory.available_bytes, **self.memory.by_category),
+            variables=variables,
+            liveness=liveness,
+            program_tiles=program_tiles(compute),
+            groups=groups.groups,
+            spans=groups.spans,
+            step_groups=groups.step_groups,
+            meta={"abele_version": version("abele"), "created": _now(), **meta},
+        )
+
+    def cycles(self, program: int, account: RunAccount) -> int:
+        """Modelled cycles of one run of a program, from its first step to the end of its last."""
+        if not self._is_alone[program]:
+            return self._schedule(program, account, [p for _, p in self._rows(account)]).end
+        own = self._program == program
+        each = self._cycles_by_superstep.copy()
+        for of, number in account.compute:
+            if of == program:
+                each[number] = sum(p.cycles for p in self._parts_of(program, number, account))
+        return int(np.dot(account.executions[own], each[self._superstep[own]]))
+
+    def start_cycles(self, account: RunAccount) -> tuple[Int64, int]:
+        """When each step first starts in a run of its program, int64[steps], −1 where it does not; and when the first
+        program ends."""
+        rows, first_row = [p for _, p in self._rows(account)], self._first_row
+        found = [self._schedule(n, account, rows) for n in range(len(self.lowered.programs))]
+        starts = np.full(len(rows) + 1, -1, dtype=np.int64)
+        for each in found:
+            starts[:-1] = np.maximum(starts[:-1], each.starts)
+        return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
+
+    def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> Schedule:
+        """When a program does what; the schedule of one that ran as assumed is kept."""
+        own = self._program == program
+        if any(of == program for of, _ in account.compute) or not np.array_equal(
+            account.executions[own], self._assumed[own]
+        ):
+            return self._new_schedule(program, account.executions, rows)
+        if program not in self._schedules:
+            self._schedules[program] = self._new_schedule(program, self._assumed, rows)
+        return self._schedules[program]
+
+    def _new_schedule(self, program: int, executions: Int64, rows: Sequence[Part]) -> Schedule:
+        block, groups = self.lowered.programs[program], len(SyncGroups.of(self.graph))
+        return schedule_of(block, rows, self._first_row, executions, groups)
+
+    def _rows(self, account: RunAccount) -> list[tuple[Step, Part]]:
+        """Step and part of each row of the steps table."""
+        if not account.compute:
+            return self._assumed_rows
+        counted = {key: self._parts_of(*key, account) for key in account.compute}
+        return [
+            (step, part)
+            for step in self.lowered.steps
+            for part in counted.get((step.program, step.superstep), self._parts[step.superstep])
+        ]
+
+    @cached_property
+    def _assumed_rows(self) -> list[tuple[Step, Part]]:
+        return [(step, part) for step in self.lowered.steps for part in self._parts[step.superstep]]
+
+    def _parts_of(self, program: int, superstep: int, account: RunAccount) -> tuple[Part, ...]:
+        """The parts of a superstep whose vertices were counted."""
+        return parts_of(replace(self.plan[superstep], compute=account.compute[program, superstep]), self.graph.system)
+
+    @cached_property
+    def _parts(self) -> list[tuple[Part, ...]]:
+        return [parts_of(s, self.graph.system) for s in self.plan]
+
+    @cached_property
+    def _schedules(self) -> dict[int, Schedule]:
+        return {}
+
+    @cached_property
+    def _superstep(self) -> Int64:
+        """The superstep of each step, int64[steps]."""
+        return np.array([s.superstep for s in self.lowered.steps], dtype=np.int64)
+
+    @cached_property
+    def _first_row(self) -> Int64:
+        """First row of each step in the steps table, and the number of rows, int64[steps + 1]."""
+        return np.cumsum([0, *(len(self._parts[s.superstep]) for s in self.lowered.steps)])
+
+    @cached_property
+    def _cycles_by_superstep(self) -> Int64:
+        """Cycles of one execution of each, int64[supersteps]."""
+        return np.array([sum(p.cycles for p in parts) for parts in self._parts], dtype=np.int64)
+
+    @cached_property
+    def _is_alone(self) -> list[bool]:
+        """Whether the steps of each program keep one sync group busy, so that they follow each other."""
+        groups: list[set[int]] = [set() for _ in self.lowered.programs]
+        for step in self.lowered.steps:
+            groups[step.program].update(g for part in self._parts[step.superstep] for g in part.groups)
+        return [len(found) <= 1 for found in groups]
+
+    @cached_property
+    def _ops(self) -> tuple[list[Program], Int64]:
+        return _ops_of(self.lowered)
+
+    @cached_property
+    def _memory_tables(self) -> tuple[Table, Table]:
+        """The tables of variables and of what is live."""
+        variables = _variables_table(self.graph, self.memory, self._first_row)
+        return variables, _liveness_table(self.memory, self._first_row, int(self._first_row[-1]))
 
 
 def _target(graph: Graph) -> dict[str, float | int | str]:
@@ -83,7 +189,8 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> dict[str, int]:
+def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep], account: RunAccount) -> dict[str, int]:
+    used = {(s.program, s.superstep) for s in lowered.steps if supersteps[s.superstep].estimated}
     return {
         "num_variables": len(graph.variables),
         "num_compute_sets": sum(s.kind == "execute" for s in supersteps),
@@ -91,15 +198,22 @@ def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep]) -> 
         "num_edges": sum(s.num_edges for s in supersteps),
         "num_steps": len(lowered.steps),
         "num_supersteps": len(supersteps),
-        "num_estimated_steps": sum(bool(s.estimated) for s in supersteps),
+        "num_estimated_steps": len({n for program, n in used if _is_estimated(program, supersteps[n], account)}),
+        "num_assumed_steps": int(account.assumed.sum()),
     }
 
 
-def _basis(row: tuple[Step, Part], supersteps: Sequence[Superstep], assumed: npt.NDArray[np.bool_]) -> str:
+def _is_estimated(program: int, superstep: Superstep, account: RunAccount) -> bool:
+    """Whether some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
+    compute = account.compute.get((program, superstep.index), superstep.compute)
+    return compute is not None and bool(compute.estimated)
+
+
+def _basis(row: tuple[Step, Part], supersteps: Sequence[Superstep], account: RunAccount) -> str:
     """What the figures of a row rest on: one of ``BASES``."""
     step, part = row
     superstep = supersteps[step.superstep]
-    if assumed[step.index] or (part.kind == "compute" and superstep.estimated):
+    if account.assumed[step.index] or (part.kind == "compute" and _is_estimated(step.program, superstep, account)):
         return "assumed"
     return "counted" if step.is_assumed or (part.kind == "compute" and superstep.data_dependent) else "static"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.lower import Lowered, Step
+from abele.compiler.lower import Block, Lowered, Step
 from abele.compiler.schedule import MAX_TRACED, Schedule, schedule
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
@@ -39,38 +39,31 @@ class GroupTables:
     step_groups: Table
 
 
-def schedules(
-    lowered: Lowered, parts: Sequence[Part], first_row: Int64, executions: Int64, num_groups: int
-) -> list[Schedule]:
-    """The schedule of each program, run by itself."""
+def schedule_of(
+    program: Block, parts: Sequence[Part], first_row: Int64, executions: Int64, num_groups: int
+) -> Schedule:
+    """The schedule of a program, run by itself."""
     traced = max(_LEAST_TRACED, MAX_TRACED // num_groups)
-    found = []
-    for block in lowered.programs:
-        items = unroll(block, executions, first_row)
-        found.append(schedule(items, parts, num_groups, traced=traced))
-    return found
+    return schedule(unroll(program, executions, first_row), parts, num_groups, traced=traced)
 
 
 def group_tables(
-    lowered: Lowered,
-    supersteps: Sequence[Superstep],
     rows: Sequence[tuple[Step, Part]],
-    first_row: Int64,
     executions: Int64,
     groups: SyncGroups,
+    found: Sequence[Schedule],
+    compute: Sequence[Int64],
 ) -> GroupTables:
     """The tables of sync groups.
 
     Args:
-        lowered: The programs.
-        supersteps: What steps run.
         rows: Step and part of each row of the steps table.
-        first_row: First row of each step, and the number of rows, int64[steps + 1].
         executions: Times that each step runs in one run of its program, int64[steps].
         groups: The sync groups.
+        found: The schedule of each program.
+        compute: Cycles that each tile computes in one run of each program, int64[tiles].
     """
     parts = [p for _, p in rows]
-    found = schedules(lowered, parts, first_row, executions, len(groups))
     starts = np.full(len(rows), -1, dtype=np.int64)
     for each in found:
         starts = np.maximum(starts, each.starts)
@@ -79,9 +72,8 @@ def group_tables(
     row_of: list[dict[int, int]] = []
     for number, each in enumerate(found):
         own = [(p, n) for (s, p), n in zip(rows, times, strict=True) if s.program == number]
-        compute = compute_by_tile(number, lowered, supersteps, executions, len(groups.of_tile))
         row_of.append({})
-        for group, line in _lines(each, own, groups, compute):
+        for group, line in _lines(each, own, groups, compute[number]):
             row_of[number][group] = len(columns["name"])
             for name, value in ({"program": number} | line).items():
                 columns[name].append(value)

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abele.compiler.account_groups import compute_by_tile
-from abele.compiler.lower import Lowered
-from abele.compiler.superstep import Superstep
 from abele.graph.intervals import Int64
 from abele.report import PROGRAM_TILES, Table
 from abele.report.tile_runs import dense_runs
 
 
-def program_tiles(lowered: Lowered, supersteps: Sequence[Superstep], executions: Int64, num_tiles: int) -> Table:
-    """The relation of programs and tiles."""
-    runs = [
-        dense_runs(compute_cycles=compute_by_tile(program, lowered, supersteps, executions, num_tiles))
-        for program in range(len(lowered.programs))
-    ]
+def program_tiles(compute: Sequence[Int64]) -> Table:
+    """The relation of programs and tiles.
+
+    Args:
+        compute: Cycles that each tile computes in one run of each program, int64[tiles].
+    """
+    runs = [dense_runs(compute_cycles=cycles) for cycles in compute]
     return PROGRAM_TILES.table(
         program=np.repeat(np.arange(len(runs)), [len(first) for first, _, _ in runs]),
         first_tile=np.concatenate([np.zeros(0, np.int32), *(first for first, _, _ in runs)]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,12 @@ Programs = Program | Sequence[Program] | Mapping[str, Program]
 
 
 def compile_program(
-    graph: Graph, program: Programs, *, allow_out_of_memory: bool = False, progress: Progress | None = None
+    graph: Graph,
+    program: Programs,
+    *,
+    allow_out_of_memory: bool = False,
+    progress: Progress | None = None,
+    meta: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Check, plan and cost a program; nothing is executed and no data is needed.
 
@@ -38,6 +44,7 @@ def compile_program(
         program: One control program, several, or several by name.
         allow_out_of_memory: Report a program that does not fit instead of refusing it.
         progress: Called with the name of the stage and the part of it that is done.
+        meta: Entries for the ``meta`` of its reports.
 
     Returns:
         The executable. The graph and the program are left as they are, also when compiling fails.
@@ -71,7 +78,15 @@ def compile_program(
         check_fit(memory, graph, lowered.steps)
     fingerprint = Fingerprint.of(graph, programs)
     return Executable(
-        graph, tuple(programs), tuple(names), lowered, analysis.supersteps, memory, seconds, _fingerprint=fingerprint
+        graph,
+        tuple(programs),
+        tuple(names),
+        lowered,
+        tuple(analysis.supersteps),
+        memory,
+        seconds,
+        meta or {},
+        fingerprint,
     )
 
 

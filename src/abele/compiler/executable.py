@@ -1,42 +1,44 @@
-"""Executable: a compiled program, its plan and its account."""
+"""Executable: a compiled program and its plan, which no run changes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.account import build_report
-from abele.compiler.account_groups import schedules
+from abele.compiler.account import Reporter
 from abele.compiler.cost import VertexCosts, vertex_costs
-from abele.compiler.cycles import compute_cycles
+from abele.compiler.cycles import ComputeCycles, compute_cycles
 from abele.compiler.fingerprint import Fingerprint
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
+from abele.compiler.run_account import RunAccount
+from abele.compiler.scopes import Scopes
 from abele.compiler.superstep import Superstep
-from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.text.listing import listing_text
 from abele.compiler.text.memory import memory_text
 from abele.compiler.text.plan import plan_text
-from abele.compiler.timeline import parts_of
 from abele.errors import EngineError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
 from abele.machine import System
 from abele.report import Report
-from abele.words import counted
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Executable:
-    """A program compiled for a system.
+    """A program compiled for a system. Nothing in it changes after that, whatever runs: engines and threads share it.
+
+    What it says of steps that data decides is assumed. What runs counted is in the account of each engine, and
+    :meth:`report_of` puts the two together.
 
     Attributes:
         graph: The graph that it was compiled from.
@@ -46,21 +48,26 @@ class Executable:
         plan: What the steps do, analysed once for each distinct one; ``step.superstep`` is the position here.
         memory: What fills the tiles.
         compile_seconds: Time that each stage of compiling took.
-        meta: Further entries for the report.
+        meta: Further entries for the report; :meth:`with_meta` adds some.
     """
 
     graph: Graph
     programs: tuple[Program, ...]
     program_names: tuple[str, ...]
     lowered: Lowered
-    plan: list[Superstep]
+    plan: tuple[Superstep, ...]
     memory: MemoryPlan
-    compile_seconds: dict[str, float]
-    meta: dict[str, Any] = field(default_factory=dict)
+    compile_seconds: Mapping[str, float]
+    meta: Mapping[str, Any] = field(default_factory=dict)
     _fingerprint: Fingerprint | None = None
-    _executions: Int64 | None = None
-    _counted: frozenset[int] = frozenset()
-    _report: Report | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("compile_seconds", "meta"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def with_meta(self, **entries: Any) -> Executable:
+        """The executable with further entries for its reports."""
+        return replace(self, meta={**self.meta, **entries})
 
     def save(self, path: str | Path, *, full_paths: bool = False) -> None:
         """Write the executable to a file, from which :meth:`load` makes it anew in any process, without the source.
@@ -107,35 +114,44 @@ class Executable:
         return self.programs[0]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> tuple[Step, ...]:
         """All steps in program order."""
         return self.lowered.steps
 
-    @property
+    @cached_property
     def report(self) -> Report:
-        """What the program costs on the machine, with all that runs have told so far."""
-        if self._report is None:
-            meta = {
-                "programs": list(self.program_names),
-                "compile_seconds": round(sum(self.compile_seconds.values()), 6),
-                **self.meta,
-            }
-            assumed = np.array([self.is_assumed(s) for s in self.steps], dtype=bool)
-            self._report = build_report(
-                self.graph, self.lowered, self.plan, self.memory, self.executions, assumed, meta
-            )
-        return self._report
+        """What the program costs on the machine, as far as that is known without a run; the rest is assumed.
+
+        ``engine.report`` is of what an engine has run.
+        """
+        return self.report_of(self.assumptions).with_meta(figures_of=["assumptions"] * len(self.programs))
+
+    def report_of(self, account: RunAccount) -> Report:
+        """What the program costs on the machine as it ran.
+
+        Args:
+            account: What is known of its runs: ``engine.account``, :meth:`account_of` numbers, or :attr:`assumptions`.
+        """
+        meta = {
+            "programs": list(self.program_names),
+            "compile_seconds": round(sum(self.compile_seconds.values()), 6),
+            **self.meta,
+        }
+        return self._reporter.report(account, meta)
+
+    @cached_property
+    def _reporter(self) -> Reporter:
+        return Reporter(self.graph, self.lowered, self.plan, self.memory)
+
+    @cached_property
+    def assumptions(self) -> RunAccount:
+        """What is taken to happen where data decides: loops make one trip, branches go their first way."""
+        return RunAccount.of_assumptions(self.steps)
 
     @property
     def executions(self) -> Int64:
-        """Times that each step runs in one run of its program, int64[steps]."""
-        if self._executions is None:
-            return np.array([s.executions for s in self.steps], dtype=np.int64)
-        return self._executions
-
-    def is_assumed(self, step: Step) -> bool:
-        """Whether nobody knows yet how often a step runs: data decides, and no run has told."""
-        return step.is_assumed and step.program not in self._counted
+        """Times that each step is assumed to run in one run of its program, int64[steps]."""
+        return self.assumptions.executions
 
     @cached_property
     def layout(self) -> Layout:
@@ -143,9 +159,9 @@ class Executable:
         graph = self.graph
         return Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
 
-    def listing(self, *, reasons: bool = True, most: int = 2000) -> str:
+    def listing(self, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None) -> str:
         """The lowered program as text: steps with their cycles, and what each moves and why."""
-        return listing_text(self, reasons=reasons, most=most)
+        return listing_text(self, reasons=reasons, most=most, account=account)
 
     def plan_text(self, step: Step | int, *, most: int = 60) -> str:
         """What one step moves between and on tiles, as text."""
@@ -155,26 +171,35 @@ class Executable:
         """What fills one tile, as text."""
         return memory_text(self, tile, most=most)
 
-    def start_cycles(self) -> tuple[Int64, int]:
+    def start_cycles(self, account: RunAccount | None = None) -> tuple[Int64, int]:
         """When each step first starts in a run of its program, int64[steps], and when the first program ends.
+
+        Args:
+            account: What is known of its runs; the assumptions when left out.
 
         A step that does not run starts at −1, and so does one that takes no part in the timeline.
         Model: max-plus over sync groups; see ``schedule``.
         """
-        parts = [parts_of(self.plan[s.superstep], self.system) for s in self.steps]
-        first_row = np.cumsum([0, *map(len, parts)])
-        rows = [p for step in parts for p in step]
-        groups = len(SyncGroups.of(self.graph))
-        found = schedules(self.lowered, rows, first_row, self.executions, groups)
-        starts = np.full(len(rows) + 1, -1, dtype=np.int64)
-        for each in found:
-            starts[:-1] = np.maximum(starts[:-1], each.starts)
-        return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
+        return self._reporter.start_cycles(account or self.assumptions)
+
+    def cycles_of(self, program: int, account: RunAccount) -> int:
+        """Modelled cycles of one run of a program, without the tables of a report."""
+        return self._reporter.cycles(program, account)
 
     @property
     def estimated(self) -> list[Superstep]:
-        """Supersteps whose compute cycles depend on data and are assumed until :meth:`record_counts`."""
+        """Supersteps whose compute cycles depend on data and are assumed until a run counts them."""
         return [s for s in self.plan if s.estimated]
+
+    def scopes(self, program: int) -> Scopes:
+        """The parts of a program whose steps run equally often."""
+        if program not in self._scopes:
+            self._scopes[program] = Scopes(self.lowered.programs[program])
+        return self._scopes[program]
+
+    @cached_property
+    def _scopes(self) -> dict[int, Scopes]:
+        return {}
 
     def steps_of(self, node: Program) -> list[Step]:
         """The steps that a program node became: one, or one per call of the function that holds it.
@@ -199,16 +224,17 @@ class Executable:
         if self._fingerprint is not None:
             self._fingerprint.check(self.graph, self.programs, self.program_names)
 
-    def record_counts(self, superstep: int, slots: Mapping[int, npt.ArrayLike]) -> None:
-        """Replace assumed vertex costs by counted ones.
+    def counted_compute(self, superstep: int, slots: Mapping[int, npt.ArrayLike]) -> ComputeCycles:
+        """The compute phase of a superstep with vertices as they were counted.
 
         Args:
             superstep: Number of the superstep in ``plan``.
             slots: Issue slots (tile cycles for multi-worker kinds) of one execution of each vertex, number[N], by
-                position of the vertex group in its compute set.
+                position of the vertex group in its compute set. Groups left out cost what the compiler says.
         """
-        node = self.plan[superstep].node
-        assert isinstance(node, Execute)
+        node = self.plan[superstep].node if 0 <= superstep < len(self.plan) else None
+        if not isinstance(node, Execute):
+            raise EngineError(f"superstep {superstep} has no vertices that can be counted")
         groups = node.compute_set.groups
         costs = [
             VertexCosts(np.ceil(np.asarray(slots[i])).astype(np.int64), False)
@@ -216,26 +242,32 @@ class Executable:
             else vertex_costs(g, self.system.ipu)
             for i, g in enumerate(groups)
         ]
-        self.plan[superstep].compute = compute_cycles(groups, self.system.ipu, self.system.num_tiles, costs)
-        self._report = None
+        return compute_cycles(groups, self.system.ipu, self.system.num_tiles, costs)
 
-    def record_executions(self, executions: Sequence[int] | Int64, *, programs: Collection[int] | None = None) -> None:
-        """Replace assumed trips and branches by those of a run.
+    def account_of(
+        self,
+        executions: Sequence[int] | Int64 | None = None,
+        *,
+        programs: Collection[int] | None = None,
+        slots: Mapping[int, Mapping[int, npt.ArrayLike]] | None = None,
+    ) -> RunAccount:
+        """An account from numbers, as a run counts them or as somebody expects them.
 
         Args:
-            executions: Times that each step ran in one run of its program, by ``step.index``, int64[steps].
-            programs: Programs that ran; the steps of others count as assumed still. All, when left out.
+            executions: Times that each step runs in one run of its program, by ``step.index``, int64[steps]; as assumed
+                when left out.
+            programs: The programs that all this is of; others are as assumed. All, when left out.
+            slots: Issue slots of vertices, as :meth:`counted_compute` takes them, by number of the superstep.
 
         Raises:
-            EngineError: There is not one number for each step.
+            EngineError: There is not one number, 0 or more, for each step, or no such superstep.
         """
-        counts = np.asarray(executions, dtype=np.int64)
-        if counts.shape != (len(self.steps),):
-            raise EngineError(f"executions of {counted(counts.size, 'step')} for an executable of {len(self.steps)}")
+        account = self.assumptions
+        if executions is not None:
+            account = account.with_executions(executions, self.steps, programs=programs)
         ran = range(len(self.programs)) if programs is None else programs
-        self._executions = counts
-        self._counted = self._counted | frozenset(ran)
-        self._report = None
+        found = {n: self.counted_compute(n, counts) for n, counts in (slots or {}).items()}
+        return account.with_compute({(program, n): found[n] for program in ran for n in found})
 
     def __repr__(self) -> str:
         from abele.compiler.text.shown import executable_line

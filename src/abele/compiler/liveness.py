@@ -100,7 +100,7 @@ class _Flow:
             if isinstance(item, Block):
                 open_.clear()
                 for inner in item.items:
-                    self.find_starts(inner if isinstance(inner, Block) else Block("sequence", [inner]))
+                    self.find_starts(inner if isinstance(inner, Block) else Block("sequence", (inner,)))
                 continue
             access = self.accesses[item.index]
             self.used[access.touched] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from abele.compiler.step_kinds import NEUTRAL, STREAMS, kind_of, name_of
 from abele.graph.control import Block as NamedBlock
@@ -45,7 +45,7 @@ class Step:
     block: str = ""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Steps and blocks under one rule of control.
 
@@ -57,7 +57,7 @@ class Block:
     """
 
     kind: str
-    items: list[Step | Block] = field(default_factory=list)
+    items: tuple[Step | Block, ...] = ()
     count: int = 1
     node: Program | None = None
 
@@ -70,7 +70,7 @@ class Block:
                 yield item
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Lowered:
     """A lowered control program.
 
@@ -80,9 +80,9 @@ class Lowered:
         calls: The library calls that steps refer to; a call inside a function appears once a call of the function.
     """
 
-    programs: list[Block]
-    steps: list[Step]
-    calls: list[LibraryCall]
+    programs: tuple[Block, ...]
+    steps: tuple[Step, ...]
+    calls: tuple[LibraryCall, ...]
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class _Lowering:
         """The step or block that ``node`` becomes."""
         match node:
             case Sequence():
-                return Block("sequence", [self.lower(s, at) for s in node])
+                return Block("sequence", tuple(self.lower(s, at) for s in node))
             case LibraryCall():
                 self.calls.append(node)
                 inside = replace(at, call=len(self.calls) - 1, path=node.debug.full_name)
                 return self.lower(node.body, inside)
             case Repeat():
                 inside = replace(at, executions=at.executions * node.count)
-                return Block("repeat", [self.lower_apart(node.body, inside)], node.count)
+                return Block("repeat", (self.lower_apart(node.body, inside),), node.count)
             case RepeatWhile():
                 return self._loop(node, at)
             case If() | Switch():
@@ -149,7 +149,7 @@ class _Lowering:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
         condition = self.lower_apart(node.condition, inside)
         decision = self.add("decide", node, node.debug.full_name, inside)
-        return Block("while", [condition, decision, self.lower_apart(node.body, inside)], node=node)
+        return Block("while", (condition, decision, self.lower_apart(node.body, inside)), node=node)
 
     def _branch(self, node: If | Switch, at: _Context) -> Block:
         decision = self.add("decide", node, node.debug.full_name, at)
@@ -157,19 +157,19 @@ class _Lowering:
         for way, body in enumerate(node.children()):
             inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
             ways.append(self.lower_apart(body, inside))
-        return Block("sequence", [decision, Block("if", ways, node=node)])
+        return Block("sequence", (decision, Block("if", tuple(ways), node=node)))
 
     def _called(self, node: Call, at: _Context) -> Step | Block:
         function = node.function
         before = [self.lower(c, at) for c in node.copies_in]
         body = self.lower_apart(function.body, at)
         after = [self.lower(c, at) for c in node.copies_out]
-        return Block("sequence", [*before, body, *after]) if before or after else body
+        return Block("sequence", (*before, body, *after)) if before or after else body
 
     def _timed(self, node: CycleCount, at: _Context) -> Block:
         start = self.add("timer_start", node, node.debug.full_name, at)
         body = self.lower_apart(node.body, at)
-        return Block("sequence", [start, body, self.add("timer_read", node, node.debug.full_name, at)])
+        return Block("sequence", (start, body, self.add("timer_read", node, node.debug.full_name, at)))
 
 
 def lower(programs: list[Program]) -> Lowered:
@@ -184,5 +184,5 @@ def lower(programs: list[Program]) -> Lowered:
     for number, program in enumerate(programs):
         check_nesting(program)
         item = lowering.lower_apart(program, _Context(program=number))
-        blocks.append(item if isinstance(item, Block) else Block("sequence", [item]))
-    return Lowered(blocks, lowering.steps, lowering.calls)
+        blocks.append(item if isinstance(item, Block) else Block("sequence", (item,)))
+    return Lowered(tuple(blocks), tuple(lowering.steps), tuple(lowering.calls))

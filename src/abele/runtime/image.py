@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
-from abele.graph import Execute, Variable, walk
+from abele.graph import Variable, walk
+from abele.graph.intervals import Int64
 from abele.runtime.checks.checking import Checking
 from abele.runtime.checks.checks import Checks
 from abele.runtime.checks.overruns import Overruns
@@ -25,9 +26,24 @@ from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import Native
 from abele.runtime.supersteps.float_behaviour import Behaviour
-from abele.runtime.supersteps.native_supersteps import Supersteps
+from abele.runtime.supersteps.native_supersteps import CountedVertices, Supersteps
 from abele.runtime.supersteps.seeds import Seeds
 from abele.runtime.supersteps.vertex_prints import VertexPrints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RunCounts:
+    """What one whole run counted.
+
+    Attributes:
+        program: The program that ran.
+        words: How often each way was taken that data decides, int64[words]; see ``Tallies``.
+        vertices: Issue slots of vertices whose cost depends on data.
+    """
+
+    program: int
+    words: Int64
+    vertices: tuple[CountedVertices, ...]
 
 
 @dataclass(eq=False)
@@ -80,24 +96,13 @@ class Image:
         """A run is about to start."""
         self.tallies.begin()
 
-    def end_run(self, program: int, verdict: Verdict) -> None:
-        """A run of a program is over."""
+    def end_run(self, program: int, verdict: Verdict) -> RunCounts | None:
+        """A run of a program is over; gives what it counted, if it came to its end."""
         self.supersteps.learn()
-        if verdict is Verdict.DONE:
-            self.tallies.end(program)
-
-    def record_counts(self, executable: Executable) -> None:
-        """Tell the executable the issue slots that data-dependent codelets were counted to take, and how often steps
-        ran."""
-        self.tallies.record(executable)
-        for number, superstep in enumerate(executable.plan):
-            node = superstep.node
-            if not superstep.estimated or not isinstance(node, Execute):
-                continue
-            mine = [g for g in self.supersteps.placed if g.compute_set is node.compute_set]
-            counted = {g.position: slots for g in mine if (slots := g.mean_slots) is not None}
-            if counted:
-                executable.record_counts(number, counted)
+        if verdict is not Verdict.DONE:
+            self.supersteps.drop_slots()
+            return None
+        return RunCounts(program, self.tallies.counted(), tuple(self.supersteps.take_slots()))
 
 
 @dataclass(frozen=True, slots=True)

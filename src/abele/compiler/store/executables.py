@@ -74,8 +74,6 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
         programs = ProgramsIn(made, nodes, document.functions)
         named = {name: programs.node(number) for name, number in document.programs.items()}
         programs.extents.check(list(named.values()))
-        executable = compile_program(made.graph, named, allow_out_of_memory=True)
-        executable.meta.update(document.meta)
-        return executable
+        return compile_program(made.graph, named, allow_out_of_memory=True, meta=document.meta)
 
     return container.read(Path(path), KIND, build)

@@ -17,26 +17,34 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.compiler.executable import Executable
+    from abele.compiler.run_account import RunAccount
 
 _HEAD = f"{'step':>6} {'kind':<13} {'times':>8} {'sync':>8} {'exchange':>9} {'compute':>9} {'host':>9}  name"
 
 
-def listing_text(executable: Executable, *, reasons: bool = True, most: int = 2000) -> str:
+def listing_text(
+    executable: Executable, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None
+) -> str:
     """The lowered program: every step with its cycles, and what the compiler inserted to make it work.
 
     Args:
         executable: The compiled program.
         reasons: Say what each step moves between tiles and why, where it is listed first.
         most: Lines; what is beyond is counted.
+        account: What is known of its runs; the assumptions when left out.
 
     Cycles are of one execution; a ``~`` marks steps whose number of executions is assumed until a run says it.
     """
-    return "\n".join(bounded(_Lister(executable, reasons).lines(), most))
+    lister = _Lister(executable, account or executable.assumptions, reasons)
+    return "\n".join(bounded(lister.lines(), most))
 
 
 class _Lister:
-    def __init__(self, executable: Executable, reasons: bool) -> None:
+    def __init__(self, executable: Executable, account: RunAccount, reasons: bool) -> None:
         self._executable = executable
+        self._account = account
+        programs = range(len(executable.programs))
+        self._supersteps = [account.supersteps(program, executable.plan) for program in programs]
         self._reasons = reasons
         self._explained: set[int] = set()
 
@@ -44,7 +52,7 @@ class _Lister:
         executable = self._executable
         for number, (name, block) in enumerate(zip(executable.program_names, executable.lowered.programs, strict=True)):
             steps = sum(1 for _ in block.steps())
-            cycles = executable.report.cycles(number).total
+            cycles = executable.cycles_of(number, self._account)
             yield f"program {name!r}: {counted(steps, 'step')}, {cycles:,} cycles per run"
             yield _HEAD
             yield from self._item(block, 0)
@@ -64,12 +72,12 @@ class _Lister:
             yield from self._item(inner, depth + (item.kind != "sequence"))
 
     def _step(self, step: Step, depth: int) -> Iterator[str]:
-        executable = self._executable
-        parts = parts_of(executable.plan[step.superstep], executable.system)
+        account = self._account
+        parts = parts_of(self._supersteps[step.program][step.superstep], self._executable.system)
         sync, exchange, compute, host = (
             sum(getattr(p, column) for p in parts) for column in ("sync", "exchange", "compute", "host")
         )
-        times = f"{'~' if executable.is_assumed(step) else ''}{int(executable.executions[step.index]):,}"
+        times = f"{'~' if account.assumed[step.index] else ''}{int(account.executions[step.index]):,}"
         yield (
             f"{step.index:>6} {step.kind:<13} {times:>8} {sync:>8,} {exchange:>9,} {compute:>9,} {host:>9,}  "
             f"{'  ' * depth}{step.name}{f' [{step.block}]' if step.block else ''}"

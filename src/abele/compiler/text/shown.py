@@ -56,9 +56,8 @@ def _programs(executable: Executable) -> list[tuple[str, ...]]:
     """Name, steps and cycles of the first programs; no cycles where finding them would take long."""
     steps = np.array([step.program for step in executable.steps], dtype=np.int64)
     quick, names = len(steps) <= _QUICK, executable.program_names
-    rows: list[tuple[str, ...]] = [
-        (name, f"{int((steps == i).sum()):,}", f"{executable.report.cycles(i).total:,}" if quick else "see its report")
-        for i, name in enumerate(names[: 2 * _NAMED])
-    ]
+    shown = range(min(2 * _NAMED, len(names)))
+    cycles = [f"{executable.cycles_of(i, executable.assumptions):,}" if quick else "see its report" for i in shown]
+    rows: list[tuple[str, ...]] = [(names[i], f"{int((steps == i).sum()):,}", cycles[i]) for i in shown]
     left = len(names) - len(rows)
     return [*rows, (f"… and {left:,} more", "", "")] if left else rows

@@ -185,11 +185,14 @@ def compile_model(
         program = _build(captured, graph, batching, optimiser)
         try:
             executable = compile_program(
-                graph, program.program, allow_out_of_memory=options.Abele.allow_out_of_memory, progress=progress
+                graph,
+                program.program,
+                allow_out_of_memory=options.Abele.allow_out_of_memory,
+                progress=progress,
+                meta=_described(model, captured, batching),
             )
         except OutOfMemoryError as error:
             raise advised(error, captured.net, batching) from None
-    executable.meta |= _described(model, captured, batching)
     return CompiledModel(captured, program, executable, options, batching, time.perf_counter() - start, checks)
 
 

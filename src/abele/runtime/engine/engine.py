@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler import Executable
+from abele.compiler import Executable, RunAccount
 from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
 from abele.graph import Graph, Program, Stream, Tensor, Variable
 from abele.numerics import to_host
@@ -40,7 +40,7 @@ from abele.runtime.engine.setup import (
 )
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.host.ends import HostEnds
-from abele.runtime.image import Host, Image, ImageOptions, build_image
+from abele.runtime.image import Host, Image, ImageOptions, RunCounts, build_image
 from abele.runtime.streams.connections import Connections
 from abele.runtime.streams.prefetch import RunAbandonedError
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
@@ -104,7 +104,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         self._connections = Connections(self.options)
         self._image: Image | None = None
         self._running = threading.Lock()
-        self._log = RunLog(self.options, self.executable.program_names)
+        self._log = RunLog(self.options, self.executable)
         self._auto_report = AutoReport(self.options)
         self._streams = [streams_of(p) for p in self.executable.programs]
         self._prepared()
@@ -212,8 +212,8 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         self._functions.check_connected(self.executable.programs[index])
         with self._alone("run"):
             start = time.perf_counter()
-            verdict = self._execute(image, index)
-            self._note_run(index, name, time.perf_counter() - start)
+            verdict, counts = self._execute(image, index)
+            self._note_run(index, counts, name, time.perf_counter() - start)
         return verdict is Verdict.DONE
 
     def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:
@@ -239,22 +239,23 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         self.load()
         return self.run(program, name)
 
-    def _execute(self, image: Image, index: int) -> Verdict:
-        """Run a program with its streams; raises what went wrong first."""
+    def _execute(self, image: Image, index: int) -> tuple[Verdict, RunCounts | None]:
+        """Run a program with its streams; raises what went wrong first. Gives what it counted, if it came to its
+        end."""
         streams = self._streams[index]
-        verdict, failure = Verdict.FAILED, None
+        verdict, failure, counts = Verdict.FAILED, None, None
         try:
             self._connections.begin_run(streams, image.machine)
-            verdict, failure = self._run_machine(image, index)
+            verdict, failure, counts = self._run_machine(image, index)
         finally:
             late = self._connections.end_run(streams)
         if isinstance(failure, RunAbandonedError):
-            return Verdict.STOPPED
+            return Verdict.STOPPED, None
         if failure is not None or late is not None:
             raise failure or late  # type: ignore[misc]
-        return verdict
+        return verdict, counts
 
-    def _run_machine(self, image: Image, index: int) -> tuple[Verdict, BaseException | None]:
+    def _run_machine(self, image: Image, index: int) -> tuple[Verdict, BaseException | None, RunCounts | None]:
         machine, interrupt = image.machine, None
         image.begin_run()
         while True:
@@ -266,12 +267,12 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
             except KeyboardInterrupt as error:
                 interrupt = error
                 self.stop()
-        image.end_run(index, verdict)
+        counts = image.end_run(index, verdict)
         wrong = image.overruns.error(machine.take_fault())
         failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
         if failure is None or isinstance(failure, RunAbandonedError):
             failure = interrupt or failure
-        return verdict, failure
+        return verdict, failure, counts
 
     def stop(self) -> None:
         """Let a run that is under way in another thread end after its current step, within a moment.
@@ -286,10 +287,17 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
 
     @property
     def report(self) -> Report:
-        """What the program costs on the machine, and what its recorded runs took on the host."""
-        if self._image is not None:
-            self._image.record_counts(self.executable)
-        return self._log.added_to(self.executable.report)
+        """What each program cost on the machine when it ran last, and what every recorded run took.
+
+        ``meta["figures_of"]`` names the run that the figures of each program are of; those of a program that has not
+        run to its end rest on assumptions where data decides, as in ``executable.report``.
+        """
+        return self._log.report()
+
+    @property
+    def account(self) -> RunAccount:
+        """What the last whole run of each program counted, for ``executable.report_of`` and its kin."""
+        return self._log.account.latest
 
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""
@@ -350,6 +358,7 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
             except MemoryError as error:
                 raise too_little_memory(self.graph) from error
             self._connections.attach(self._image.machine)
+            self._log.account.begin(self._image.tallies.places)
         return self._image
 
     def _image_options(self) -> ImageOptions:
@@ -408,9 +417,10 @@ class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
         if hidden:
             raise _fused_away(hidden[0])
 
-    def _note_run(self, index: int, name: str, seconds: float) -> None:
+    def _note_run(self, index: int, counts: RunCounts | None, name: str, seconds: float) -> None:
         recorded = self._log.note(
             index,
+            counts,
             name=name or self.executable.program_names[index],
             mode=self.mode,
             threads=self.threads,

@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from abele.compiler import Executable
 from abele.errors import InvalidOptionError, ProfilingDisabledError, nearest
 from abele.report import RUNS, Report, Table
+from abele.runtime.engine.account import CountedRun, EngineAccount
 from abele.runtime.engine.options import EngineOptions
+from abele.runtime.image import RunCounts
 
 REPORT_NAME = "profile.abele-report"
 """File name of a report that ``autoReport`` options ask for."""
@@ -21,23 +24,27 @@ SUMMARY_OPTIONS = ("showExecutionSteps", "showVarStorage", "showOptimizations")
 
 
 class RunLog:
-    """The runs of an engine, as rows of the report's table.
+    """The runs of an engine, as rows of the report's table, and what they counted.
 
     Args:
         options: Whether runs are recorded, and of which programs.
-        names: Names of the programs.
+        executable: What is run.
+
+    Attributes:
+        account: What the runs counted, recorded or not.
 
     Raises:
         InvalidOptionError: The filter of programs is no regular expression.
     """
 
-    def __init__(self, options: EngineOptions, names: Sequence[str]) -> None:
+    def __init__(self, options: EngineOptions, executable: Executable) -> None:
         off = [n for n in ("debug.instrument", "debug.instrumentCompute") if not options.flag(n)]
         if options["debug.computeInstrumentationLevel"] == "off":
             off.append("debug.computeInstrumentationLevel")
         self._switched_off = off[0] if off else ""
-        self._recorded = _matching(options.text("profiler.programs.filter"), names)
-        self._rows: list[dict[str, Any]] = []
+        self._recorded = _matching(options.text("profiler.programs.filter"), executable.program_names)
+        self._rows: list[tuple[dict[str, Any], CountedRun | None]] = []
+        self.account = EngineAccount(executable)
 
     @property
     def enabled(self) -> bool:
@@ -53,22 +60,25 @@ class RunLog:
         self._switched_off = "disable_execution_profiling()"
 
     def reset(self) -> None:
-        """Forget the runs so far."""
+        """Forget the runs so far, and what they counted."""
         self._rows.clear()
+        self.account.reset()
 
-    def note(self, program: int, **row: Any) -> bool:
-        """Record a run; gives whether it was."""
-        if not self.enabled or program not in self._recorded:
-            return False
-        self._rows.append({"program": program, **row})
-        return True
+    def note(self, program: int, counts: RunCounts | None, **row: Any) -> bool:
+        """Take in what a run counted, None if it did not come to its end, and record it; gives whether it was."""
+        recorded = self.enabled and program in self._recorded
+        run = self.account.note(counts, recorded=recorded)
+        if recorded:
+            self._rows.append(({"program": program, **row}, run))
+        return recorded
 
     def count(self, program: int) -> int:
         """Recorded runs of a program."""
-        return sum(row["program"] == program for row in self._rows)
+        return sum(row["program"] == program for row, _ in self._rows)
 
-    def added_to(self, report: Report) -> Report:
-        """A report with the runs."""
+    def report(self) -> Report:
+        """What the programs cost as each ran last, with the recorded runs."""
+        report = self.account.report()
         return replace(report, runs=self._table()) if self._rows else report
 
     def table(self) -> Table:
@@ -86,9 +96,11 @@ class RunLog:
         return self._table()
 
     def _table(self) -> Table:
-        if not self._rows:
+        rows = list(self._rows)  # another thread may add one meanwhile
+        if not rows:
             return RUNS.empty()
-        return RUNS.table(**{name: [row[name] for row in self._rows] for name in self._rows[0]})
+        columns = {name: [row[name] for row, _ in rows] for name in rows[0][0]}
+        return RUNS.table(**columns, cycles=self.account.cycles([run for _, run in rows]))
 
 
 def _matching(pattern: str, names: Sequence[str]) -> frozenset[int]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.compiler.scopes import ENTRY, TRIP
 from abele.errors import ApplicationRuntimeError, ReplicaDivergenceError
 from abele.graph import Abort, If, Program, Repeat, RepeatWhile, Switch, Tensor
 from abele.runtime.control.bytecode import Op
-from abele.runtime.lowering.tallies import ENTRY, TRIP
 
 if TYPE_CHECKING:
     from abele.runtime.lowering.lower import Lowering

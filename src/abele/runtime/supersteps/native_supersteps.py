@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +50,21 @@ class Ready:
     gather: Phase
     run: Phase
     scatter: Phase
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CountedVertices:
+    """What a run counted of one vertex group.
+
+    Attributes:
+        compute_set: Where it belongs.
+        position: Position of the group in its compute set.
+        slots: Issue slots of one execution of each vertex, int64[N].
+    """
+
+    compute_set: ComputeSet
+    position: int
+    slots: Int64
 
 
 @dataclass(eq=False)
@@ -164,14 +179,27 @@ class Supersteps:
         return even_cuts(placed.num, self.threads) if cuts is None and placed.slots is not None else cuts
 
     def learn(self) -> None:
-        """Cut threads' shares anew where runs have counted at least twice as many executions as before."""
-        for placed in (p for groups in self._counted.values() for p in groups):
-            count = int(placed.executions[0])
+        """Cut threads' shares anew where all runs together have counted twice as often as when they were cut last."""
+        for placed in self._all_counted():
+            count = placed.counted + int(placed.executions[0])
             if placed.cuts is None or placed.slots is None or count <= 2 * placed.learnt_from:
                 continue
             placed.learnt_from = count
             cuts = cost_cuts(placed.slots, self.threads)
             placed.cuts[:] = even_cuts(placed.num, self.threads) if cuts is None else cuts
+
+    def take_slots(self) -> list[CountedVertices]:
+        """What this run has counted of vertices whose cost depends on data; counting begins anew."""
+        found = ((p, p.take_slots()) for p in self._all_counted())
+        return [CountedVertices(p.compute_set, p.position, slots) for p, slots in found if slots is not None]
+
+    def drop_slots(self) -> None:
+        """Forget what a run counted that did not come to its end: how often each vertex ran is not known."""
+        for placed in self._all_counted():
+            placed.drop_slots()
+
+    def _all_counted(self) -> Iterator[PlacedGroup]:
+        return (p for groups in self._counted.values() for p in groups)
 
 
 def written(group: VertexGroup) -> IntervalSet:

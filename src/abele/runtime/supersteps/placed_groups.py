@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.intervals import Int64
@@ -25,10 +24,12 @@ class PlacedGroup:
         position: Position of the group in its compute set.
         tables: Their pointers and lengths.
         replicas: Replicas that each have these vertices; the tables list those of replica 0 first.
-        slots: Issue slots counted so far, int64[replicas * N], where the codelet's cost depends on data; else None.
-        executions: Times that they ran while being counted, int64[1].
+        slots: Issue slots that this run has counted, int64[replicas * N], where the codelet's cost depends on data;
+            else None.
+        executions: Times that they ran in this run while being counted, int64[1].
         cuts: Vertices at which threads' shares begin and end, int64[threads + 1]; None for equal numbers.
-        learnt_from: Executions that the shares were cut by.
+        counted: Executions counted in all runs.
+        learnt_from: Executions that had been counted when the shares were cut.
     """
 
     compute_set: ComputeSet
@@ -39,6 +40,7 @@ class PlacedGroup:
     slots: Int64 | None = None
     executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
     cuts: Int64 | None = None
+    counted: int = 0
     learnt_from: int = 0
 
     @property
@@ -46,12 +48,22 @@ class PlacedGroup:
         """Vertices in all replicas."""
         return self.group.num * self.replicas
 
-    @property
-    def mean_slots(self) -> npt.NDArray[np.float64] | None:
-        """Issue slots of one execution of each vertex, float64[N], over all replicas; None when none were counted."""
-        if self.slots is None or not self.executions[0]:
+    def take_slots(self) -> Int64 | None:
+        """Issue slots of one execution of each vertex in this run, int64[N], rounded up: the mean over executions and
+        replicas. None when none were counted. Counting begins anew."""
+        times = int(self.executions[0])
+        if self.slots is None or not times:
             return None
-        return np.asarray(self.slots.reshape(self.replicas, -1).mean(axis=0) / self.executions[0])
+        total = self.slots.reshape(self.replicas, -1).sum(axis=0)
+        self.counted += times
+        self.drop_slots()
+        return np.asarray(-(-total // (times * self.replicas)))
+
+    def drop_slots(self) -> None:
+        """Begin to count anew."""
+        if self.slots is not None:
+            self.slots[:] = 0
+            self.executions[0] = 0
 
     def reset(self) -> None:
         """Bring the vertices' state back to its contents at load."""

@@ -1,0 +1,150 @@
+"""Scopes: the parts of a program whose steps run equally often, and how often that is by what a run counted.
+
+A run does not count steps. It counts which way each branch and loop went that data decides, a word for every way, and
+how often each step ran follows from the program's structure: a step runs as often as the innermost ``Repeat``,
+``RepeatWhile``, ``If`` or ``Switch`` arm around it, its *scope*, is entered, and that is the number of entries of the
+scope around that one, times the count of a ``Repeat``, or what the words of the node say. So counting costs a run one
+addition per decision, and working the numbers out costs a few operations per scope, for any number of runs at once.
+
+The words of a node inside a function are summed over all calls of it. They are dealt out to the call sites in
+proportion to how often each is entered, which keeps the sum over the sites exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler.lower import Block, Step
+from abele.graph.control import Switch
+from abele.graph.intervals import Int64
+from abele.graph.program import If, Program, RepeatWhile
+
+TRIP, ENTRY = 0, 1
+"""Words of a while loop: rounds of its body, and times that it was entered."""
+
+Bools = npt.NDArray[np.bool_]
+Rule = Literal["repeat", "looks", "trips", "way"]
+
+
+def num_ways(node: Program) -> int:
+    """Words that a run counts for a node: branches of an If, cases and default of a Switch, two of a while loop."""
+    match node:
+        case If() | RepeatWhile():
+            return 2
+        case Switch():
+            return len(node.cases) + 1
+        case _:
+            return 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scope:
+    """A part of a program whose steps run equally often.
+
+    Attributes:
+        parent: Position of the scope around it.
+        rule: ``repeat``: ``amount`` times for each entry of the parent; ``trips``: as the rounds of a while loop;
+            ``looks``: as its decisions, one more for each entry; ``way``: as branch ``amount`` is taken.
+        amount: See ``rule``.
+        node: The node whose words are counted; None for ``repeat``.
+    """
+
+    parent: int
+    rule: Rule
+    amount: int = 1
+    node: Program | None = None
+
+
+class Scopes:
+    """The scopes of one lowered program.
+
+    Attributes:
+        scopes: Each after the one around it; the first is the whole program.
+        steps: Indices of the program's steps, int64[n].
+        of_step: Position of the scope of each, int64[n].
+    """
+
+    def __init__(self, program: Block) -> None:
+        self.scopes: list[Scope] = [Scope(-1, "repeat")]
+        found: tuple[list[int], list[int]] = ([], [])
+        self._walk(program, 0, *found)
+        self.steps, self.of_step = (np.array(column, dtype=np.int64) for column in found)
+
+    @property
+    def decided(self) -> bool:
+        """Whether data decides how often some steps run."""
+        return any(scope.node is not None for scope in self.scopes)
+
+    def _walk(self, item: Step | Block, scope: int, steps: list[int], of_step: list[int]) -> None:
+        """Note index and scope of every step of an item."""
+        if isinstance(item, Step):
+            steps.append(item.index)
+            of_step.append(scope)
+            return
+        for inner, inside in zip(item.items, self._inside(item, scope), strict=True):
+            self._walk(inner, inside, steps, of_step)
+
+    def _inside(self, block: Block, scope: int) -> list[int]:
+        """The scope of each item of a block."""
+        match block.kind:
+            case "repeat":
+                return [self._add(Scope(scope, "repeat", block.count))] * len(block.items)
+            case "while":
+                # Condition and decision happen once more than the body for each time that the loop is entered.
+                looks = self._add(Scope(scope, "looks", node=block.node))
+                return [looks, looks, self._add(Scope(scope, "trips", node=block.node))]
+            case "if":
+                return [self._add(Scope(scope, "way", way, block.node)) for way in range(len(block.items))]
+            case _:
+                return [scope] * len(block.items)
+
+    def _add(self, scope: Scope) -> int:
+        self.scopes.append(scope)
+        return len(self.scopes) - 1
+
+    def entries(self, words: Int64, places: Mapping[Program, slice]) -> tuple[Int64, Bools]:
+        """How often each scope is entered in some runs, and whether that was counted.
+
+        Args:
+            words: What each run counted, int64[runs, words].
+            places: Where the words of each node are.
+
+        Returns:
+            Entries, int64[runs, scopes], and whether they are known rather than assumed, bool[runs, scopes]. Loops and
+            branches that a run entered without counting (a host kernel stands for them) are as the compiler assumes.
+        """
+        entries = np.ones((len(words), len(self.scopes)), dtype=np.int64)
+        known = np.ones(entries.shape, dtype=bool)
+        for position, scope in enumerate(self.scopes[1:], start=1):
+            outer, told = entries[:, scope.parent], known[:, scope.parent]
+            if scope.node is None:
+                entries[:, position], known[:, position] = outer * scope.amount, told
+                continue
+            counts = words[:, places[scope.node]]
+            assumed = outer if scope.rule != "way" or scope.amount == 0 else np.zeros_like(outer)
+            counted, total = _counted(scope, counts)
+            entries[:, position] = np.where(total > 0, _dealt_out(counted, outer, total), assumed)
+            known[:, position] = (total > 0) | (told & (outer == 0))
+        return entries, known
+
+
+def _counted(scope: Scope, counts: Int64) -> tuple[Int64, Int64]:
+    """Entries of a scope over all call sites, and those of its node, int64[runs] each."""
+    if scope.rule == "way":
+        return counts[:, scope.amount], counts.sum(axis=1)
+    trips, total = counts[:, TRIP], counts[:, ENTRY]
+    return (trips + total if scope.rule == "looks" else trips), total
+
+
+def _dealt_out(counted: Int64, outer: Int64, total: Int64) -> Int64:
+    """The part of ``counted`` that falls to a call site with ``outer`` of ``total`` entries, rounded.
+
+    One site has all entries, and its number is exact; several share it, where doubles are exact to 2**53.
+    """
+    share = np.rint(counted * (outer / np.maximum(total, 1))).astype(np.int64)
+    return np.where(outer == total, counted, share)

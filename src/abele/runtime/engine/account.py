@@ -1,0 +1,241 @@
+"""The account of an engine: what its runs counted, kept as they leave it and worked out when somebody asks.
+
+A run leaves a few words (which way each decision went) and, where the cost of vertices depends on data, issue slots
+per vertex. Both are shared with the run before where they are equal, as they mostly are. Executions of steps, compute
+phases and cycles follow from them and the executable. They are found for many runs at once, when a report or the table
+of runs is asked for, or when what is kept would grow past a bound; after that only the cycles of a run are kept, and
+the counts of the last whole run of each program. So a run pays for a copy of its counts, and a report for the runs
+since the one before.
+
+Two locks: ``_state`` guards what a run changes and is held for moments; ``_asking`` lets one thread at a time work
+things out, while runs go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from abele.compiler import Executable
+from abele.compiler.cycles import ComputeCycles
+from abele.compiler.run_account import RunAccount
+from abele.graph import ComputeSet, Execute, Program
+from abele.graph.intervals import Int64
+from abele.report import Report
+from abele.runtime.image import RunCounts
+
+_MOST_KEPT_BYTES = 1 << 26
+"""Counts of runs whose cycles nobody has asked for yet."""
+_AT_ONCE = 256
+"""Runs whose executions are worked out together."""
+
+
+class CountedSuperstep:
+    """Issue slots of the vertices of one superstep, shared by all runs in a row that counted the same.
+
+    Args:
+        executable: The executable.
+        number: Number of the superstep.
+        slots: Issue slots of one execution of each vertex, int64[N], by position of the group.
+    """
+
+    def __init__(self, executable: Executable, number: int, slots: Mapping[int, Int64]) -> None:
+        self._executable = executable
+        self.number = number
+        self.slots = slots
+
+    @cached_property
+    def compute(self) -> ComputeCycles:
+        """The compute phase with vertices as counted."""
+        return self._executable.counted_compute(self.number, self.slots)
+
+    def equals(self, slots: Mapping[int, Int64]) -> bool:
+        """Whether the same was counted."""
+        return self.slots.keys() == slots.keys() and all(np.array_equal(self.slots[n], slots[n]) for n in slots)
+
+
+@dataclass(eq=False, slots=True)
+class CountedRun:
+    """One whole run of a program.
+
+    Attributes:
+        number: How many runs the engine had made by then, with this one.
+        program: The program.
+        words: How often each way was taken that data decides, int64[words]; None once it is no longer needed.
+        supersteps: What was counted of vertices.
+        cycles: Its modelled cycles; None until they are asked for.
+    """
+
+    number: int
+    program: int
+    words: Int64 | None
+    supersteps: tuple[CountedSuperstep, ...]
+    cycles: int | None = None
+
+
+class EngineAccount:
+    """What the runs of one engine counted. Threads may ask while a run ends.
+
+    Args:
+        executable: What is run; it is not changed.
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self._state, self._asking = threading.Lock(), threading.RLock()
+        self._places: Mapping[Program, slice] = {}
+        self._last: dict[int, CountedRun] = {}
+        self._waiting: list[CountedRun] = []
+        self._kept_bytes = 0
+        self._num_runs = 0
+        self._version = 0
+        self._account: tuple[int, RunAccount] = -1, executable.assumptions
+        self._reported: tuple[RunAccount, Report] | None = None
+
+    def begin(self, places: Mapping[Program, slice]) -> None:
+        """The code is there that will count: where the words of each node are."""
+        self._places = places
+
+    def note(self, counts: RunCounts | None, *, recorded: bool) -> CountedRun | None:
+        """A run is over.
+
+        Args:
+            counts: What it counted; None if it did not come to its end.
+            recorded: Whether somebody may ask for its cycles.
+
+        Returns:
+            The run; None if it did not come to its end.
+        """
+        with self._state:
+            self._num_runs += 1
+            if counts is None:
+                return None
+            run = self._shared(counts)
+            before = self._last.get(run.program)
+            if before is None or before.words is not run.words or before.supersteps != run.supersteps:
+                self._version += 1
+            self._last[run.program] = run
+            if recorded:
+                self._waiting.append(run)
+            too_much = recorded and self._kept_bytes > _MOST_KEPT_BYTES
+        if too_much:
+            self._work_out_cycles()
+        return run
+
+    def reset(self) -> None:
+        """Forget all runs: what data decides is assumed again."""
+        with self._asking, self._state:
+            self._last.clear()
+            self._waiting.clear()
+            self._kept_bytes, self._num_runs = 0, 0
+            self._version += 1
+
+    @property
+    def latest(self) -> RunAccount:
+        """The account of the last whole run of each program; of those that were not run, what is assumed."""
+        return self._latest()[0]
+
+    def report(self) -> Report:
+        """The report of :attr:`latest`; it is made anew only when that has changed."""
+        with self._asking:
+            account, last = self._latest()
+            if self._reported is None or self._reported[0] is not account:
+                executable = self._executable
+                plain = executable.report if account is executable.assumptions else executable.report_of(account)
+                self._reported = account, plain
+            programs = range(len(self._executable.programs))
+            figures_of = [f"run {last[n].number}" if n in last else "assumptions" for n in programs]
+            return self._reported[1].with_meta(figures_of=figures_of)
+
+    def cycles(self, runs: Sequence[CountedRun | None]) -> list[int]:
+        """Modelled cycles of some runs; 0 of those that did not come to their end."""
+        with self._asking:
+            self._work_out_cycles()
+            return [run.cycles or 0 if run is not None else 0 for run in runs]
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _shared(self, counts: RunCounts) -> CountedRun:
+        """A run whose counts are those of the run before as far as they are equal."""
+        before, words, kept = self._last.get(counts.program), counts.words, 0
+        if before is not None and before.words is not None and np.array_equal(before.words, words):
+            words = before.words
+        else:
+            kept += words.nbytes
+        known = {s.number: s for s in before.supersteps} if before is not None else {}
+        supersteps = []
+        for number, slots in self._by_superstep(counts).items():
+            same = known.get(number)
+            if same is None or not same.equals(slots):
+                same = CountedSuperstep(self._executable, number, slots)
+                kept += sum(s.nbytes for s in slots.values())
+            supersteps.append(same)
+        self._kept_bytes += kept
+        return CountedRun(self._num_runs, counts.program, words, tuple(supersteps))
+
+    def _by_superstep(self, counts: RunCounts) -> dict[int, dict[int, Int64]]:
+        found: dict[int, dict[int, Int64]] = {}
+        for counted in counts.vertices:
+            number = self._number_of.get(counted.compute_set)
+            if number is not None:
+                found.setdefault(number, {})[counted.position] = counted.slots
+        return found
+
+    @cached_property
+    def _number_of(self) -> dict[ComputeSet, int]:
+        """Supersteps of the compute sets whose cost depends on data."""
+        estimated = (s for s in self._executable.plan if s.estimated)
+        return {s.node.compute_set: s.index for s in estimated if isinstance(s.node, Execute)}
+
+    def _latest(self) -> tuple[RunAccount, dict[int, CountedRun]]:
+        """The account of the last whole run of each program, and these runs."""
+        with self._asking:
+            with self._state:
+                version, last = self._version, dict(self._last)
+            if self._account[0] != version:
+                account = self._executable.assumptions
+                for run in last.values():
+                    account = next(self._accounts(run.program, [run], account))
+                self._account = version, account
+            return self._account[1], last
+
+    def _accounts(self, program: int, runs: Sequence[CountedRun], before: RunAccount) -> Iterator[RunAccount]:
+        """An account in which a program ran as it did in each of some runs, and the others as ``before``."""
+        scopes = self._executable.scopes(program)
+        if not scopes.decided and not any(run.supersteps for run in runs):
+            yield from [before] * len(runs)
+            return
+        for first in range(0, len(runs), _AT_ONCE):
+            chunk = runs[first : first + _AT_ONCE]
+            entries, known = scopes.entries(np.array([run.words for run in chunk]), self._places)
+            for run, entered, told in zip(chunk, entries, known, strict=True):
+                executions, assumed = before.executions.copy(), before.assumed.copy()
+                executions[scopes.steps] = entered[scopes.of_step]
+                assumed[scopes.steps] &= ~told[scopes.of_step]
+                compute = {(program, s.number): s.compute for s in run.supersteps}
+                yield RunAccount(executions, assumed, before.compute).with_compute(compute)
+
+    def _work_out_cycles(self) -> None:
+        """Find the cycles of the runs that wait for it; what only they needed is kept no longer."""
+        with self._asking:
+            with self._state:
+                waiting, self._waiting, self._kept_bytes = self._waiting, [], 0
+            distinct: dict[int, dict[tuple[int, tuple[CountedSuperstep, ...]], list[CountedRun]]] = {}
+            for run in waiting:
+                distinct.setdefault(run.program, {}).setdefault((id(run.words), run.supersteps), []).append(run)
+            for program, alike in distinct.items():
+                firsts = [runs[0] for runs in alike.values()]
+                accounts = self._accounts(program, firsts, self._executable.assumptions)
+                for account, runs in zip(accounts, alike.values(), strict=True):
+                    cycles = self._executable.cycles_of(program, account)
+                    for run in runs:
+                        run.cycles = cycles
+            with self._state:
+                last = {id(run) for run in self._last.values()}
+                for run in waiting:
+                    if id(run) not in last:
+                        run.words, run.supersteps = None, ()
