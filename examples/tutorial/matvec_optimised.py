@@ -14,7 +14,7 @@ import numpy as np
 
 import abele as ab
 from abele import Input, Output, Vector, f32
-from abele.machine.target import Target
+from abele.poplar import Target
 
 from matvec import DotProduct, multiply
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         ComputeSet,
         Copy,
         Execute,
-        Graph,
         If,
         Interval,
         LibraryCall,
@@ -49,21 +48,23 @@ if TYPE_CHECKING:
     )
     from abele.machine import System, systems
     from abele.numerics import bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
+    from abele.poplar.engine import Engine
+    from abele.poplar.graph import Graph
     from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
     from abele.report import Report
-    from abele.runtime import Engine
 
 __version__ = "0.1.0"
 
 _SOURCES = {
     "codelet": "codelet Vertex MultiVertex SupervisorVertex Input Output InOut Vector VectorList template",
     "compiler": "Executable compile_program",
-    "graph": "Graph Tensor ComputeSet Program Sequence Execute Copy Repeat RepeatWhileTrue RepeatWhileFalse If Call "
+    "graph": "Tensor ComputeSet Program Sequence Execute Copy Repeat RepeatWhileTrue RepeatWhileFalse If Call "
     "WriteUndef PrintTensor LibraryCall Interval Regions boxes concat stack shared",
     "machine": "System systems",
     "numerics": "f32 f16 bf16 f8_143 f8_152 i8 i16 i32 i64 u8 u16 u32 u64 bool_",
+    "poplar.engine": "Engine",
+    "poplar.graph": "Graph",
     "report": "Report",
-    "runtime": "Engine",
 }
 _ROOMS = ("errors", "numerics", "machine", "graph", "kernels", "compiler", "runtime", "report", "parallel", "poplar")
 _LIBRARIES = ("gcl", "popops", "poplin", "popnn", "poprand", "poputil")

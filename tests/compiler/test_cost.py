@@ -150,8 +150,8 @@ def by_view(v: Any, ipu: Ipu) -> Any:
 
 
 def by_vertex(v: VertexIntrospector, target: Target) -> tuple[int, int]:
-    size = v.getFieldInfo("x").size()
-    return size * 10 + target.getNumWorkerContexts(), size
+    size = int(v["x"].sizes.sum())
+    return size * 10 + target.workers, size
 
 
 @pytest.mark.parametrize("codelet_or_name", [Search, "Search", Search.codelet], ids=["class", "name", "definition"])

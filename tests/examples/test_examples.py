@@ -125,7 +125,7 @@ def test_matvec__plain_and_split__are_numpys() -> None:
 
 def test_matvec_optimised__published_size__estimate_and_model_choose_alike() -> None:
     from abele.machine import systems
-    from abele.machine.target import Target
+    from abele.poplar import Target
 
     module = load("tutorial/matvec_optimised")
     assert module.best_parts(Target(systems.get("bow")), 10_000, 1_000) == 7

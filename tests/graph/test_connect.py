@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from abele import Graph
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet
 from abele.errors import ConstantWriteError, GraphConnectionError, TileMappingError, TypeMismatchError
-from abele.graph import Graph, boxes, concat, shared
+from abele.graph import boxes, concat, shared
 from abele.numerics import f16, f32
 
 

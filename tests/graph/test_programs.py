@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from abele import Graph
 from abele.errors import ConstantWriteError, ControlProgramError, TensorError, TypeMismatchError
-from abele.graph import Call, Copy, Execute, Graph, If, Repeat, RepeatWhileTrue, Sequence, walk
+from abele.graph import Call, Copy, Execute, If, Repeat, RepeatWhileTrue, Sequence, walk
 from abele.numerics import bool_, f16, f32, i32
 
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abele import Engine, Graph
 from abele.codelet import Input, Output, Vector, Vertex, codelet
 from abele.errors import TileMappingError
-from abele.graph import Copy, Execute, Graph, Sequence
+from abele.graph import Copy, Execute, Sequence
 from abele.numerics import f32
 from abele.poplibs import poplin, popops
-from abele.runtime import Engine
 
 
 @codelet

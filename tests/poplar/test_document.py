@@ -10,15 +10,14 @@ import pytest
 
 import abele as ab
 from abele import poplar
-from abele.machine import Target
-from abele.poplar import program
+from abele.poplar import Target, program
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "poplar.md"
 OWNERS = {
     "Types and small values": [poplar, poplar.OptionFlags, poplar.SourceLocation, ab.numerics.ElementType],
     "Devices and targets": [poplar, poplar.IPUModel, poplar.Device, poplar.DeviceManager, Target],
     "Graph": [poplar, poplar.Graph, poplar.DataStream, poplar.RemoteBuffer],
-    "Tensor": [poplar, ab.Tensor],
+    "Tensor": [poplar, poplar.Tensor],
     "Programs": [poplar, program, ab.Sequence, program.Switch],
     "Engine": [poplar, poplar.Engine],
     "Exceptions": [poplar],

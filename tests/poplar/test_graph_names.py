@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele import poplar
+from abele import Graph, poplar
 from abele.compiler.cost import vertex_costs
-from abele.graph import Graph
-from abele.graph.codelets import CodeletFileType
-from abele.poplar import FLOAT, INT, UNSIGNED_INT, Interval
+from abele.poplar import FLOAT, INT, UNSIGNED_INT, CodeletFileType, Interval
 
 HERE = __file__
 

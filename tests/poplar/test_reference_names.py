@@ -352,7 +352,7 @@ def spaces() -> list[Any]:
 @cache
 def option_names() -> set[str]:
     """Names of options, and their parts, of the engine and of every library function."""
-    from abele.graph.host_names import STREAM_OPTIONS
+    from abele.poplar.host import STREAM_OPTIONS
     from abele.poplibs.poputil.options import Option
     from abele.runtime.engine.option_table import OPTIONS
     from abele.runtime.engine.options import VARIABLES

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from abele.errors import MachineError
-from abele.machine import Target, TargetType, systems
+from abele.machine import systems
+from abele.poplar import Target, TargetType
 
 
 def ceil_div(a: int, b: int) -> int:

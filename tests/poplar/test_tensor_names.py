@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import abele as ab
 from abele.errors import InvalidOptionError, TensorError, TensorIndexError
 from abele.graph import Tensor
-from abele.graph.tensor_names import UpsampleMethod
+from abele.poplar import UpsampleMethod
 
 Array = np.ndarray[Any, Any]
 

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Callable[[Given], Any]]] = {
     "replicas": (poplar.type_error, "replicas are a whole number", lambda b: Graph(DEVICE, "two")),
     "half a replica": (poplar.type_error, "not float 1.5", lambda b: Graph(DEVICE, poplar.replication_factor(1.5))),
     "engine": (poplar.poplar_error, "an Engine takes a graph and programs", lambda b: Engine()),
-    "engine of a graph": (poplar.poplar_error, "got (Graph)", lambda b: Engine(b.graph)),
+    "engine of a graph": (poplar.poplar_error, "an engine needs a program", lambda b: Engine(b.graph)),
     "engine of a number": (poplar.poplar_error, "got (int, Sequence)", lambda b: Engine(5, b.prog)),
     "load a number": (poplar.poplar_error, "5 is no device", lambda b: Engine(b.graph, b.prog).load(5)),
     "execute": (poplar.control_program_error, "an Execute runs a compute set", lambda b: Execute(5)),

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abele import Engine, Graph
 from abele.errors import EngineError, InvalidOptionError
 from abele.graph import (
     Call,
     Copy,
-    Graph,
     If,
     PrintTensor,
     Program,
@@ -25,7 +25,6 @@ from abele.graph import (
     WriteUndef,
     concat,
 )
-from abele.runtime import Engine
 
 SIZE = 7
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from abele.errors import CodeletError, MissingPerfEstimateError
 from abele.graph.intervals import Int64
-from abele.graph.introspect import VertexIntrospector
 from abele.graph.vertices import Edge, StateData, VertexGroup
 from abele.machine import Ipu
 from abele.words import counted
@@ -150,7 +149,7 @@ def _by_estimator(group: VertexGroup, estimator: PerfEstimator, ipu: Ipu) -> Ver
     if not estimator.per_vertex:
         cycles, flops = _cycles_and_flops(estimator.function(GroupView(group), ipu))
         return VertexCosts(_whole(cycles, group, who), False, int(_whole(flops, group, who).sum()))
-    asked = (estimator.function(VertexIntrospector(group, i), estimator.target) for i in range(group.num))
+    asked = (estimator.ask(group, i) for i in range(group.num))
     pairs = [_cycles_and_flops(each) for each in asked]
     amount, operations = (_whole([pair[k] for pair in pairs], group, who) for k in (0, 1))
     return VertexCosts(amount, False, int(operations.sum()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from abele.graph.gather import content_of_runs
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64, merge_adjacent
 from abele.graph.mapping import Int32
-from abele.graph.tensor import Tensor, stack
+from abele.graph.place import Placement
 from abele.graph.variable import Variable
-from abele.numerics import as_element_type
+from abele.numerics import ElementType
 
 if TYPE_CHECKING:
     from abele.graph.graph import Graph
+    from abele.graph.tensor import Tensor
 
 
 class TensorCloneMethod(Enum):
@@ -41,57 +42,29 @@ class TensorCloneMethod(Enum):
     GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES = "gather and preserve tile order and aliases"
 
 
-class Cloning:
-    """Mix-in of :class:`Graph`."""
+def clone(graph: Graph, tensor: Tensor, element: ElementType, name: str, method: TensorCloneMethod) -> Tensor:
+    """A view of a new variable with the shape and mapping of ``tensor``; see :meth:`Graph.clone`."""
+    new_order = method is TensorCloneMethod.CREATE_NEW_ORDER or (
+        method is TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES and tensor.contains_aliases
+    )
+    if new_order or tensor.size == 0:
+        made = graph.variable(element, tensor.shape, name)
+        mapping = graph.mapping_of(tensor)
+        _place_known(graph, made, mapping.begin, mapping.length, mapping.tile)
+        return made
+    tiles = graph.interval_map(tensor.variables)
+    gather = method is TensorCloneMethod.GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES
+    begin, length, tile = _pieces(tensor, tiles, gather)
+    stored = graph.variable(element, int(length.sum()), name)
+    _place_known(graph, stored, np.cumsum(length) - length, length, tile)
+    content, shape = _relocated(graph.top_level, tensor, begin, length, stored.variables[0])
+    return graph.tensor(element, shape, content).reshape(tensor.shape)
 
-    def clone(  # type: ignore[misc]
-        self: Graph,
-        tensor: Tensor,
-        dtype: Any = None,
-        name: str | None = None,
-        method: TensorCloneMethod = TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES,
-    ) -> Tensor:
-        """A view of a new variable with the shape and mapping of ``tensor``; contents are undefined.
 
-        Elements that are mapped nowhere stay so.
-
-        Args:
-            tensor: What to clone.
-            dtype: Element type; by default that of ``tensor``.
-            name: Name of the new variable; by default that of the first one cloned, with ``/clone``.
-            method: What of the memory order and of repeated elements is kept.
-
-        Raises:
-            TileMappingError: This is a virtual graph, and an element lies on a tile outside it.
-        """
-        element = tensor.dtype if dtype is None else as_element_type(dtype)
-        own_name = name or f"{tensor.name}/clone"
-        new_order = method is TensorCloneMethod.CREATE_NEW_ORDER or (
-            method is TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES and tensor.contains_aliases
-        )
-        if new_order or tensor.size == 0:
-            made = self.variable(element, tensor.shape, own_name)
-            mapping = self.mapping_of(tensor)
-            self._place_known(made, mapping.begin, mapping.length, mapping.tile)
-            return made
-        tiles = self.interval_map(tensor.variables)
-        gather = method is TensorCloneMethod.GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES
-        begin, length, tile = _pieces(tensor, tiles, gather)
-        stored = self.variable(element, int(length.sum()), own_name)
-        self._place_known(stored, np.cumsum(length) - length, length, tile)
-        content, shape = _relocated(self.top_level, tensor, begin, length, stored.variables[0])
-        return Tensor(self.top_level, element, shape, content).reshape(tensor.shape)
-
-    def clone_n(  # type: ignore[misc]
-        self: Graph, tensor: Tensor, count: int, name: str | None = None, **options: Any
-    ) -> Tensor:
-        """``count`` clones along a new first dimension: each has the layout and the mapping of ``tensor``."""
-        base = name or f"{tensor.name}/clone"
-        return stack([self.clone(tensor, name=f"{base}{i}", **options) for i in range(count)])
-
-    def _place_known(self: Graph, tensor: Tensor, begin: Int64, length: Int64, tile: Int32) -> None:  # type: ignore[misc]
-        known = tile >= 0
-        self._place(tensor, begin[known], length[known], tile[known], self.origin(tensor.name))
+def _place_known(graph: Graph, tensor: Tensor, begin: Int64, length: Int64, tile: Int32) -> None:
+    """Place those intervals of a view that have a tile; the others stay where they are, mapped nowhere."""
+    known = tile >= 0
+    graph.place(tensor, Placement(begin[known], length[known], tile[known]))
 
 
 def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, Int64, Int32]:

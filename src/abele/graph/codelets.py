@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,25 +16,6 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
-    from abele.graph.introspect import VertexIntrospector
-
-Estimator = Callable[["VertexIntrospector", Any], Any]
-
-
-class CodeletFileType(Enum):
-    """Kinds of codelet files that Poplar knows; only sources can be compiled here."""
-
-    Auto = "auto"
-    Cpp = "cpp"
-    PreprocessedCpp = "preprocessed cpp"
-    PreprocessedAsm = "assembly with macros"
-    Asm = "assembly"
-    IrSource = "ir"
-    Object = "object"
-
-
-SOURCES = (CodeletFileType.Auto, CodeletFileType.Cpp, CodeletFileType.PreprocessedCpp)
-
 
 LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 """Namespaces of the vertices that libraries make known by ``addCodelets``."""

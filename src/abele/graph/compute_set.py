@@ -57,7 +57,7 @@ class VertexRef:
             TileMappingError: It has no tile yet.
             GraphConnectionError: A field is not connected yet.
         """
-        return VertexIntrospector(*self.compute_set.place_of(self))
+        return self.compute_set.graph.kinds.introspector(*self.compute_set.place_of(self))
 
     def set_size(self, name: str, size: int) -> None:
         """Give a field a number of elements or rows, to be connected or set one by one.

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from abele.errors import InvalidOptionError, RemoteBufferError, StreamMemoryError, TensorAccessError, TensorError
+from abele.errors import (
+    AbeleError,
+    InvalidOptionError,
+    RemoteBufferError,
+    StreamMemoryError,
+    TensorAccessError,
+    TensorError,
+)
 from abele.graph.debug import DebugInfo
 from abele.graph.expect import dimensions, whole_number
-from abele.graph.host import Argument, HostFunction, HostHandle
-from abele.graph.remote import RemoteBuffer
+from abele.graph.host import Argument, HostHandle
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 from abele.numerics import as_element_type
@@ -17,6 +23,9 @@ from abele.words import counted
 
 MAX_STREAM_BYTES = 128 * 2**20
 """Largest host buffer of one stream. Source: Poplar's documentation of stream buffers, 128 MiB."""
+
+Parameters = Iterable[tuple[Any, int | Sequence[int]]]
+"""Type and shape of each thing that a host function takes, or gives."""
 
 
 class _Named(Protocol):
@@ -30,130 +39,84 @@ class _Named(Protocol):
 Item = TypeVar("Item", bound=_Named)
 
 
-class HostEnds:
-    """Mix-in of :class:`Graph`.
+def checked_stream(stream: Stream) -> Stream:
+    """The stream, if the host can serve it.
 
-    Attributes:
-        streams: Host streams by name.
-        remote_buffers: Remote buffers by name.
-        host_functions: Host functions by name.
-        host_handles: Named tensors by name.
+    Raises:
+        InvalidOptionError: Its buffering depth is not positive.
+        StreamMemoryError: Its host buffer would be too large.
     """
-
-    def __init__(self) -> None:
-        self.streams: dict[str, Stream] = {}
-        self.remote_buffers: dict[str, RemoteBuffer] = {}
-        self.host_functions: dict[str, HostFunction] = {}
-        self.host_handles: dict[str, HostHandle] = {}
-
-    def origin(self, name: str) -> DebugInfo:
-        """Debug information for something made now under ``name``."""
-        raise NotImplementedError
-
-    def host_stream_in(
-        self,
-        name: str,
-        dtype: Any,
-        shape: int | Sequence[int],
-        *,
-        replicated: bool = True,
-        buffering_depth: int = 1,
-    ) -> Stream:
-        """A stream from the host; each copy moves ``shape`` elements.
-
-        Args:
-            name: Handle by which the engine connects it.
-            dtype: Element type.
-            shape: Elements of one copy.
-            replicated: Each replica takes data of its own; otherwise all take the same.
-            buffering_depth: Copies whose data the host may fetch ahead, plus one; 1 fetches when the program asks.
-        """
-        return self._stream(name, dtype, shape, "in", replicated, buffering_depth)
-
-    def host_stream_out(
-        self, name: str, dtype: Any, shape: int | Sequence[int], *, replicated: bool = True, buffering_depth: int = 1
-    ) -> Stream:
-        """A stream to the host; each copy moves ``shape`` elements. Arguments as for :meth:`host_stream_in`."""
-        return self._stream(name, dtype, shape, "out", replicated, buffering_depth)
-
-    def _stream(
-        self, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
-    ) -> Stream:
-        debug = self.origin(name)
-        if buffering_depth < 1:
-            raise InvalidOptionError(
-                f"stream {name!r}: a buffering depth of {buffering_depth}", at=debug.location, remedy="1 or more"
-            )
-        stream = Stream(
-            debug.full_name, as_element_type(dtype), _dims(shape), direction, debug, replicated, buffering_depth
+    at, depth = stream.debug.location, stream.buffering_depth
+    if depth < 1:
+        raise InvalidOptionError(
+            f"stream {stream.debug.name!r}: a buffering depth of {depth}", at=at, remedy="1 or more"
         )
-        if stream.bytes * buffering_depth > MAX_STREAM_BYTES:
-            raise StreamMemoryError(
-                f"{stream!r} needs a host buffer of {stream.bytes * buffering_depth:,} B, "
-                f"the largest has {MAX_STREAM_BYTES:,} B",
-                at=debug.location,
-                remedy="move the data in several copies, or through a remote buffer",
-            )
-        return self._added(self.streams, stream, "stream", TensorError)
-
-    def remote_buffer(self, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:
-        """A buffer in streaming memory: ``repeats`` rows of ``num_elements``.
-
-        Raises:
-            RemoteBufferError: The name is taken, or a size is not positive.
-        """
-        debug = self.origin(name)
-        num_elements = whole_number(num_elements, f"remote buffer {name!r} has a number of elements")
-        repeats = whole_number(repeats, f"remote buffer {name!r} has a number of rows")
-        if num_elements < 1 or repeats < 1:
-            raise RemoteBufferError(
-                f"remote buffer {name!r} would have {counted(repeats, 'row')} of {counted(num_elements, 'element')}",
-                at=debug.location,
-                remedy="both must be positive",
-            )
-        buffer = RemoteBuffer(debug.full_name, as_element_type(dtype), int(num_elements), int(repeats), debug)
-        return self._added(self.remote_buffers, buffer, "remote buffer", RemoteBufferError)
-
-    def host_function(
-        self,
-        name: str,
-        inputs: Iterable[tuple[Any, int | Sequence[int]]] = (),
-        outputs: Iterable[tuple[Any, int | Sequence[int]]] = (),
-    ) -> HostFunction:
-        """A function on the host, by the type and shape of what it takes and gives; ``HostCall`` calls it."""
-        takes, gives = (
-            tuple(Argument(as_element_type(t), _dims(shape)) for t, shape in items) for items in (inputs, outputs)
+    if stream.bytes * depth > MAX_STREAM_BYTES:
+        raise StreamMemoryError(
+            f"{stream!r} needs a host buffer of {stream.bytes * depth:,} B, the largest has {MAX_STREAM_BYTES:,} B",
+            at=at,
+            remedy="move the data in several copies, or through a remote buffer",
         )
-        function = HostFunction(self.origin(name).full_name, takes, gives, self.origin(name))
-        return self._added(self.host_functions, function, "host function", TensorAccessError)
-
-    def expose(self, tensor: Tensor, name: str, *, readable: bool = True, writable: bool = True) -> HostHandle:
-        """Let the host read and write a tensor under a name of its own, while no program runs.
-
-        Raises:
-            TensorAccessError: The name is taken, or the host could write a constant or an aliasing view.
-        """
-        debug = self.origin(name)
-        if writable and not tensor.writable:
-            why = "is constant" if tensor.contains_constant else "shows an element more than once"
-            raise TensorAccessError(
-                f"the host cannot write {tensor!r}, which {why}", at=debug.location, remedy="expose(…, writable=False)"
-            )
-        handle = HostHandle(debug.full_name, tensor, readable, writable, debug)
-        return self._added(self.host_handles, handle, "host handle", TensorAccessError)
-
-    @staticmethod
-    def _added(items: dict[str, Item], item: Item, what: str, error: Any) -> Item:
-        first = items.get(item.name)
-        if first is not None:
-            raise error(
-                f"a {what} {item.name!r} exists already",
-                at=item.debug.location,
-                because=f"the first was made at {first.debug.location}" if first.debug.file else None,
-            )
-        items[item.name] = item
-        return item
+    return stream
 
 
-def _dims(shape: Any) -> tuple[int, ...]:
+def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugInfo) -> tuple[int, int]:
+    """Elements of a row, and rows, of a remote buffer.
+
+    Raises:
+        RemoteBufferError: A size is not positive.
+        TypeMismatchError: A size is no whole number.
+    """
+    elements = whole_number(num_elements, f"remote buffer {name!r} has a number of elements")
+    rows = whole_number(repeats, f"remote buffer {name!r} has a number of rows")
+    if elements < 1 or rows < 1:
+        raise RemoteBufferError(
+            f"remote buffer {name!r} would have {counted(rows, 'row')} of {counted(elements, 'element')}",
+            at=debug.location,
+            remedy="both must be positive",
+        )
+    return elements, rows
+
+
+def arguments(items: Parameters) -> tuple[Argument, ...]:
+    """What a host function takes, or gives."""
+    return tuple(Argument(as_element_type(t), stream_dims(shape)) for t, shape in items)
+
+
+def checked_handle(handle: HostHandle) -> HostHandle:
+    """The handle, if the host may do what it says.
+
+    Raises:
+        TensorAccessError: The host could write a constant or an aliasing view.
+    """
+    tensor: Tensor = handle.tensor
+    if handle.writable and not tensor.writable:
+        why = "is constant" if tensor.contains_constant else "shows an element more than once"
+        raise TensorAccessError(
+            f"the host cannot write {tensor!r}, which {why}",
+            at=handle.debug.location,
+            remedy="expose(…, writable=False)",
+        )
+    return handle
+
+
+def stream_dims(shape: Any) -> tuple[int, ...]:
+    """Dimensions of what is moved between host and device."""
     return dimensions(shape, "a stream or argument")
+
+
+def added(items: dict[str, Item], item: Item, what: str, error: type[AbeleError] = TensorError) -> Item:
+    """The item, which is in ``items`` from now on.
+
+    Raises:
+        AbeleError: The name is taken: an ``error``.
+    """
+    first = items.get(item.name)
+    if first is not None:
+        raise error(
+            f"a {what} {item.name!r} exists already",
+            at=item.debug.location,
+            because=f"the first was made at {first.debug.location}" if first.debug.file else None,
+        )
+    items[item.name] = item
+    return item

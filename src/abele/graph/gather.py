@@ -43,7 +43,7 @@ def content_of_runs(graph: Graph, begin: Int64, length: Int64) -> Content:
 def gathered(tensor: Tensor, position: Int64, length: Int64) -> Tensor:
     """The one-dimensional view of ranges of a flattened view after each other, int64[k] each."""
     begin, pieces, _, _ = cut_runs(tensor, position, length)
-    return Tensor(tensor.graph, tensor.dtype, (int(length.sum()),), content_of_runs(tensor.graph, begin, pieces))
+    return tensor.view((int(length.sum()),), content_of_runs(tensor.graph, begin, pieces))
 
 
 def reorder_to_simplify(tensor: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:

@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import GraphReplicationError, TileMappingError
+from abele.codelet.names import normalised
+from abele.errors import (
+    GraphReplicationError,
+    InvalidOptionError,
+    RemoteBufferError,
+    TensorAccessError,
+    TileMappingError,
+)
+from abele.graph import ends
 from abele.graph import program as programs
-from abele.graph.clone import Cloning
-from abele.graph.compute_set import ComputeSet
-from abele.graph.debug import DebugInfo, caller
-from abele.graph.ends import HostEnds
-from abele.graph.expect import whole_number
+from abele.graph.address_space import AddressSpace, initialise
+from abele.graph.block import whole as whole_block
+from abele.graph.block_list import BlockList
+from abele.graph.clone import TensorCloneMethod, clone
+from abele.graph.codelets import Codelets
+from abele.graph.compute_set import ComputeSet, VertexRef, definition_of
+from abele.graph.content import Content
+from abele.graph.debug import DebugInfo
+from abele.graph.expect import expect, whole_number
+from abele.graph.host import HostFunction, HostHandle
+from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64
-from abele.graph.names import CppNames
-from abele.graph.placing import Placing
-from abele.graph.sync_group import SyncGroup
-from abele.graph.tensor import Tensor
+from abele.graph.introspect import VertexIntrospector
+from abele.graph.kinds import Kinds
+from abele.graph.mapping import Int32, TileMapping
+from abele.graph.origins import Origins
+from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
+from abele.graph.place import (
+    Placement,
+    at_addresses,
+    given_placement,
+    linear_placement,
+    overlay,
+    row_placement,
+)
+from abele.graph.regions import Regions
+from abele.graph.remote import RemoteBuffer
+from abele.graph.stream import Stream
+from abele.graph.sync_group import SyncGroup, new_sync_group
+from abele.graph.tensor import Tensor, stack
 from abele.graph.variable import Variable
-from abele.graph.variables import Variables
-from abele.machine import System, systems
+from abele.machine import System, Target, systems
+from abele.numerics import ElementType, as_element_type
 from abele.words import counted
 
 if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
     from abele.graph.virtual import VirtualGraph
     from abele.kernels.nest.ir import HostKernel
 
+View = TypeVar("View", bound=Tensor)
 
-class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
+
+class Graph:
     """A static description of a tile program for one system.
 
     Args:
@@ -43,31 +75,92 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
     Attributes:
         system: The machine of one replica.
         whole_system: The machine of all.
-        variables: All variables, in order of their addresses.
-        num_elements: Elements of all variables: one past the last address.
+        replicas: Number of replicas.
+        compute_sets: All compute sets, in the order in which they were made.
+        sync_groups: Tiles that meet at barriers of their own.
+        codelets: The codelets that vertices can be added of by name.
+        perf_estimators: What vertices of some codelets cost, as the user says.
+        streams: Host streams by name.
+        remote_buffers: Remote buffers by name.
+        host_functions: Host functions by name.
+        host_handles: Named tensors by name.
 
     Raises:
         GraphReplicationError: The IPUs cannot be shared out equally.
     """
 
+    kinds: ClassVar[Kinds] = Kinds(
+        tensor=Tensor,
+        stream=Stream,
+        remote_buffer=RemoteBuffer,
+        host_function=HostFunction,
+        introspector=VertexIntrospector,
+        target=Target,
+    )
+    """The classes that it makes its objects of."""
+
     def __init__(self, system: System | str, *, replicas: int = 1, auto_map: bool = False) -> None:
-        super().__init__()
         self.auto_map = auto_map
         self.whole_system: System = systems.resolve(system)
         self.replicas = replicas
         self.system: System = _share(self.whole_system, whole_number(replicas, "replicas are a whole number"))
-        self.variables: list[Variable] = []
         self.compute_sets: list[ComputeSet] = []
         self.sync_groups: list[SyncGroup] = []
-        self.num_elements = 0
-        self._scopes: list[str] = []
-        self._locations: list[tuple[str, int, str]] = []
-        self._base_cache: Int64 = np.empty(0, dtype=np.int64)
+        self.codelets = Codelets()
+        self.perf_estimators = PerfEstimators()
+        self.streams: dict[str, Stream] = {}
+        self.remote_buffers: dict[str, RemoteBuffer] = {}
+        self.host_functions: dict[str, HostFunction] = {}
+        self.host_handles: dict[str, HostHandle] = {}
+        self._origins = Origins()
+        self._space = AddressSpace()
 
     @property
     def num_tiles(self) -> int:
         """Tiles of one replica."""
         return self.system.num_tiles
+
+    def __repr__(self) -> str:
+        from abele.graph.shown import graph_line
+
+        return graph_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.graph.shown import graph_card
+
+        return graph_card(self)
+
+    def describe(self, max_items: int = 100) -> str:
+        """Counts, variables with their mapping, and compute sets, as text."""
+        from abele.graph.text import describe
+
+        return describe(self, max_items)
+
+    def to_dot(self, program: programs.Program | None = None, max_items: int = 200) -> str:
+        """Variables, vertices by compute set and edges as Graphviz text; see :func:`abele.graph.clusters.to_dot`."""
+        from abele.graph.clusters import to_dot
+
+        return to_dot(self, program, max_items)
+
+    def vertex_graph(self, program: programs.Program | None = None, max_items: int = 200) -> str:
+        """Vertices and who reads what whom as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
+        from abele.graph.clusters import vertex_graph
+
+        return vertex_graph(self, program, max_items)
+
+    # --- origins -----------------------------------------------------------------------------------------------------
+
+    def origin(self, name: str) -> DebugInfo:
+        """Debug information for something made now under ``name``."""
+        return self._origins.of(name)
+
+    def scope(
+        self, name: str = "", *, location: tuple[str, int] | None = None, text: str = ""
+    ) -> AbstractContextManager[None]:
+        """Prefix names made inside with ``name``; pin their source line to ``location`` if given."""
+        return self._origins.scope(name, location, text)
+
+    # --- parts of the machine ----------------------------------------------------------------------------------------
 
     @property
     def top_level(self) -> Graph:
@@ -84,9 +177,12 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
         """
         from abele.graph.virtual import VirtualGraph
 
+        return VirtualGraph(self, self._chosen(first, end, tiles))
+
+    def _chosen(self, first: int | None, end: int | None, tiles: npt.ArrayLike | None) -> Int64:
         if tiles is None:
             tiles = np.arange(first or 0, self.num_tiles if end is None else end)
-        return VirtualGraph(self, np.asarray(tiles, dtype=np.int64).reshape(-1))
+        return np.asarray(tiles, dtype=np.int64).reshape(-1)
 
     def ipu(self, number: int) -> VirtualGraph:
         """The view of this graph that has the tiles of one IPU.
@@ -115,38 +211,305 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
             )
         return self.virtual(tiles=(np.arange(self.system.num_ipus)[:, None] * each + np.arange(count)).reshape(-1))
 
-    # --- origins -----------------------------------------------------------------------------------------------
+    def check_tiles(self, tiles: Int32, what: str, debug: DebugInfo) -> None:
+        """Raise unless the system has all these tiles.
 
-    def origin(self, name: str) -> DebugInfo:
-        """Debug information for something made now under ``name``."""
-        if self._locations:
-            file, line, text = self._locations[-1]
-        else:
-            (file, line), text = caller(), ""
-        return DebugInfo(name, "/".join(self._scopes), file, line, text)
+        Raises:
+            TileMappingError: It lacks one; the message names ``what`` was placed there.
+        """
+        if len(tiles) and (int(tiles.min()) < 0 or int(tiles.max()) >= self.num_tiles):
+            wrong = int(tiles.max()) if int(tiles.max()) >= self.num_tiles else int(tiles.min())
+            raise TileMappingError(
+                f"{what} is mapped to tile {wrong}, but {self.system.name} has {counted(self.num_tiles, 'tile')}",
+                at=debug.location,
+                remedy=f"use tiles 0 to {self.num_tiles - 1}, or a larger system",
+            )
 
-    @contextmanager
-    def scope(self, name: str = "", *, location: tuple[str, int] | None = None, text: str = "") -> Iterator[None]:
-        """Prefix names made inside with ``name``; pin their source line to ``location`` if given."""
-        if name:
-            self._scopes.append(name)
-        if location is not None:
-            self._locations.append((*location, text))
-        try:
-            yield
-        finally:
-            if location is not None:
-                self._locations.pop()
-            if name:
-                self._scopes.pop()
+    def in_top_level(self, tiles: npt.ArrayLike, what: str = "something") -> Int32:
+        """The whole graph's numbers of tiles, int32[n].
 
-    # --- compute sets, streams, programs ---------------------------------------------------------------------------
+        Raises:
+            TileMappingError: This graph lacks one; ``what`` is placed there.
+        """
+        numbers = np.asarray(tiles, dtype=np.int32)
+        self.check_tiles(numbers.reshape(-1), what, self.origin(""))
+        return numbers
+
+    def own_numbers(self, tiles: Int32, what: str) -> Int32:
+        """This graph's numbers of the whole graph's tiles, int32[n]; −1 (mapped nowhere) stays.
+
+        Raises:
+            TileMappingError: One is outside; ``what`` lies there.
+        """
+        return tiles
+
+    def sync_group(self, tiles: npt.ArrayLike, name: str = "sync group") -> SyncGroup:
+        """Tiles that meet at barriers of their own, such as IO tiles; all others of an IPU are one group.
+
+        Raises:
+            TileMappingError: A tile that the system lacks, or that is in another group.
+        """
+        debug = self.origin(name)
+        numbers = np.unique(np.asarray(tiles, dtype=np.int32).reshape(-1))
+        self.check_tiles(numbers, f"sync group {name!r}", debug)
+        group = new_sync_group(self.sync_groups, name, numbers, debug)
+        self.sync_groups.append(group)
+        return group
+
+    # --- variables ---------------------------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables, in order of their addresses."""
+        return self._space.variables
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of all variables: one past the last address."""
+        return self._space.num_elements
+
+    def variable(
+        self,
+        dtype: Any,
+        shape: int | Sequence[int],
+        name: str = "variable",
+        *,
+        initial: npt.ArrayLike | None = None,
+        map: Any = None,
+    ) -> Tensor:
+        """A new variable, as the view of all its elements.
+
+        Args:
+            dtype: Element type.
+            shape: Dimensions; row-major in memory.
+            name: Its name; scopes are prefixed.
+            initial: Contents at load; undefined when left out.
+            map: Where it goes: ``"linear"`` spreads it over all tiles, anything else is as :meth:`Graph.map` takes it;
+                left out, it is mapped nowhere yet.
+
+        Raises:
+            TensorCreationError: A negative dimension, more than 2^63 elements, or an initial value of another shape.
+            TypeMismatchError: An element type that the machine lacks, or an initial value that does not fit it.
+            TileMappingError: A tile that the graph lacks.
+        """
+        tensor = self.new_variable(dtype, shape, name, "variable", initial)
+        return tensor if map is None else self.map(tensor, map)
+
+    def constant(
+        self, dtype: Any, shape: int | Sequence[int] | None, value: npt.ArrayLike, name: str = "constant"
+    ) -> Tensor:
+        """A read-only tensor with its value; on tile 0 until mapped elsewhere.
+
+        ``value`` is one number for all elements, or an array of ``shape`` (``None``: the shape of the value).
+        """
+        if shape is None:
+            shape = np.shape(value)
+        return self.map(self.new_variable(dtype, shape, name, "constant", value), 0)
+
+    def replica_index(self, name: str = "replica_index") -> Tensor:
+        """A constant u32 scalar that holds the number of the replica."""
+        return self.map(self.new_variable("u32", (), name, "replica_index", None), 0)
+
+    def new_variable(self, dtype: Any, shape: Any, name: str, kind: str, initial: npt.ArrayLike | None) -> Tensor:
+        """A new variable of a kind (see :class:`Variable`) that is mapped nowhere, as the view of all its elements.
+
+        Raises:
+            TensorCreationError: As for :meth:`variable`.
+            TypeMismatchError: As for :meth:`variable`.
+        """
+        return self.whole(self._space.new(dtype, shape, kind, initial, self.origin(name)))
+
+    def whole(self, variable: Variable) -> Tensor:
+        """The view of all elements of a variable."""
+        return self.tensor(variable.dtype, variable.shape, BlockList((whole_block(variable),)))
+
+    def tensor(self, dtype: ElementType, shape: Sequence[int], content: Content) -> Tensor:
+        """A view of elements of the whole graph, of the class that the graph makes tensors of."""
+        return self.kinds.tensor(self.top_level, dtype, shape, content)
+
+    def initialise(self, tensor: Tensor, value: npt.ArrayLike) -> None:
+        """Set the contents at load of the variable that ``tensor`` shows as a whole.
+
+        Raises:
+            TensorError: The view is not the whole of one variable.
+            TensorCreationError: The shapes differ.
+            TypeMismatchError: A value does not fit the element type.
+        """
+        initialise(tensor, value)
+
+    def clone(
+        self,
+        tensor: Tensor,
+        dtype: Any = None,
+        name: str | None = None,
+        method: TensorCloneMethod = TensorCloneMethod.PRESERVE_ORDER_UNLESS_ALIASES,
+    ) -> Tensor:
+        """A view of a new variable with the shape and mapping of ``tensor``; contents are undefined.
+
+        Elements that are mapped nowhere stay so.
+
+        Args:
+            tensor: What to clone.
+            dtype: Element type; by default that of ``tensor``.
+            name: Name of the new variable; by default that of the first one cloned, with ``/clone``.
+            method: What of the memory order and of repeated elements is kept.
+
+        Raises:
+            TileMappingError: This is a virtual graph, and an element lies on a tile outside it.
+        """
+        element = tensor.dtype if dtype is None else as_element_type(dtype)
+        return clone(self, tensor, element, name or f"{tensor.name}/clone", method)
+
+    def clone_n(self, tensor: Tensor, count: int, name: str | None = None, **options: Any) -> Tensor:
+        """``count`` clones along a new first dimension: each has the layout and the mapping of ``tensor``."""
+        base = name or f"{tensor.name}/clone"
+        return stack([self.clone(tensor, name=f"{base}{i}", **options) for i in range(count)])
+
+    def find(self, name: str) -> list[Variable]:
+        """The variables called ``name``."""
+        return self._space.find(name)
+
+    def locate(self, address: int) -> tuple[Variable, int]:
+        """The variable and element that a global address belongs to."""
+        return self._space.locate(address)
+
+    def variables_at(self, addresses: Int64) -> tuple[Variable, ...]:
+        """The variables that hold the given addresses."""
+        return self._space.at(addresses)
+
+    # --- mapping -----------------------------------------------------------------------------------------------------
+
+    def map(self, tensor: View, mapping: Any) -> View:
+        """Place a view's elements and return the view: on one tile, ``"linear"``, or by intervals of the view.
+
+        Intervals are ``{tile: [intervals]}``, a list of intervals per tile, or a :class:`TileMapping`.
+
+        Raises:
+            TileMappingError: A tile that the graph lacks, or an interval outside the view.
+        """
+        expect(tensor, Tensor, "a mapping places a tensor")
+        if isinstance(mapping, str):
+            if mapping != "linear":
+                raise InvalidOptionError(f"no mapping is called {mapping!r}", remedy='"linear", a tile, or intervals')
+            return self.map_linear(tensor)
+        return self.place(tensor, given_placement(tensor, mapping))
+
+    def map_rows(self, tensor: View, tiles: Sequence[int]) -> View:
+        """Place row i of a view on ``tiles[i]``. Returns the view.
+
+        Raises:
+            TileMappingError: A tile that the graph lacks, or another number of tiles than rows.
+        """
+        return self.place(tensor, row_placement(tensor, tiles, self.origin("")))
+
+    def map_linear(
+        self, tensor: View, min_elements: int | None = None, grain: int | None = None, first_tile: int = 0
+    ) -> View:
+        """Spread a view over all tiles in equal chunks and return it; arguments as for :meth:`Tensor.map_linear`."""
+        return self.place(tensor, linear_placement(tensor, self.num_tiles, min_elements, grain, first_tile))
+
+    def map_regions(self, regions: Regions, tiles: npt.ArrayLike) -> None:
+        """Place region r of a view on ``tiles[r]``, int[num].
+
+        Raises:
+            TileMappingError: A tile that the graph lacks, or two tiles for one element.
+        """
+        tile = np.asarray(tiles, dtype=np.int32)[regions.row]
+        debug = self.origin("")
+        self.check_tiles(tile, f"{regions.tensor!r}", debug)
+        self.place_addresses(Placement(regions.begin, regions.length, tile), debug)
+
+    def map_unmapped(self) -> list[Variable]:
+        """Spread every variable that is not mapped completely over all tiles, with a warning; returns them."""
+        missing = [v for v in self.variables if not v.mapping.is_complete]
+        for variable in missing:
+            self.map_linear(self.whole(variable))
+            warnings.warn(
+                f"{variable!r} is not mapped; it was spread over all tiles ({variable.debug.location or 'no line'})",
+                stacklevel=2,
+            )
+        return missing
+
+    def place(self, tensor: View, placement: Placement) -> View:
+        """Place intervals of a flattened view. Returns the view.
+
+        Raises:
+            TileMappingError: A tile that the graph lacks, an interval outside the view, or two tiles for one element.
+        """
+        debug = self.origin(tensor.name)
+        self.check_tiles(placement.tile, f"variable {tensor.name!r}", debug)
+        self.place_addresses(at_addresses(tensor, placement, debug), debug)
+        return tensor
+
+    def place_addresses(self, placement: Placement, debug: DebugInfo) -> None:
+        """Place intervals of the global space, on tiles that the graph has.
+
+        Raises:
+            TileMappingError: Two tiles for one element.
+        """
+        overlay(self._space, placement, debug)
+
+    def place_vertex(self, vertex: VertexRef, tile: int) -> None:
+        """Place a vertex that was added alone; the last placing counts."""
+        vertex.tile = tile
+
+    def mapping_of(self, tensor: Tensor) -> TileMapping:
+        """Tile of every element of a flattened view."""
+        begin, length = tensor.intervals()
+        address, size, tile = self.interval_map(tensor.variables).split(begin, length)[:3]
+        starts = np.cumsum(size) - size
+        if not len(address):
+            return TileMapping.unmapped(tensor.size)
+        change = np.append(True, tile[1:] != tile[:-1])
+        return TileMapping(tensor.size, starts[change], tile[change])
+
+    def interval_map(self, variables: Sequence[Variable] | None = None) -> IntervalMap:
+        """The tile of every element of the global space, or of some variables in it."""
+        return IntervalMap.of(self.variables if variables is None else sorted(variables, key=lambda v: v.base))
+
+    # --- codelets and vertices ---------------------------------------------------------------------------------------
+
+    def codelet(self, codelet: Any) -> CodeletDef:
+        """The definition behind a decorated class, or the codelet that the graph knows by a name.
+
+        Raises:
+            UnknownVertexTypeError: The graph knows no codelet of this name.
+            GraphConnectionError: The class is no codelet.
+        """
+        return self.codelets[codelet] if isinstance(codelet, str) else definition_of(codelet)
+
+    def add_codelets(self, codelets: Any, flags: str = "") -> None:
+        """Make codelets known by name; arguments as for :meth:`Codelets.add`.
+
+        Raises:
+            CodeletError: A file cannot be read or compiled, or a name is taken.
+        """
+        self.codelets.add(codelets, flags)
+
+    def register_perf_estimator(self, codelet: Any, function: Callable[..., Any], *, per_vertex: bool = False) -> None:
+        """Say what vertices of a codelet cost in this graph; cycles given with a vertex come before it.
+
+        Args:
+            codelet: A decorated class, or the name of a codelet.
+            function: ``function(view, ipu)`` gives one number per vertex, as ``cycles`` of a codelet does: issue slots
+                for a ``Vertex``, cycles of the tile for the other kinds. Or a pair: these, and floating-point
+                operations.
+            per_vertex: ``function(introspector, target)`` is asked vertex by vertex instead, as in Poplar.
+
+        Raises:
+            GraphConnectionError: The class is no codelet.
+        """
+        key = normalised(codelet) if isinstance(codelet, str) else definition_of(codelet)
+        target = self.kinds.target(self.system)
+        self.perf_estimators[key] = PerfEstimator(function, per_vertex, target, self.kinds.introspector)
 
     def compute_set(self, name: str = "compute_set") -> ComputeSet:
         """A new, empty compute set."""
         compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name))
         self.compute_sets.append(compute_set)
         return compute_set
+
+    # --- programs ----------------------------------------------------------------------------------------------------
 
     def function(
         self,
@@ -161,32 +524,6 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
         A call with arguments copies them to ``parameters`` before the body, and ``results`` out after it.
         """
         return programs.Function(body, self.origin(name), tuple(parameters), tuple(results))
-
-    def sync_group(self, tiles: npt.ArrayLike, name: str = "sync group") -> SyncGroup:
-        """Tiles that meet at barriers of their own, such as IO tiles; all others of an IPU are one group.
-
-        Raises:
-            TileMappingError: A tile that the system lacks, or that is in another group.
-        """
-        debug = self.origin(name)
-        numbers = np.unique(np.asarray(tiles, dtype=np.int32).reshape(-1))
-        self.check_tiles(numbers, f"sync group {name!r}", debug)
-        for other in self.sync_groups:
-            common = np.intersect1d(numbers, other.tiles)
-            if len(common):
-                raise TileMappingError(
-                    f"tile {common[0]} is in sync group {name!r} and in {other.name!r}",
-                    at=debug.location,
-                    because=f"{other.name!r} was made at {other.debug.location}" if other.debug.file else None,
-                )
-        group = SyncGroup(debug.full_name, numbers, debug)
-        self.sync_groups.append(group)
-        return group
-
-    def replica_index(self, name: str = "replica_index") -> Tensor:
-        """A constant u32 scalar that holds the number of the replica."""
-        tensor = self._new("u32", (), name, "replica_index", None)
-        return self.map(tensor, 0)
 
     @contextmanager
     def library_call(
@@ -208,33 +545,77 @@ class Graph(CppNames, HostEnds, Variables, Placing, Cloning):
             yield body
         prog.add(call)
 
-    def to_dot(self, program: programs.Program | None = None, max_items: int = 200) -> str:
-        """Variables, vertices by compute set and edges as Graphviz text; see :func:`abele.graph.clusters.to_dot`."""
-        from abele.graph.clusters import to_dot
+    # --- the host ----------------------------------------------------------------------------------------------------
 
-        return to_dot(self, program, max_items)
+    def host_stream_in(
+        self,
+        name: str,
+        dtype: Any,
+        shape: int | Sequence[int],
+        *,
+        replicated: bool = True,
+        buffering_depth: int = 1,
+    ) -> Stream:
+        """A stream from the host; each copy moves ``shape`` elements.
 
-    def vertex_graph(self, program: programs.Program | None = None, max_items: int = 200) -> str:
-        """Vertices and who reads what whom as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
-        from abele.graph.clusters import vertex_graph
+        Args:
+            name: Handle by which the engine connects it.
+            dtype: Element type.
+            shape: Elements of one copy.
+            replicated: Each replica takes data of its own; otherwise all take the same.
+            buffering_depth: Copies whose data the host may fetch ahead, plus one; 1 fetches when the program asks.
 
-        return vertex_graph(self, program, max_items)
+        Raises:
+            TensorError: The name is taken.
+            InvalidOptionError: The buffering depth is not positive.
+            StreamMemoryError: The host buffer would be too large.
+        """
+        return self._stream(name, dtype, shape, "in", replicated, buffering_depth)
 
-    def describe(self, max_items: int = 100) -> str:
-        """Counts, variables with their mapping, and compute sets, as text."""
-        from abele.graph.text import describe
+    def host_stream_out(
+        self, name: str, dtype: Any, shape: int | Sequence[int], *, replicated: bool = True, buffering_depth: int = 1
+    ) -> Stream:
+        """A stream to the host; each copy moves ``shape`` elements. Arguments as for :meth:`host_stream_in`."""
+        return self._stream(name, dtype, shape, "out", replicated, buffering_depth)
 
-        return describe(self, max_items)
+    def _stream(
+        self, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
+    ) -> Stream:
+        debug, element, dims = self.origin(name), as_element_type(dtype), ends.stream_dims(shape)
+        made = self.kinds.stream(debug.full_name, element, dims, direction, debug, replicated, buffering_depth)
+        return ends.added(self.streams, ends.checked_stream(made), "stream")
 
-    def __repr__(self) -> str:
-        from abele.graph.shown import graph_line
+    def remote_buffer(self, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:
+        """A buffer in streaming memory: ``repeats`` rows of ``num_elements``.
 
-        return graph_line(self)
+        Raises:
+            RemoteBufferError: The name is taken, or a size is not positive.
+        """
+        debug = self.origin(name)
+        elements, rows = ends.buffer_sizes(name, num_elements, repeats, debug)
+        made = self.kinds.remote_buffer(debug.full_name, as_element_type(dtype), elements, rows, debug)
+        return ends.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
 
-    def _repr_html_(self) -> str:
-        from abele.graph.shown import graph_card
+    def host_function(self, name: str, inputs: ends.Parameters = (), outputs: ends.Parameters = ()) -> HostFunction:
+        """A function on the host, by the type and shape of what it takes and gives; ``HostCall`` calls it.
 
-        return graph_card(self)
+        Raises:
+            TensorAccessError: The name is taken.
+        """
+        debug = self.origin(name)
+        takes, gives = ends.arguments(inputs), ends.arguments(outputs)
+        made = self.kinds.host_function(debug.full_name, takes, gives, debug)
+        return ends.added(self.host_functions, made, "host function", TensorAccessError)
+
+    def expose(self, tensor: Tensor, name: str, *, readable: bool = True, writable: bool = True) -> HostHandle:
+        """Let the host read and write a tensor under a name of its own, while no program runs.
+
+        Raises:
+            TensorAccessError: The name is taken, or the host could write a constant or an aliasing view.
+        """
+        debug = self.origin(name)
+        handle = ends.checked_handle(HostHandle(debug.full_name, tensor, readable, writable, debug))
+        return ends.added(self.host_handles, handle, "host handle", TensorAccessError)
 
 
 def _share(system: System, replicas: int) -> System:

@@ -46,10 +46,6 @@ class HostFunction:
     outputs: tuple[Argument, ...]
     debug: DebugInfo
 
-    def handle(self) -> str:
-        """Poplar's name for :attr:`name`."""
-        return self.name
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostHandle:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import UnknownFieldError, nearest
 from abele.graph.vertices import VertexGroup
-from abele.machine import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +26,23 @@ class FieldInfo:
     values: npt.NDArray[Any] | None
     nested: bool
 
-    def size(self) -> int:
-        """Rows of a vector of vectors, elements of any other field."""
-        return len(self.sizes) if self.nested else int(self.sizes.sum())
-
-    def getSize(self, row: int) -> int:
-        """Elements of one row."""
-        return int(self.sizes[row])
-
-    def getInitialValue(self, target: Target | None = None) -> Any:
-        """The value that a scalar state field starts with."""
-        return None if self.values is None else self.values[0].item()
-
-    def getInitialValues(self, target: Target | None = None) -> list[Any]:
-        """The values that a vector state field starts with."""
-        return [] if self.values is None else list(self.values.tolist())
-
 
 class VertexIntrospector:
-    """One vertex of a group, as Poplar shows it to a cost estimator."""
+    """One vertex of a group, as a cost estimator sees it."""
 
     __slots__ = ("_group", "_vertex")
+
+    field_type: ClassVar[type[FieldInfo]] = FieldInfo
+    """What it tells of a field."""
 
     def __init__(self, group: VertexGroup, vertex: int) -> None:
         self._group = group
         self._vertex = vertex
 
     def __getitem__(self, name: str) -> FieldInfo:
-        return self.getFieldInfo(name)
+        return self.field(name)
 
-    def getFieldInfo(self, name: str) -> FieldInfo:
+    def field(self, name: str) -> FieldInfo:
         """What is known of a field.
 
         Raises:
@@ -66,7 +52,7 @@ class VertexIntrospector:
         if name in group.state:
             state = group.state[name]
             low, high = (i, i + 1) if state.row_begin is None else (int(n) for n in state.row_begin[i : i + 2])
-            return FieldInfo(np.array([high - low]), state.values[low:high], False)
+            return self.field_type(np.array([high - low]), state.values[low:high], False)
         if name not in group.edges:
             close = nearest(name, [*group.edges, *group.state])
             raise UnknownFieldError(
@@ -76,6 +62,6 @@ class VertexIntrospector:
             )
         edge = group.edges[name]
         if edge.row_begin is None:
-            return FieldInfo(edge.row_sizes[i : i + 1], None, False)
+            return self.field_type(edge.row_sizes[i : i + 1], None, False)
         low, high = (int(n) for n in edge.row_begin[i : i + 2])
-        return FieldInfo(edge.regions.sizes[edge.index[low:high]], None, True)
+        return self.field_type(edge.regions.sizes[edge.index[low:high]], None, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -40,21 +39,6 @@ class OptionFlags(dict[str, str]):
         if name not in self:
             raise InvalidOptionError(f"option {name!r} is not set", remedy=_suggestion(name, self))
         return self[name]
-
-
-def readJSON(text: str, flags: OptionFlags) -> OptionFlags:
-    """Set the options that a JSON object names.
-
-    Raises:
-        InvalidOptionError: The text is no JSON object.
-    """
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidOptionError(f"options are no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidOptionError(f"options are a JSON {type(found).__name__}, not an object")
-    return flags.set(found)
 
 
 def check_options(options: Mapping[str, Any] | None, known: Iterable[str], what: str, at: str = "") -> dict[str, str]:

@@ -10,6 +10,8 @@ from abele.codelet.names import normalised
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
+    from abele.graph.introspect import VertexIntrospector
+    from abele.graph.vertices import VertexGroup
     from abele.machine import Target
 
 
@@ -22,12 +24,18 @@ class PerfEstimator:
             asked per vertex, ``function(introspector, target)`` gives the number of one. Either may give a pair:
             cycles, and floating-point operations.
         per_vertex: Whether it is asked vertex by vertex, as Poplar's are.
-        target: What it is asked with then.
+        target: The machine that it is asked with then.
+        introspector: What shows it the vertex then.
     """
 
     function: Callable[..., Any]
     per_vertex: bool
     target: Target
+    introspector: type[VertexIntrospector]
+
+    def ask(self, group: VertexGroup, vertex: int) -> Any:
+        """What it says of one vertex of a group."""
+        return self.function(self.introspector(group, vertex), self.target)
 
 
 class PerfEstimators(dict["str | CodeletDef", PerfEstimator]):

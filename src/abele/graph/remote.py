@@ -26,26 +26,6 @@ class RemoteBuffer:
     repeats: int
     debug: DebugInfo
 
-    def handle(self) -> str:
-        """Poplar's name for :attr:`name`."""
-        return self.name
-
-    def numElements(self) -> int:
-        """Poplar's name for :attr:`num_elements`."""
-        return self.num_elements
-
-    def elementType(self) -> ElementType:
-        """Poplar's name for :attr:`dtype`."""
-        return self.dtype
-
-    def getRepeats(self) -> int:
-        """Poplar's name for :attr:`repeats`."""
-        return self.repeats
-
-    def isRearrangeOnHost(self) -> bool:
-        """Whether the host rearranges what is copied: never."""
-        return False
-
     @property
     def bytes(self) -> int:
         """Bytes of all rows."""

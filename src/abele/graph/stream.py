@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 
 from abele.graph.debug import DebugInfo
 from abele.numerics import ElementType
-
-
-class ReplicatedStreamMode(Enum):
-    """Who gets the data of a stream to several replicas: each its own part, or all the same."""
-
-    REPLICATE = "replicate"
-    BROADCAST = "broadcast"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,22 +30,6 @@ class Stream:
     debug: DebugInfo
     replicated: bool = True
     buffering_depth: int = 1
-
-    def handle(self) -> str:
-        """Poplar's name for :attr:`name`."""
-        return self.name
-
-    def numElements(self) -> int:
-        """Poplar's name for :attr:`size`."""
-        return self.size
-
-    def elementType(self) -> ElementType:
-        """Poplar's name for :attr:`dtype`."""
-        return self.dtype
-
-    def replicatedMode(self) -> ReplicatedStreamMode:
-        """Poplar's name for :attr:`replicated`."""
-        return ReplicatedStreamMode.REPLICATE if self.replicated else ReplicatedStreamMode.BROADCAST
 
     @property
     def size(self) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
+from abele.errors import TileMappingError
 from abele.graph.debug import DebugInfo
 from abele.graph.mapping import Int32
 from abele.words import counted
@@ -25,3 +29,20 @@ class SyncGroup:
 
     def __repr__(self) -> str:
         return f"SyncGroup({self.name!r}, {counted(len(self.tiles), 'tile')})"
+
+
+def new_sync_group(others: Iterable[SyncGroup], name: str, tiles: Int32, debug: DebugInfo) -> SyncGroup:
+    """A group of tiles, ascending int32[n], that are in none of the others.
+
+    Raises:
+        TileMappingError: One is in another group.
+    """
+    for other in others:
+        common = np.intersect1d(tiles, other.tiles)
+        if len(common):
+            raise TileMappingError(
+                f"tile {common[0]} is in sync group {name!r} and in {other.name!r}",
+                at=debug.location,
+                because=f"{other.name!r} was made at {other.debug.location}" if other.debug.file else None,
+            )
+    return SyncGroup(debug.full_name, tiles, debug)

@@ -4,47 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from abele.errors import TensorError, TensorIndexError, TypeMismatchError
-from abele.graph.block import NotStridedError
-from abele.graph.block_list import BlockList
+from abele.graph import elements, views
+from abele.graph.block import Block, NotStridedError, Strides, strides_of
+from abele.graph.concatenation import Concatenation, concat, stack
 from abele.graph.content import AddressList, Content
-from abele.graph.expect import expect
-from abele.graph.intervals import Int64
-from abele.graph.join import joined
-from abele.graph.reshaped import Reshaped
+from abele.graph.indexing import indexed, picked
+from abele.graph.intervals import Int64, Interval, merge_adjacent
+from abele.graph.mapping import TileMapping
 from abele.graph.strided import Strided
-from abele.graph.tensor_names import Shape, TensorNames
-from abele.graph.tensor_shown import TensorShown
-from abele.graph.tensor_views import TensorViews
+from abele.graph.variable import Variable
 from abele.numerics import ElementType, as_element_type
 from abele.words import counted
 
 if TYPE_CHECKING:
+    from abele.graph.clone import TensorCloneMethod
     from abele.graph.graph import Graph
 
 __all__ = ["Strided", "Tensor", "concat", "stack"]
 
-Index = int | slice | None | type(Ellipsis)
 
-_MOST_BLOCKS = 1 << 16
-_FEW = 4
-
-
-class _Pending:
-    """A concatenation that nobody has looked into yet, so that joining piece by piece takes linear time."""
-
-    __slots__ = ("dim", "parts")
-
-    def __init__(self, dim: int, parts: tuple[Tensor, ...]) -> None:
-        self.dim = dim
-        self.parts = parts
-
-
-class Tensor(TensorNames, TensorViews, TensorShown):
+class Tensor:
     """A view: an ordered selection of elements of one or more variables, with a shape.
 
     Slicing, reshaping, transposing, broadcasting, reversing and concatenating give new views of the same elements.
@@ -58,19 +42,33 @@ class Tensor(TensorNames, TensorViews, TensorShown):
 
     __slots__ = ("__weakref__", "_aliases", "_content", "_intervals", "dtype", "graph", "shape")
 
-    def __init__(self, graph: Graph, dtype: ElementType, shape: Sequence[int], content: Content | _Pending) -> None:
+    shape: tuple[int, ...]
+    shape_type: ClassVar[type[tuple[int, ...]]] = tuple
+    """What shapes are kept as."""
+
+    def __init__(
+        self, graph: Graph, dtype: ElementType, shape: Sequence[int], content: Content | Concatenation
+    ) -> None:
+        kind = self.shape_type
         self.graph = graph
         self.dtype = dtype
-        self.shape = shape if type(shape) is Shape else Shape(shape)
+        self.shape = shape if type(shape) is kind else kind(shape)
         self._content = content
         self._intervals: tuple[Int64, Int64] | None = None
         self._aliases: bool | None = None
 
+    # --- what it is --------------------------------------------------------------------------------------------------
+
     @property
     def content(self) -> Content:
         """The elements, without their shape."""
-        if isinstance(self._content, _Pending):
-            self._content = _resolved(self._content)
+        if isinstance(self._content, Concatenation):
+            self._content = self._content.resolved()
+        return self._content
+
+    @property
+    def unresolved(self) -> Content | Concatenation:
+        """The elements as far as they have been looked into."""
         return self._content
 
     @property
@@ -88,63 +86,67 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         """Bytes of all elements, repeated ones counted each time."""
         return self.size * self.dtype.bytes
 
+    @property
+    def name(self) -> str:
+        """Name of the first variable that the view shows."""
+        variables = self.variables
+        return variables[0].name if variables else "empty"
+
     def __len__(self) -> int:
         if not self.shape:
             raise TensorError("a scalar tensor has no length")
         return self.shape[0]
 
-    def _view(self, shape: Sequence[int], content: Content) -> Tensor:
-        return Tensor(self.graph, self.dtype, shape, content)
+    def __repr__(self) -> str:
+        from abele.graph.shown import tensor_line
 
-    def __getitem__(self, index: Any) -> Tensor:
+        return tensor_line(self)
+
+    def _repr_html_(self) -> str:
+        from abele.graph.shown import tensor_card
+
+        return tensor_card(self)
+
+    def debug_str(self) -> str:
+        """Type, shape, variables, tiles and what may be done with the view, in one line."""
+        from abele.graph.tensor_text import facts_text
+
+        return facts_text(self)
+
+    def text(self) -> str:
+        """:meth:`debug_str`, then a line per contiguous piece: where in the view, of which variable, on which tiles."""
+        from abele.graph.tensor_text import pieces_text
+
+        return pieces_text(self)
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def view(self, shape: Sequence[int], content: Content | Concatenation) -> Self:
+        """A view of other elements of the same graph and type; every operation here ends in one of these."""
+        return type(self)(self.graph, self.dtype, shape, content)
+
+    def checked_dim(self, dim: int) -> int:
+        """A dimension counted from the front; negative ones count from the end.
+
+        Raises:
+            TensorIndexError: There is no such dimension.
+        """
+        if not -self.ndim <= dim < self.ndim:
+            raise TensorIndexError(f"{self!r} has no dimension {dim}: it has {self.ndim}")
+        return dim % self.ndim
+
+    def __getitem__(self, index: Any) -> Self:
         if type(index) is int and self.shape:
-            return self._picked(index, 0)
-        items = _full_index(index, self)
-        result, dim = self, 0
-        for item in items:
-            if item is None:
-                result, dim = result.expand_dims(dim), dim + 1
-            elif isinstance(item, slice):
-                result, dim = result._slice(item, dim), dim + 1
-            else:
-                result = result._picked(int(item), dim)
-        return result
+            return picked(self, index, 0)
+        return indexed(self, index)
 
-    def _picked(self, index: int, dim: int) -> Tensor:
-        """The view of one index along ``dim``, without that dimension; negative ones count from the end."""
-        extent = self.shape[dim]
-        if not -extent <= index < extent:
-            raise TensorIndexError(
-                f"index {index} is out of range for dimension {dim} of {self!r}, which has {counted(extent, 'index')}"
-            )
-        content = self.content.picked(dim, index + extent if index < 0 else index)
-        return self._view(self.shape[:dim] + self.shape[dim + 1 :], content)
-
-    def _slice(self, item: slice, dim: int) -> Tensor:
-        begin, end, step = item.indices(self.shape[dim])
-        if step == 1:
-            return self.slice(begin, max(begin, end), dim)
-        count = len(range(begin, end, step))
-        if count == 0:
-            return self.slice(0, 0, dim)
-        last = begin + (count - 1) * step
-        low, high = min(begin, last), max(begin, last)
-        part = self.slice(low, high + 1, dim)
-        if step < 0:
-            part = part.reverse(dim)
-        return part.sub_sample(abs(step), dim)
-
-    def slice(self, begin: Any, end: Any = None, dim: int = 0) -> Tensor:
+    def slice(self, begin: int, end: int, dim: int = 0) -> Self:
         """The view of indices ``[begin, end)`` along ``dim``; negative ones are refused.
-
-        Poplar's other forms: ``slice(Interval, dim)``; ``slice(begins, ends)``, a pair for each leading dimension.
 
         Raises:
             TensorIndexError: The interval is not inside the dimension.
         """
-        if isinstance(begin, (tuple, list)):
-            return self._slice_of(begin, end, dim)
-        dim = self._dim(dim)
+        dim = self.checked_dim(dim)
         extent = self.shape[dim]
         if not 0 <= begin <= end <= extent:
             raise TensorIndexError(
@@ -154,15 +156,15 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         if end - begin == extent:
             return self
         shape = (*self.shape[:dim], end - begin, *self.shape[dim + 1 :])
-        return self._view(shape, self.content.sliced(dim, begin, end))
+        return self.view(shape, self.content.sliced(dim, begin, end))
 
-    def sub_sample(self, step: int, dim: int = 0) -> Tensor:
+    def sub_sample(self, step: int, dim: int = 0) -> Self:
         """The view of every ``step``-th index along ``dim``, the first included.
 
         Raises:
             TensorError: ``step`` is not positive.
         """
-        dim = self._dim(dim)
+        dim = self.checked_dim(dim)
         if step < 1:
             raise TensorError(f"cannot take every {step}th index along dimension {dim} of {self!r}")
         if step == 1:
@@ -170,59 +172,75 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         count = -(-self.shape[dim] // step)
         shape = (*self.shape[:dim], count, *self.shape[dim + 1 :])
         try:
-            return self._view(shape, self.content.sampled(dim, step))
+            return self.view(shape, self.content.sampled(dim, step))
         except NotStridedError:
-            return self._view(shape, AddressList(self.addresses()).sampled(dim, step))
+            return self.view(shape, AddressList(self.addresses()).sampled(dim, step))
 
-    def reverse(self, dim: int = 0) -> Tensor:
+    def reverse(self, dim: int = 0) -> Self:
         """The view with ``dim`` reversed."""
-        dim = self._dim(dim)
-        return self._view(self.shape, self.content.reversed(dim, self.shape[dim]))
+        dim = self.checked_dim(dim)
+        return self.view(self.shape, self.content.reversed(dim, self.shape[dim]))
 
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+    def reshape(self, *shape: int | Sequence[int]) -> Self:
         """The view with another shape of the same number of elements; one dimension may be −1.
 
         Raises:
             TensorError: The number of elements differs.
         """
-        wanted = as_shape(shape)
-        if wanted == self.shape:
-            return self
-        if wanted.count(-1) == 1:
-            known = -math.prod(wanted)
-            if known == 0 or self.size % known:
-                raise TensorError(
-                    f"cannot reshape {self!r} to {list(wanted)}: {counted(self.size, 'element')} do not divide"
-                )
-            wanted = tuple(self.size // known if n == -1 else n for n in wanted)
-        if math.prod(wanted) != self.size or any(n < 0 for n in wanted):
-            raise TensorError(
-                f"cannot reshape {self!r} to {list(wanted)}: "
-                f"it has {counted(self.size, 'element')}, the new shape {math.prod(wanted)}"
-            )
-        if self.size == 0:
-            return self._view(wanted, BlockList(()))
-        most = min(_MOST_BLOCKS, max(64, self.size // 8))
-        content = self.content
-        if isinstance(content, Reshaped):
-            return self._view(wanted, content.reshaped(self.shape, wanted, most))
-        later = Reshaped(content, self.shape, wanted, most)
-        is_small = isinstance(content, BlockList) and len(content.blocks) <= _FEW
-        return self._view(wanted, later.resolved if is_small else later)
+        return views.reshaped(self, views.as_shape(shape))
 
-    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
+    def reshape_partial(self, first: int, last: int, shape: Sequence[int]) -> Self:
+        """The view with dimensions ``[first, last)`` replaced by ``shape``, which holds as many indices.
+
+        Raises:
+            TensorIndexError: There are no such dimensions.
+            TensorError: The number of indices differs.
+        """
+        return views.with_dims(self, first, last, shape)
+
+    def flatten(self, first: int = 0, last: int | None = None) -> Self:
+        """The view with dimensions ``[first, last)`` joined into one, in row-major order.
+
+        Raises:
+            TensorIndexError: There are no such dimensions.
+        """
+        last = self.ndim if last is None else last
+        return views.with_dims(self, first, last, (math.prod(self.shape[first:last]),))
+
+    def transpose(self, *axes: int | Sequence[int]) -> Self:
         """The view with dimensions permuted; reversed when no order is given.
 
         Raises:
             TensorError: The order is no permutation of the dimensions.
         """
-        order = as_shape(axes) if axes else tuple(reversed(range(self.ndim)))
-        order = tuple([self._dim(a) for a in order])
+        order = views.as_shape(axes) if axes else tuple(reversed(range(self.ndim)))
+        order = tuple([self.checked_dim(a) for a in order])
         if sorted(order) != list(range(self.ndim)):
             raise TensorError(f"{list(order)} is no permutation of the {counted(self.ndim, 'dimension')} of {self!r}")
-        return self._view([self.shape[d] for d in order], self.content.permuted(order))
+        return self.view([self.shape[d] for d in order], self.content.permuted(order))
 
-    def expand_dims(self, dim: int = 0) -> Tensor:
+    @property
+    def T(self) -> Self:
+        """The view with all dimensions in reverse order."""
+        return self.transpose()
+
+    def moveaxis(self, source: int, destination: int) -> Self:
+        """The view with one dimension moved to another position."""
+        return views.moved_axis(self, source, destination)
+
+    def dim_roll(self, source: int, destination: int = 0) -> Self:
+        """The view with one dimension moved, by default to the front: :meth:`moveaxis` in PopLibs' words."""
+        return views.moved_axis(self, source, destination)
+
+    def dim_shuffle_partial(self, sources: Sequence[int], destinations: Sequence[int]) -> Self:
+        """The view with dimension ``sources[i]`` at ``destinations[i]``; the others keep their order.
+
+        Raises:
+            TensorIndexError: A dimension is not there, or appears twice.
+        """
+        return views.shuffled(self, sources, destinations)
+
+    def expand_dims(self, dim: int = 0) -> Self:
         """The view with a new dimension of one index before ``dim``; the rank itself, or −1, means at the end.
 
         Raises:
@@ -231,42 +249,55 @@ class Tensor(TensorNames, TensorViews, TensorShown):
         if not -self.ndim - 1 <= dim <= self.ndim:
             raise TensorIndexError(f"{self!r} has {counted(self.ndim, 'dimension')}; none can be added before {dim}")
         dim = dim if dim >= 0 else dim + self.ndim + 1
-        return self._view((*self.shape[:dim], 1, *self.shape[dim:]), self.content.expanded(dim))
+        return self.view((*self.shape[:dim], 1, *self.shape[dim:]), self.content.expanded(dim))
 
-    def squeeze(self, *dims: int | Sequence[int]) -> Tensor:
+    def squeeze(self, *dims: int | Sequence[int]) -> Self:
         """The view without the given dimensions of one index (all such when none is given).
 
         Raises:
             TensorError: A dimension does not have one index.
         """
-        gone = {self._dim(d) for d in as_shape(dims)} if dims else {d for d, n in enumerate(self.shape) if n == 1}
-        content = self.content
-        for d in sorted(gone, reverse=True):
-            if self.shape[d] != 1:
-                raise TensorError(f"cannot squeeze dimension {d} of {self!r}: it has {counted(self.shape[d], 'index')}")
-            content = content.dropped(d)
-        return self._view([n for d, n in enumerate(self.shape) if d not in gone], content) if gone else self
+        if dims:
+            return views.squeezed(self, {self.checked_dim(d) for d in views.as_shape(dims)})
+        return views.squeezed(self, {d for d, n in enumerate(self.shape) if n == 1})
 
-    def broadcast_to(self, shape: Sequence[int]) -> Tensor:
+    def broadcast_to(self, shape: Sequence[int]) -> Self:
         """The view broadcast to ``shape`` by NumPy's rules; an element then appears more than once.
 
         Raises:
             TensorError: The shapes do not broadcast.
         """
-        shape = tuple(shape)
-        missing = len(shape) - self.ndim
-        own = (1,) * missing + tuple(self.shape)
-        if missing < 0 or any(a not in (1, b) for a, b in zip(own, shape, strict=True)):
-            raise TensorError(f"{self!r} does not broadcast to {list(shape)}")
-        content = self.content
-        for _ in range(missing):
-            content = content.expanded(0)
-        for d, (have, want) in enumerate(zip(own, shape, strict=True)):
-            if have != want:
-                content = content.dropped(d).expanded(d, want) if want else BlockList(())
-        return self._view(shape, content if 0 not in shape else BlockList(()))
+        return views.broadcast_to(self, tuple(shape))
 
-    def reinterpret(self, dtype: ElementType | str) -> Tensor:
+    def broadcast(self, count: int, dim: int = 0) -> Self:
+        """The view repeated ``count`` times along ``dim`` as a whole (0 1 2 0 1 2); aliasing, so not writable.
+
+        Raises:
+            TensorError: ``count`` is negative.
+        """
+        return views.tiled(self, count, dim)
+
+    def repeat(self, count: int, dim: int = 0) -> Self:
+        """The view with each index of ``dim`` repeated ``count`` times (0 0 1 1 2 2); aliasing, so not writable.
+
+        Raises:
+            TensorError: ``count`` is negative.
+        """
+        return views.repeated(self, count, dim)
+
+    def append(self, other: Tensor, dim: int = 0) -> Tensor:
+        """The view with ``other`` after it along ``dim``; one dimension less counts as one index."""
+        return concat([self, other.expand_dims(dim) if other.ndim == self.ndim - 1 else other], dim)
+
+    def split(self, parts: int, dim: int = 0) -> list[Self]:
+        """``parts`` views of equal size along ``dim``.
+
+        Raises:
+            TensorError: The dimension does not divide.
+        """
+        return views.split(self, parts, dim)
+
+    def reinterpret(self, dtype: ElementType | str) -> Self:
         """The same bits seen as another element type of the same width.
 
         Raises:
@@ -277,83 +308,129 @@ class Tensor(TensorNames, TensorViews, TensorShown):
             raise TypeMismatchError(
                 f"cannot see {self!r} as {dtype}, which has {dtype.bits} bits: {self.dtype} has {self.dtype.bits} bits"
             )
-        return Tensor(self.graph, dtype, self.shape, self.content)
+        return type(self)(self.graph, dtype, self.shape, self.content)
 
-    def _dim(self, dim: int) -> int:
-        if not -self.ndim <= dim < self.ndim:
-            raise TensorIndexError(f"{self!r} has no dimension {dim}: it has {self.ndim}")
-        return dim % self.ndim
+    def clone(self, dtype: Any = None, name: str | None = None, method: TensorCloneMethod | None = None) -> Tensor:
+        """A view of a new variable with the shape and mapping of this one; see :meth:`Graph.clone`."""
+        options = {} if method is None else {"method": method}
+        return self.graph.clone(self, dtype, name, **options)
 
+    # --- which elements it shows -------------------------------------------------------------------------------------
 
-def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The view of several tensors after each other along ``dim``.
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that the view shows, in order of first appearance."""
+        found = self.content.variables
+        return self.graph.variables_at(self.content.addresses(self.shape)) if found is None else found
 
-    Raises:
-        TensorError: None is given, or shapes differ elsewhere than along ``dim``.
-        TypeMismatchError: Element types differ.
-    """
-    if not tensors:
-        raise TensorError("nothing to concatenate")
-    for t in tensors:
-        expect(t, Tensor, "concat takes tensors")
-    first = tensors[0]
-    dim = first._dim(dim)
-    shape, extent = first.shape, 0
-    for t in tensors:
-        if t.dtype != first.dtype:
-            raise TypeMismatchError(f"cannot concatenate {first!r} and {t!r}: the element types differ")
-        own = t.shape
-        if len(own) != len(shape) or own[:dim] != shape[:dim] or own[dim + 1 :] != shape[dim + 1 :]:
-            raise TensorError(f"cannot concatenate {first!r} and {t!r} along dimension {dim}: the shapes differ")
-        if isinstance(t._content, _Pending) and t._content.dim != dim:
-            t._content = _resolved(t._content)
-        extent += own[dim]
-    if len(tensors) == 1:
-        return first
-    whole = (*shape[:dim], extent, *shape[dim + 1 :])
-    return Tensor(first.graph, first.dtype, whole, _Pending(dim, tuple(tensors)))
+    def addresses(self) -> Int64:
+        """Global address of every element, int64 of this shape."""
+        return self.content.addresses(self.shape)
 
+    def strided(self) -> Strided | None:
+        """The view as one strided block of one variable, or None when it is not."""
+        blocks = self.content.blocks
+        if blocks is None or len(blocks) != 1:
+            return None
+        block = blocks[0]
+        factors: tuple[Strides, ...] = tuple(strides_of(f) for f in block.factors)
+        return Strided(block.variable, block.offset, factors)
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The view of several tensors of one shape along a new dimension."""
-    return concat([t.expand_dims(dim) for t in tensors], dim)
+    @property
+    def blocks(self) -> tuple[Block, ...] | None:
+        """The strided blocks that the view was joined from, each a box of it.
 
+        None when it has no such form: a reshape cut across the blocks, or only addresses are known.
+        """
+        return None if self.content.is_cut else self.content.blocks
 
-def as_shape(given: Sequence[Any]) -> tuple[int, ...]:
-    """Numbers given one by one or as one sequence."""
-    if len(given) == 1 and not isinstance(given[0], (int, np.integer)):
-        given = given[0]
-    return tuple([int(n) for n in given])
+    def intervals(self) -> tuple[Int64, Int64]:
+        """Global begins and lengths of the view's contiguous pieces, int64[k] each, in flattened order."""
+        found = self._intervals
+        if found is None:
+            run = self.content.single_run
+            if run is not None:
+                return np.array(run[:1], dtype=np.int64), np.array(run[1:], dtype=np.int64)
+            begin, length, _ = merge_adjacent(*self.content.runs(self.shape))
+            found = self._intervals = (begin, length)
+        return found
 
+    def variable_runs(self) -> tuple[Int64, Int64]:
+        """As :meth:`intervals`, cut where one variable ends and its neighbour begins."""
+        return elements.variable_runs(self)
 
-def _resolved(pending: _Pending) -> Content:
-    """The content of a concatenation; those inside it along the same dimension are joined in one go."""
-    parts: list[tuple[Content, tuple[int, ...]]] = []
-    left = list(reversed(pending.parts))
-    while left:
-        tensor = left.pop()
-        inner = tensor._content
-        if isinstance(inner, _Pending):
-            left.extend(reversed(inner.parts))
-        else:
-            parts.append((inner, tensor.shape))
-    return joined(parts, pending.dim)
+    def contiguous_regions(self) -> list[Interval]:
+        """Intervals of the flattened view, in order, that are contiguous in one variable each."""
+        return elements.contiguous_regions(self)
 
+    def var_regions(self) -> list[tuple[Variable, Interval]]:
+        """Variable and interval of its elements for each contiguous piece of the flattened view, in order."""
+        return elements.var_regions(self)
 
-def _full_index(index: Any, tensor: Tensor) -> list[Any]:
-    """The index as one item a dimension (plus None for each new one)."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    for item in items:
-        if not (item is None or item is Ellipsis or isinstance(item, (int, np.integer, slice))):
-            raise TensorIndexError(f"{tensor!r} takes integers, slices, None and ..., not {item!r}")
-    used = sum(item is not None and item is not Ellipsis for item in items)
-    if used > tensor.ndim:
-        raise TensorIndexError(
-            f"{counted(used, 'index')} for a tensor of {counted(tensor.ndim, 'dimension')}, {tensor!r}"
-        )
-    if Ellipsis in items:
-        at = items.index(Ellipsis)
-        items[at : at + 1] = [slice(None)] * (tensor.ndim - used)
-    else:
-        items += [slice(None)] * (tensor.ndim - used)
-    return items
+    @property
+    def is_contiguous(self) -> bool:
+        """True if the flattened view is one interval of one variable."""
+        return self.size == 0 or (len(self.variables) == 1 and len(self.intervals()[0]) == 1)
+
+    @property
+    def contains_aliases(self) -> bool:
+        """True if an element appears more than once."""
+        found = self._aliases
+        if found is None:
+            found = self._aliases = elements.has_repeats(self.content, self.size)
+        return found
+
+    @property
+    def contains_constant(self) -> bool:
+        """True if an element belongs to a constant."""
+        return any(v.is_constant for v in self.variables)
+
+    @property
+    def writable(self) -> bool:
+        """True if every element may be written in parallel: none is constant, none appears twice."""
+        return not self.contains_constant and not self.contains_aliases
+
+    @property
+    def is_parallel_writeable(self) -> bool:
+        """The same as :attr:`writable`, in Poplar's words."""
+        return self.writable
+
+    def overlaps(self, other: Tensor) -> bool:
+        """True if the two views share an element."""
+        return elements.overlap(self, other)
+
+    def is_same_view(self, other: Tensor) -> bool:
+        """True if both views have the same shape and type and show the same elements in the same order."""
+        return elements.same_view(self, other)
+
+    # --- mapping -----------------------------------------------------------------------------------------------------
+
+    @property
+    def mapping(self) -> TileMapping:
+        """Tile of every element of the flattened view, in the numbering of the whole graph."""
+        return self.graph.mapping_of(self)
+
+    def map(self, mapping: Any) -> Self:
+        """Place the view's elements: on one tile, by ``{tile: [intervals]}`` or by a list of intervals per tile.
+
+        Intervals are of the flattened view; tiles are numbered as in the whole graph. Elements already placed move.
+        Returns the view.
+
+        Raises:
+            TileMappingError: A tile that the system lacks, or an interval outside the view.
+        """
+        return self.graph.map(self, mapping)
+
+    def map_rows(self, tiles: Sequence[int]) -> Self:
+        """Place row i of the first dimension on ``tiles[i]``. Returns the view."""
+        return self.graph.map_rows(self, tiles)
+
+    def map_linear(self, min_elements: int | None = None, grain: int | None = None, first_tile: int = 0) -> Self:
+        """Spread the flattened view over all tiles in equal chunks. Returns the view.
+
+        Args:
+            min_elements: Smallest chunk; by default as many as 128 bytes hold.
+            grain: Chunks are multiples of this; by default as many as 8 bytes hold.
+            first_tile: Tile of the first chunk; later chunks follow in order and wrap around.
+        """
+        return self.graph.map_linear(self, min_elements, grain, first_tile)

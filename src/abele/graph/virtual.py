@@ -15,6 +15,7 @@ from abele.graph.graph import Graph
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32, TileMapping
+from abele.graph.place import Placement
 from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
@@ -28,7 +29,7 @@ class VirtualGraph(Graph):
 
     It has no state of its own: variables, constants, compute sets, vertices, streams and functions that are made
     through it belong to the whole graph, ``top_level``. Tiles are its own numbers wherever it takes or gives any:
-    ``map``, ``mapping_of``, ``map_linear``, ``interval_map``, the vertices of its compute sets, ``setTileMapping``. So
+    ``map``, ``mapping_of``, ``map_linear``, ``interval_map``, the vertices of its compute sets, ``place_vertex``. So
     a library function that is given a virtual graph stays inside its tiles.
 
     A tensor knows nothing of virtual graphs: ``t.graph`` is the whole graph, and ``t.map`` and ``t.mapping`` number
@@ -104,19 +105,6 @@ class VirtualGraph(Graph):
         self.check_tiles(numbers.reshape(-1), what, self.origin(""))
         return self.tiles[numbers]
 
-    def convertVirtualTileToPhysicalTile(self, virtualTileId: int) -> int:
-        """The number of a tile in the whole graph."""
-        return int(self.in_top_level([virtualTileId])[0])
-
-    def convertPhysicalTileToVirtualTile(self, *ipu_and_tile: int) -> int:
-        """The number here of a tile of the whole graph: ``(tile)``, or ``(ipu, tile of the IPU)``.
-
-        Raises:
-            TileMappingError: It is outside.
-        """
-        number = self._top.convertPhysicalTileToVirtualTile(*ipu_and_tile)
-        return int(self.own_numbers(np.array([number], np.int32), "something")[0])
-
     def own_numbers(self, tiles: Int32, what: str) -> Int32:
         """The virtual graph's numbers of the whole graph's tiles, int32[n]; −1 (mapped nowhere) stays.
 
@@ -139,8 +127,17 @@ class VirtualGraph(Graph):
         every = "" if high - low == self.num_tiles - 1 else f"{self.num_tiles} of the "
         return f"{every}tiles {low} to {high} of {self._top.system.name}"
 
-    def _overlay(self, address: Int64, length: Int64, tile: Int32, debug: DebugInfo) -> None:
-        self._top._overlay(address, length, self.tiles[tile], debug)
+    def place_addresses(self, placement: Placement, debug: DebugInfo) -> None:
+        """Place intervals of the global space, on own tiles.
+
+        Raises:
+            TileMappingError: Two tiles for one element.
+        """
+        self._top.place_addresses(placement._replace(tile=self.tiles[placement.tile]), debug)
+
+    def place_vertex(self, vertex: VertexRef, tile: int) -> None:
+        """Place a vertex that was added alone, by its own tile number."""
+        self._top.place_vertex(vertex, int(self.in_top_level(tile, f"a vertex {vertex.codelet.name}")))
 
     def mapping_of(self, tensor: Tensor) -> TileMapping:
         """Own tile of every element of a flattened view.
@@ -168,12 +165,6 @@ class VirtualGraph(Graph):
         compute_set = _VirtualComputeSet(self, len(self.compute_sets), self.origin(name))
         self.compute_sets.append(compute_set)
         return compute_set
-
-    def setTileMapping(self, item: Any, tile: Any) -> None:
-        """Place a view or a vertex, by this graph's tile numbers."""
-        if isinstance(item, VertexRef):
-            tile = int(self.in_top_level(tile, f"a vertex {item.codelet.name}"))
-        super().setTileMapping(item, tile)
 
     def sync_group(self, tiles: npt.ArrayLike, name: str = "sync group") -> SyncGroup:
         """Tiles, by this graph's numbers, that meet at barriers of their own; see :meth:`Graph.sync_group`."""

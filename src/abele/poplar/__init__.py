@@ -1,24 +1,18 @@
 """Poplar by its own names: a C++ program ports line by line.
 
-``from abele import poplar`` has what ``namespace poplar`` has; programs are in :mod:`abele.poplar.program`. The classes
-are those of the other rooms, which carry Poplar's names beside their own; only constructors differ.
+``from abele import poplar`` has what ``namespace poplar`` has; programs are in :mod:`abele.poplar.program`. Its graph,
+tensors, streams, engine and target are those of the other rooms with Poplar's names beside the rooms' own; what is made
+for such a graph, also by a library, has them too.
 """
 
 from abele.codelet import InOut, Input, MultiVertex, Output, SupervisorVertex, Vector, VectorList, Vertex, codelet
 from abele.compiler import Executable
-from abele.graph import ComputeSet, FieldRef, Function, HostFunction, RemoteBuffer, Tensor, VertexRef
-from abele.graph import Stream as DataStream
+from abele.graph import ComputeSet, FieldRef, Function, VertexRef
 from abele.graph.clone import TensorCloneMethod
-from abele.graph.codelets import CodeletFileType
 from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId, SourceLocation
-from abele.graph.introspect import FieldInfo, VertexIntrospector
-from abele.graph.introspect import FieldInfo as FieldData
-from abele.graph.names import VariableMappingMethod
-from abele.graph.options import OptionFlags, readJSON
-from abele.graph.stream import ReplicatedStreamMode
-from abele.graph.tensor_names import UpsampleMethod, VariableInterval
-from abele.machine import Target, TargetType
+from abele.graph.options import OptionFlags
 from abele.poplar import exceptions, program
+from abele.poplar.codelets import CodeletFileType
 from abele.poplar.control import (
     FloatingPointBehaviour,
     cycleCount,
@@ -74,9 +68,14 @@ from abele.poplar.exceptions import (
     unknown_vertex_type,
     unrecoverable_runtime_error,
 )
-from abele.poplar.graph import Graph, append, concat, replication_factor
+from abele.poplar.graph import Graph, VariableMappingMethod, append, concat, replication_factor
+from abele.poplar.host import DataStream, HostFunction, RemoteBuffer, ReplicatedStreamMode
+from abele.poplar.introspect import FieldInfo, VertexIntrospector
+from abele.poplar.introspect import FieldInfo as FieldData
 from abele.poplar.ipu_model import IPUModel, RelativeSyncDelayType
 from abele.poplar.program import SyncType
+from abele.poplar.target import Target, TargetType
+from abele.poplar.tensor import Tensor, UpsampleMethod, VariableInterval
 from abele.poplar.types import (
     BOOL,
     CHAR,
@@ -98,7 +97,7 @@ from abele.poplar.types import (
     copyFloatToDeviceHalf,
     equivalent_device_type,
 )
-from abele.poplar.values import ArrayRef, Interval, StringRef, VectorLayout, VectorListLayout
+from abele.poplar.values import ArrayRef, Interval, StringRef, VectorLayout, VectorListLayout, readJSON
 from abele.runtime.streams.stream_callback import StreamCallback
 
 __all__ = [

@@ -7,8 +7,9 @@ from typing import Any
 
 from abele.errors import EngineError, MachineError
 from abele.graph.options import check_options
-from abele.machine import System, Target, TargetType, systems
+from abele.machine import System, systems
 from abele.machine.target import cpu_system
+from abele.poplar.target import Target, TargetType
 from abele.words import counted
 
 

@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Any
 
 from abele.errors import MachineError, nearest
-from abele.machine import System, Target, TargetType
+from abele.machine import System
 from abele.machine.target import architecture
 from abele.poplar.device import Device, check_device_options
+from abele.poplar.target import Target, TargetType
 
 
 class RelativeSyncDelayType(Enum):

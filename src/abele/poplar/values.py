@@ -1,11 +1,16 @@
-"""Poplar's small value classes: intervals, layouts, sequences for its references."""
+"""Poplar's small value classes: intervals, layouts, options as JSON, sequences for its references."""
 
 from __future__ import annotations
 
-from abele.codelet import layouts
-from abele.graph.intervals import Interval
+import json
 
-__all__ = ["ArrayRef", "Interval", "StringRef", "VectorLayout", "VectorListLayout"]
+from abele.codelet import layouts
+from abele.errors import InvalidOptionError
+from abele.graph.intervals import Interval
+from abele.graph.options import OptionFlags
+
+__all__ = ["ArrayRef", "Interval", "StringRef", "VectorLayout", "VectorListLayout", "readJSON"]
+
 
 ArrayRef = list
 """Poplar's view of an array: any sequence does."""
@@ -30,3 +35,18 @@ class VectorListLayout:
 
     DELTAN = layouts.DELTAN
     DELTANELEMENTS = layouts.DELTANELEMENTS
+
+
+def readJSON(text: str, flags: OptionFlags) -> OptionFlags:
+    """Set the options that a JSON object names.
+
+    Raises:
+        InvalidOptionError: The text is no JSON object.
+    """
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidOptionError(f"options are no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidOptionError(f"options are a JSON {type(found).__name__}, not an object")
+    return flags.set(found)

@@ -11,8 +11,8 @@ import pytest
 from abele import Engine, Execute, Graph, i32, systems
 from abele.codelet.cpp import load_codelets, unit
 from abele.errors import CodeletError, CodeletLinkError, CodeletLoadError, SymbolError
-from abele.graph.codelets import CodeletFileType
 from abele.llvm import cache
+from abele.poplar import CodeletFileType
 from codelet.cpp.conftest import run
 
 HEAD = "#include <poplar/Vertex.hpp>\n"

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench, system_of
 
+from abele import Graph
 from abele.errors import TensorError, TypeMismatchError, UnsupportedOpError
-from abele.graph import Graph, Sequence
+from abele.graph import Sequence
 from abele.numerics import f16, f32
+from abele.poplar import Target
 from abele.poplibs import poplin
 
 torch = pytest.importorskip("torch")
@@ -50,7 +52,7 @@ def test_convolution__forward_backward_and_update__equal_pytorch(groups: int) ->
     acts, weights, deltas = (bench.tensor(t.detach().numpy()) for t in (x, w, dy))
     out = poplin.convolution(g, acts, weights, params, False, prog, "fwd", {"partialsType": "float"})
     back = poplin.convolution(g, deltas, weights, poplin.getGradientParams(params), True, prog, "bwd")
-    turned = g.addVariable(f32, [groups, 4, 6, 3, 3], "turned")
+    turned = g.variable(f32, [groups, 4, 6, 3, 3], "turned")
     g.map_linear(turned)
     poplin.weightsTransposeChansFlipXY(g, weights, turned, prog, "turn")
     again = poplin.convolution(g, deltas, turned, poplin.getGradientParams(params), False, prog, "bwd2")
@@ -122,9 +124,9 @@ def test_preplan__sets_of_both__are_planned() -> None:
     graph = Graph(system_of(16))
     cache = poplin.PlanningCache()
     product = poplin.MatMulParams(f32, f32, (4, 8), (8, 4))
-    poplin.preplan([(graph.getTarget(), strided(), None)], [(graph.getTarget(), product, {})], cache)
-    poplin.preplanMatMuls([(graph.getTarget(), product, {"partialsType": "float"})], cache)
-    poplin.preplanConvolutions([(graph.getTarget(), strided(), {})], cache)
+    poplin.preplan([(Target(graph.system), strided(), None)], [(graph.getTarget(), product, {})], cache)
+    poplin.preplanMatMuls([(Target(graph.system), product, {"partialsType": "float"})], cache)
+    poplin.preplanConvolutions([(Target(graph.system), strided(), {})], cache)
     with pytest.raises(TypeMismatchError, match=r"preplan: .* is not \(target, MatMulParams, options\)"):
         poplin.preplanMatMuls([(4, 8)], cache)
 

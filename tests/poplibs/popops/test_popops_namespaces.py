@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench, system_of
 
+from abele import Graph
 from abele.errors import TensorError
-from abele.graph import Execute, Graph
+from abele.graph import Execute
 from abele.numerics import f16, f32
 from abele.poplibs import popops
 from abele.poplibs.popops import expr as pe

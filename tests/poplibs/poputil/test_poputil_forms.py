@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench, system_of
 
+from abele import Graph
 from abele.compiler.text import program_text
 from abele.errors import AbeleError, InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
-from abele.graph import Execute, Graph, Sequence, Tensor
+from abele.graph import Execute, Sequence, Tensor
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.debug_context import DebugContext, DebugNameAndId
 from abele.graph.options import OptionFlags
@@ -481,7 +482,7 @@ def test_cast__into_a_compute_set__adds_its_vertices() -> None:
     data = np.linspace(-3, 3, 16, dtype=np.float32)
     bench = Bench(4)
     x, out = bench.tensor(data), bench.tensor(np.zeros(16), "f16")
-    cs = bench.graph.addComputeSet("casts")
+    cs = bench.graph.compute_set("casts")
     popops.cast(bench.graph, x, out, cs)
     new = popops.cast(bench.graph, x, f16, cs, "cast")
     bench.prog.add(Execute(cs))
@@ -494,7 +495,7 @@ def test_non_linearity__into_a_compute_set__adds_its_vertices() -> None:
     data = np.linspace(-3, 3, 16, dtype=np.float32)
     bench = Bench(4)
     x, y = bench.tensor(data), bench.tensor(data)
-    cs = bench.graph.addComputeSet("relu")
+    cs = bench.graph.compute_set("relu")
     popnn.nonLinearityInPlace(bench.graph, popnn.NonLinearityType.RELU, x, cs, "relu")
     gradient = popnn.nonLinearityInputGradient(bench.graph, popnn.NonLinearityType.TANH, y, y, cs)
     bench.prog.add(Execute(cs))

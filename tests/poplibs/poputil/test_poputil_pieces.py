@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench, system_of
 
+from abele import Graph
 from abele.errors import TensorError, TileMappingError
-from abele.graph import Graph, Interval, Sequence
+from abele.graph import Interval, Sequence
 from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from poplibs_kit import system_of
 
+from abele import Engine, Graph
 from abele.compiler import compile_program
 from abele.compiler.cost import vertex_costs
-from abele.graph import Execute, Graph, Sequence, Tensor
+from abele.graph import Execute, Sequence, Tensor
 from abele.graph.compute_set import VertexRef
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs import poplin, popnn, popops, poprand
-from abele.runtime import Engine
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,9 @@ import pytest
 from hand_kit import Hand, listed
 from poplibs_kit import assert_close
 
+from abele import Graph
 from abele.compiler.cost import vertex_costs
 from abele.errors import GraphConnectionError, TypeMismatchError, UnknownFieldError, UnknownVertexTypeError
-from abele.graph import Graph
 from abele.numerics import as_element_type, bool_, f16, f32, i32
 from abele.poplibs import popops, poputil
 from abele.poplibs.popops.expressions.op_types import BinaryOpType, UnaryOpType

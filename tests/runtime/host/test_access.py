@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from abele import Engine, Graph
 from abele.errors import ConstantWriteError, EngineError, TensorError, TypeMismatchError
-from abele.graph import Graph, Sequence, concat
-from abele.runtime import Engine
+from abele.graph import Sequence, concat
 
 
 @pytest.fixture

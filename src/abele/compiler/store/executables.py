@@ -10,7 +10,6 @@ from abele.compiler.executable import Executable
 from abele.compiler.store.archive import KIND, Writer
 from abele.compiler.store.format import Document
 from abele.compiler.store.graphs import GraphIn, GraphOut
-from abele.compiler.store.nodes import decoded_nodes
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 from abele.report import archive as container
 from abele.report.contents import check_meta
@@ -69,9 +68,7 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     def build(archive: container.Archive, document: Document) -> Executable:
         check_meta(document.meta)
         made = GraphIn(document.graph, document.views, archive, trusted=trusted)
-        with container.part("nodes"):
-            nodes = decoded_nodes(document.nodes)
-        programs = ProgramsIn(made, nodes, document.functions)
+        programs = ProgramsIn(made, document.nodes, document.functions)
         named = {name: programs.node(number) for name, number in document.programs.items()}
         programs.extents.check(list(named.values()))
         return compile_program(made.graph, named, allow_out_of_memory=True, meta=document.meta)

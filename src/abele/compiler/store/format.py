@@ -227,6 +227,228 @@ class ViewRow(Row):
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
+class Node(Row):
+    """A program node; its parts follow in the order of its constructor."""
+
+    debug: Debug
+
+
+class SequenceRow(Node, tag="Sequence"):
+    """Steps, by number."""
+
+    steps: list[Number]
+
+
+class ExecuteRow(Node, tag="Execute"):
+    """A compute set."""
+
+    compute_set: Number
+
+
+class End(Table):
+    """An end of a copy that is no view."""
+
+    stream: Name | None = None
+    remote: Name | None = None
+
+
+class CopyRow(Node, tag="Copy"):
+    """A copy."""
+
+    source: Number | End
+    destination: Number | End
+    offset: Number | None
+
+
+class WriteUndefRow(Node, tag="WriteUndef"):
+    """A view that holds nothing from here on."""
+
+    tensor: Number
+
+
+class FormatRow(Row):
+    """How PrintTensor writes."""
+
+    summarise_threshold: Size
+    edge_items: Small
+    max_line_width: Small
+    digits: Annotated[int, Meta(ge=0, le=100)]
+    float_format: Literal["auto", "fixed", "scientific", "none"]
+    separator: Name
+    open_bracket: Name
+    close_bracket: Name
+
+
+class PrintTensorRow(Node, tag="PrintTensor"):
+    """A print."""
+
+    tensor: Number
+    title: Name
+    fmt: FormatRow | None
+
+
+class RepeatRow(Node, tag="Repeat"):
+    """A loop."""
+
+    count: Annotated[int, Meta(ge=0, le=(1 << 62))]
+    body: Number
+
+
+class RepeatWhileRow(Node, tag="RepeatWhile"):
+    """A loop that data ends."""
+
+    condition: Number
+    predicate: Number
+    body: Number
+    value: bool
+
+
+class IfRow(Node, tag="If"):
+    """A branch."""
+
+    predicate: Number
+    then: Number
+    otherwise: Number
+
+
+class CallRow(Node, tag="Call"):
+    """A call of a function, by number."""
+
+    function: Number
+    arguments: list[Number]
+    results: list[Number]
+
+
+class LibraryCallRow(Node, tag="LibraryCall"):
+    """A library call; its kernel is a record."""
+
+    name: Name
+    inputs: list[Number]
+    outputs: list[Number]
+    body: Number
+    kernel: Any
+    flops: Annotated[int, Meta(ge=0, le=1 << 60)]
+
+
+class SwitchRow(Node, tag="Switch"):
+    """A branch of many ways."""
+
+    control: Number
+    cases: list[tuple[Int64, Number]]
+    default: Number
+    unreachable_default: bool
+
+
+class BlockOfSteps(Node, tag="Block"):
+    """Steps under a name."""
+
+    body: Number
+
+
+class SyncRow(Node, tag="Sync"):
+    """A barrier."""
+
+    kind: Name
+
+
+class AbortRow(Node, tag="Abort"):
+    """An end with a message."""
+
+    message: Name
+    condition: Number | None
+
+
+class ErrorProgramRow(Node, tag="ErrorProgram"):
+    """An end with a message and a tensor."""
+
+    message: Name
+    tensor: Number
+
+
+class CycleCountRow(Node, tag="CycleCount"):
+    """A timed part."""
+
+    body: Number
+    result: Number
+    tile: Number
+    sync: Name
+
+
+class CycleStampRow(Node, tag="CycleStamp"):
+    """A reading of the cycle counter."""
+
+    result: Number
+    tile: Number
+    sync: Name
+
+
+class BehaviourRow(Node, tag="SetFloatingPointBehaviour"):
+    """What floating-point exceptions do from here on."""
+
+    fields: dict[str, bool]
+
+
+class GetHwSeedsRow(Node, tag="GetHwSeeds"):
+    """A reading of the seeds."""
+
+    result: Number
+
+
+class SetHwSeedsRow(Node, tag="SetHwSeeds"):
+    """New seeds."""
+
+    seeds: Number
+
+
+class AssumeEqualRow(Node, tag="AssumeEqualAcrossReplicas"):
+    """A promise."""
+
+    tensor: Number
+
+
+class CrossReplicaCopyRow(Node, tag="CrossReplicaCopy"):
+    """A copy between replicas."""
+
+    source: Number
+    destination: Number
+    map: list[tuple[Number, Number]]
+
+
+class HostCallRow(Node, tag="HostCall"):
+    """A call of a host function."""
+
+    function: Name
+    inputs: list[Number]
+    outputs: list[Number]
+
+
+NodeRow = (
+    SequenceRow
+    | ExecuteRow
+    | CopyRow
+    | WriteUndefRow
+    | PrintTensorRow
+    | RepeatRow
+    | RepeatWhileRow
+    | IfRow
+    | CallRow
+    | LibraryCallRow
+    | SwitchRow
+    | BlockOfSteps
+    | SyncRow
+    | AbortRow
+    | ErrorProgramRow
+    | CycleCountRow
+    | CycleStampRow
+    | BehaviourRow
+    | GetHwSeedsRow
+    | SetHwSeedsRow
+    | AssumeEqualRow
+    | CrossReplicaCopyRow
+    | HostCallRow
+)
+
+
 class FunctionRow(Row):
     """A function."""
 
@@ -242,7 +464,7 @@ class Document(msgspec.Struct):
     format: str
     version: int
     graph: GraphTable
-    nodes: msgspec.Raw
+    nodes: list[NodeRow]
     functions: list[FunctionRow]
     programs: dict[Name, Number]
     meta: dict[str, Plain]

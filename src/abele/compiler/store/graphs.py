@@ -187,7 +187,7 @@ class GraphIn:
         shape = tuple(row.shape)
         if math.prod(shape) > _MOST_ELEMENTS:
             raise ValueError(f"it is of shape {list(shape)}")
-        self.graph._new(as_element_type(row.dtype), shape, row.name, row.kind, None)
+        self.graph.new_variable(as_element_type(row.dtype), shape, row.name, row.kind, None)
         variable = self.graph.variables[-1]
         variable.name, variable.debug = row.name, debug_of(row.debug)
         begin, tile = (self._archive.vector(n, t) for n, t in zip(row.mapping, (np.int64, np.int32), strict=True))

@@ -89,12 +89,12 @@ class ViewsIn:
             check_runs(self._graph, begin, length)
             if size != sum(length.tolist()) or (self._widths(begin, length) != dtype.bits).any():
                 raise ValueError(f"it is of shape {list(shape)}, and its runs show something else")
-            return Tensor(self._graph, dtype, (size,), content_of_runs(self._graph, begin, length)).reshape(shape)
+            return self._graph.tensor(dtype, (size,), content_of_runs(self._graph, begin, length)).reshape(shape)
         blocks = tuple(self._block(each, shape) for each in row.content) if size else ()
         if sum(b.size for b in blocks) != size or any(b.variable.dtype.bits != dtype.bits for b in blocks):
             raise ValueError(f"its blocks do not show {counted(size, 'element')} of {dtype}")
         self._check_runs_of(blocks, shape)
-        return Tensor(self._graph, dtype, shape, BlockList(blocks))
+        return self._graph.tensor(dtype, shape, BlockList(blocks))
 
     def _check_runs_of(self, blocks: tuple[Block, ...], shape: tuple[int, ...]) -> None:
         """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from abele.expr.operation import identity
 from abele.kernels.nest.binding import Call
 from abele.kernels.nest.ir import (
     Affine,
@@ -24,6 +23,7 @@ from abele.kernels.nest.ir import (
     nest,
     store,
 )
+from abele.kernels.nest.ops import identity
 from abele.kernels.tasks.program import rewrite
 from abele.numerics import ElementType, f32
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from abele.expr.operation import identity
 from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
+from abele.kernels.nest.ops import identity
 from abele.kernels.tasks.flatten import Blocked, Layout, row_major
 from abele.kernels.tasks.program import Program, Put, Reduction, Ref, Task
 from abele.kernels.tasks.sample_dim import SampleDim

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from abele.errors import ApplicationRuntimeError
-from abele.graph import Call, CycleCount, Program, Sequence, Tensor
-from abele.graph.flow import InOrder, OneOf, Rounds, While
+from abele.graph import Call, CycleCount, If, Program, Repeat, RepeatWhile, Switch, Tensor
 
 Reader = Callable[[Tensor], int]
 """Gives the number that a scalar tensor holds."""
@@ -32,13 +31,13 @@ class Frame:
     @property
     def text(self) -> str:
         """The step in words, with how far it is."""
-        match self.node.flow():
-            case Rounds(count):
-                return f"repeat {self.at} of {count}"
-            case While():
+        match self.node:
+            case Repeat():
+                return f"repeat {self.at} of {self.node.count}"
+            case RepeatWhile():
                 return f"while, round {(self.at + 1) // 2}"
-        if isinstance(self.node, Call):
-            return f"call of {self.node.function.debug.full_name}"
+            case Call():
+                return f"call of {self.node.function.debug.full_name}"
         return self.node.debug.full_name or type(self.node).__name__
 
 
@@ -103,29 +102,31 @@ class Walker:
     def _part(self, frame: Frame) -> Program | None:
         """What runs next inside a step; None when it is done."""
         node, at = frame.node, frame.at
-        match node.flow():
-            case Rounds(count, body):
-                return body if at < count else None
-            case While(condition, predicate, value, body):
+        match node:
+            case Repeat():
+                return node.body if at < node.count else None
+            case RepeatWhile():
                 if at % 2 == 0:
-                    return condition
-                return body if bool(self._read(predicate)) == value else None
-            case OneOf() as branch:
-                return self._way(node, branch) if at == 0 else None
-            case InOrder(steps):
-                return steps[at] if at < len(steps) else None
+                    return node.condition
+                return node.body if bool(self._read(node.predicate)) == node.value else None
+            case If():
+                return (node.then if self._read(node.predicate) else node.otherwise) if at == 0 else None
+            case Switch():
+                return self._case(node) if at == 0 else None
+            case CycleCount():
+                return node.body if at == 0 else None
+        parts = node.children()
+        return parts[at] if at < len(parts) else None
 
-    def _way(self, node: Program, branch: OneOf) -> Program:
-        value = self._read(branch.selector)
-        way = branch.pick(value)
-        if way is None:
+    def _case(self, node: Switch) -> Program:
+        value = self._read(node.control)
+        if value not in node.cases and node.unreachable_default:
             raise ApplicationRuntimeError(
-                f"a {type(node).__name__} met {value}, which none of its cases has, "
-                "and its default was said to be unreachable",
+                f"a Switch met {value}, which none of its cases has, and its default was said to be unreachable",
                 at=node.debug.location or None,
             )
-        return branch.ways[way]
+        return node.cases.get(value, node.default)
 
 
 def _has_parts(node: Program) -> bool:
-    return bool(node.children()) or isinstance(node, Sequence)
+    return bool(node.children()) or type(node).__name__ == "Sequence"

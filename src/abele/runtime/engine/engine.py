@@ -24,7 +24,6 @@ from abele.runtime.control.bytecode import Verdict, listing
 from abele.runtime.control.threads import available_cores
 from abele.runtime.debugger.lending import Debuggable
 from abele.runtime.engine.compare_orders import compare_orders
-from abele.runtime.engine.names import CppNames
 from abele.runtime.engine.options import read_options, set_log_level
 from abele.runtime.engine.profile_access import ProfileAccess
 from abele.runtime.engine.run_log import AutoReport, RunLog
@@ -49,7 +48,7 @@ from abele.terminal import shown_text
 __all__ = ["MODES", "Engine", "Programs"]
 
 
-class Engine(CppNames, HostEnds, ProfileAccess, Debuggable):
+class Engine(HostEnds, ProfileAccess, Debuggable):
     """Runs programs of a graph on the host, with real data.
 
     Values of variables, positions of streams and state of vertices persist from run to run until :meth:`load`.

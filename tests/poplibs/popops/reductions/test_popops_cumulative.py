@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench
 
+from abele import Graph
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Graph, Sequence
+from abele.graph import Sequence
 from abele.poplibs import popops
 
 RNG = np.random.default_rng(3)
@@ -45,7 +46,7 @@ def test_cum_sum__other_types__are_summed_in_theirs(dtype: str) -> None:
 def test_cum_sum__long_row__is_shared_by_the_tiles() -> None:
     bench = Bench()
     out = popops.cum_sum(bench.graph, bench.tensor(np.ones(4096, np.float32)), 0, bench.prog)
-    assert len({tile for tile, held in enumerate(bench.graph.getTileMapping(out)) if held}) == 64
+    assert len(set(bench.graph.mapping_of(out).tile.tolist())) == 64
 
 
 def test_cum_sum__nothing__gives_nothing() -> None:

@@ -1,0 +1,166 @@
+"""Placing: what a mapping says, as intervals of global addresses and the tile of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from abele.errors import TileMappingError
+from abele.graph.address_space import AddressSpace
+from abele.graph.debug import DebugInfo
+from abele.graph.expect import expect
+from abele.graph.intervals import Int64, cut_at, distinct
+from abele.graph.mapping import Int32, TileMapping
+from abele.words import counted
+
+if TYPE_CHECKING:
+    from abele.graph.tensor import Tensor
+
+_MIN_BYTES_PER_TILE = 128
+_GRAIN_BYTES = 8
+
+
+class Placement(NamedTuple):
+    """Intervals of elements, each with the tile that it goes to.
+
+    Attributes:
+        begin: First element of each interval, int64[k].
+        length: Elements of each, int64[k].
+        tile: Tile of each, int32[k].
+    """
+
+    begin: Int64
+    length: Int64
+    tile: Int32
+
+
+def given_placement(tensor: Tensor, mapping: Any) -> Placement:
+    """What a mapping says of a flattened view: one tile, ``{tile: [intervals]}``, a list of intervals per tile, or a
+    :class:`TileMapping`.
+
+    Raises:
+        TypeMismatchError: It is something else.
+    """
+    if isinstance(mapping, TileMapping):
+        return Placement(mapping.begin, mapping.length, mapping.tile)
+    if isinstance(mapping, (int, np.integer)):
+        size = np.array([tensor.size], np.int64)
+        return Placement(np.zeros(1, np.int64), size, np.array([mapping], np.int32))
+    expect(mapping, Iterable, "a mapping is a tile, or lists of intervals")
+    items = mapping.items() if isinstance(mapping, Mapping) else enumerate(mapping)
+    flat = [(tile, *interval) for tile, intervals in items for interval in intervals]
+    table = np.array(flat, dtype=np.int64).reshape(-1, 3)
+    return Placement(table[:, 1], table[:, 2] - table[:, 1], table[:, 0].astype(np.int32))
+
+
+def row_placement(tensor: Tensor, tiles: Sequence[int], debug: DebugInfo) -> Placement:
+    """Row i of a view on ``tiles[i]``.
+
+    Raises:
+        TileMappingError: Another number of tiles than rows.
+    """
+    tile = np.asarray(tiles, dtype=np.int32)
+    if tensor.ndim == 0 or len(tile) != tensor.shape[0]:
+        raise TileMappingError(f"{counted(len(tile), 'tile')} for the rows of {tensor!r}", at=debug.location)
+    width = tensor.size // max(1, tensor.shape[0])
+    begin = np.arange(len(tile), dtype=np.int64) * width
+    return Placement(begin, np.full(len(tile), width, dtype=np.int64), tile)
+
+
+def linear_placement(
+    tensor: Tensor, num_tiles: int, min_elements: int | None, grain: int | None, first_tile: int
+) -> Placement:
+    """A view spread over all tiles in equal chunks; arguments as for :meth:`Tensor.map_linear`."""
+    size = tensor.dtype.bytes
+    grain = grain or max(1, _GRAIN_BYTES // size)
+    smallest = min_elements if min_elements is not None else max(1, _MIN_BYTES_PER_TILE // size)
+    grains = -(-tensor.size // grain)
+    tiles = max(1, min(num_tiles, grains, tensor.size // max(1, smallest)))
+    edges = np.arange(tiles + 1, dtype=np.int64) * grains // tiles * grain
+    edges[-1] = tensor.size
+    tile = ((np.arange(tiles) + first_tile) % num_tiles).astype(np.int32)
+    return Placement(edges[:-1], np.diff(edges), tile)
+
+
+def at_addresses(tensor: Tensor, placement: Placement, debug: DebugInfo) -> Placement:
+    """A placement of elements of a flattened view, as one of global addresses.
+
+    The view is a list of runs of addresses, the placement a list of intervals of the view; both are cut at the ends of
+    either, so that each piece has one run and one tile. Searches find these for all pieces at once.
+
+    Raises:
+        TileMappingError: An interval outside the view, or two tiles for one element.
+    """
+    begin, length, tile = placement
+    if len(begin) and (begin.min() < 0 or int((begin + length).max()) > tensor.size):
+        raise TileMappingError(
+            f"the mapping of {tensor!r} reaches outside its {counted(tensor.size, 'element')}", at=debug.location
+        )
+    at, size = tensor.intervals()
+    if len(at) == 1:
+        return Placement(at[0] + begin, length, tile)
+    starts = np.concatenate([[0], np.cumsum(size)])
+    cuts = distinct(np.concatenate([starts, begin, begin + length]))
+    cuts = cuts[(cuts >= 0) & (cuts <= tensor.size)]
+    pieces, lengths = cuts[:-1], np.diff(cuts)
+    begin, length, tile = disjoint(placement, lambda at: f"element {at} of {tensor!r}", debug)
+    slot = np.searchsorted(begin, pieces, side="right") - 1
+    inside = (slot >= 0) & (pieces < (begin + length)[np.maximum(slot, 0)])
+    run = np.searchsorted(starts, pieces, side="right") - 1
+    address = at[np.minimum(run, len(at) - 1)] + pieces - starts[run]
+    return Placement(address[inside], lengths[inside], tile[slot[inside]])
+
+
+def overlay(space: AddressSpace, placement: Placement, debug: DebugInfo) -> None:
+    """Place global addresses: the mapping of every variable that they belong to changes there.
+
+    Raises:
+        TileMappingError: Two tiles for one element.
+    """
+    keep = placement.length > 0
+
+    def element(address: int) -> str:
+        variable, number = space.locate(address)
+        return f"element {number} of {variable!r}"
+
+    kept = Placement(placement.begin[keep], placement.length[keep], placement.tile[keep])
+    address, length, tile = disjoint(kept, element, debug)
+    address, length, source = cut_at(space.bases(), address, length)
+    tile = tile[source]
+    owner = np.searchsorted(space.bases(), address, side="right") - 1
+    numbers = distinct(owner)
+    for number in numbers:
+        variable = space.variables[int(number)]
+        mine = slice(None) if len(numbers) == 1 else owner == number
+        variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])
+
+
+def disjoint(placement: Placement, name: Callable[[int], str], debug: DebugInfo) -> Placement:
+    """The intervals in ascending order, with those of one tile that overlap joined.
+
+    Overlapping intervals form clusters; a cluster ends where an interval begins at or after the furthest end so far.
+    Within a cluster all must go to one tile, and their union is one interval.
+
+    Raises:
+        TileMappingError: Two overlap and go to different tiles; ``name`` tells what lies at a position.
+    """
+    begin, length, tile = placement
+    order = np.argsort(begin, kind="stable")
+    begin, end, tile = begin[order], (begin + length)[order], tile[order]
+    reach = np.maximum.accumulate(end) if len(end) else end
+    overlaps = begin[1:] < reach[:-1]
+    if not overlaps.any():
+        return Placement(begin, end - begin, tile)
+    first = np.flatnonzero(np.append(True, ~overlaps))
+    cluster = np.cumsum(np.append(True, ~overlaps)) - 1
+    wrong = np.flatnonzero(tile != tile[first][cluster])
+    if len(wrong):
+        i = int(wrong[0])
+        raise TileMappingError(
+            f"{name(int(begin[i]))} is mapped to tile {tile[first][cluster[i]]} and to tile {tile[i]}",
+            at=debug.location or None,
+            remedy="the intervals of one mapping must not overlap",
+        )
+    return Placement(begin[first], np.maximum.reduceat(end, first) - begin[first], tile[first])

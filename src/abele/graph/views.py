@@ -1,0 +1,182 @@
+"""Views made of other views: flatten, split, repeat and their like. None of them moves data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from abele.errors import TensorError, TensorIndexError
+from abele.graph.block_list import BlockList
+from abele.graph.concatenation import concat
+from abele.graph.reshaped import Reshaped
+from abele.words import counted
+
+if TYPE_CHECKING:
+    from abele.graph.tensor import Tensor
+
+View = TypeVar("View", bound="Tensor")
+
+_FEW_COPIES = 64
+"""Copies of a view of many pieces that are joined; more are one piece with a stride of 0."""
+_MOST_BLOCKS = 1 << 16
+"""Blocks that a reshape may cut a view into; beyond, it is a list of addresses."""
+_FEW_BLOCKS = 4
+"""Blocks of a view up to which a reshape is carried out at once rather than when its content is asked for."""
+
+
+def as_shape(given: Sequence[Any]) -> tuple[int, ...]:
+    """Numbers given one by one or as one sequence."""
+    if len(given) == 1 and not isinstance(given[0], (int, np.integer)):
+        given = given[0]
+    return tuple([int(n) for n in given])
+
+
+def reshaped(tensor: View, wanted: tuple[int, ...]) -> View:
+    """The view with another shape of the same number of elements; one dimension may be −1.
+
+    Raises:
+        TensorError: The number of elements differs.
+    """
+    if wanted == tensor.shape:
+        return tensor
+    wanted = _filled_in(tensor, wanted)
+    if tensor.size == 0:
+        return tensor.view(wanted, BlockList(()))
+    most = min(_MOST_BLOCKS, max(64, tensor.size // 8))
+    content = tensor.content
+    if isinstance(content, Reshaped):
+        return tensor.view(wanted, content.reshaped(tensor.shape, wanted, most))
+    later = Reshaped(content, tensor.shape, wanted, most)
+    is_small = isinstance(content, BlockList) and len(content.blocks) <= _FEW_BLOCKS
+    return tensor.view(wanted, later.resolved if is_small else later)
+
+
+def _filled_in(tensor: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with a number in place of its −1."""
+    size = tensor.size
+    if wanted.count(-1) == 1:
+        known = -math.prod(wanted)
+        if known == 0 or size % known:
+            raise TensorError(f"cannot reshape {tensor!r} to {list(wanted)}: {counted(size, 'element')} do not divide")
+        wanted = tuple(size // known if n == -1 else n for n in wanted)
+    if math.prod(wanted) != size or any(n < 0 for n in wanted):
+        raise TensorError(
+            f"cannot reshape {tensor!r} to {list(wanted)}: "
+            f"it has {counted(size, 'element')}, the new shape {math.prod(wanted)}"
+        )
+    return wanted
+
+
+def squeezed(tensor: View, gone: set[int]) -> View:
+    """The view without some dimensions, each of one index.
+
+    Raises:
+        TensorError: A dimension does not have one index.
+    """
+    content = tensor.content
+    for d in sorted(gone, reverse=True):
+        extent = tensor.shape[d]
+        if extent != 1:
+            raise TensorError(f"cannot squeeze dimension {d} of {tensor!r}: it has {counted(extent, 'index')}")
+        content = content.dropped(d)
+    return tensor.view([n for d, n in enumerate(tensor.shape) if d not in gone], content) if gone else tensor
+
+
+def broadcast_to(tensor: View, shape: tuple[int, ...]) -> View:
+    """The view broadcast to ``shape`` by NumPy's rules; an element then appears more than once.
+
+    Raises:
+        TensorError: The shapes do not broadcast.
+    """
+    missing = len(shape) - tensor.ndim
+    own = (1,) * missing + tuple(tensor.shape)
+    if missing < 0 or any(a not in (1, b) for a, b in zip(own, shape, strict=True)):
+        raise TensorError(f"{tensor!r} does not broadcast to {list(shape)}")
+    content = tensor.content
+    for _ in range(missing):
+        content = content.expanded(0)
+    for d, (have, want) in enumerate(zip(own, shape, strict=True)):
+        if have != want:
+            content = content.dropped(d).expanded(d, want) if want else BlockList(())
+    return tensor.view(shape, content if 0 not in shape else BlockList(()))
+
+
+def with_dims(tensor: View, first: int, last: int, shape: Sequence[int]) -> View:
+    """The view with dimensions ``[first, last)`` replaced by ``shape``, which holds as many indices.
+
+    Raises:
+        TensorIndexError: There are no such dimensions.
+        TensorError: The number of indices differs.
+    """
+    if not 0 <= first <= last <= tensor.ndim:
+        raise TensorIndexError(f"{tensor!r} has {counted(tensor.ndim, 'dimension')}, not [{first}, {last})")
+    return tensor.reshape((*tensor.shape[:first], *shape, *tensor.shape[last:]))
+
+
+def moved_axis(tensor: View, source: int, destination: int) -> View:
+    """The view with one dimension moved to another position."""
+    source, destination = tensor.checked_dim(source), tensor.checked_dim(destination)
+    order = [d for d in range(tensor.ndim) if d != source]
+    order.insert(destination, source)
+    return tensor.transpose(order)
+
+
+def shuffled(tensor: View, sources: Sequence[int], destinations: Sequence[int]) -> View:
+    """The view with dimension ``sources[i]`` at ``destinations[i]``; the others keep their order.
+
+    Raises:
+        TensorIndexError: A dimension is not there, or appears twice.
+    """
+    pairs = zip(sources, destinations, strict=False)
+    moves = {tensor.checked_dim(d): tensor.checked_dim(s) for s, d in pairs}
+    if not len(sources) == len(destinations) == len(moves) == len(set(moves.values())):
+        raise TensorIndexError(f"cannot move dimensions {list(sources)} of {tensor!r} to {list(destinations)}")
+    rest = iter([d for d in range(tensor.ndim) if d not in moves.values()])
+    return tensor.transpose([moves[d] if d in moves else next(rest) for d in range(tensor.ndim)])
+
+
+def tiled(tensor: View, count: int, dim: int) -> View:
+    """The view repeated ``count`` times along ``dim`` as a whole (0 1 2 0 1 2).
+
+    Raises:
+        TensorError: ``count`` is negative.
+    """
+    dim = tensor.checked_dim(dim)
+    _check_times(tensor, count, dim)
+    if 0 < count <= _FEW_COPIES and tensor.ndim > 1 and not isinstance(tensor.content, BlockList):
+        return concat([tensor] * count, dim)
+    wide = tensor.expand_dims(dim).broadcast_to((*tensor.shape[:dim], count, *tensor.shape[dim:]))
+    return wide.flatten(dim, dim + 2)
+
+
+def repeated(tensor: View, count: int, dim: int) -> View:
+    """The view with each index of ``dim`` repeated ``count`` times (0 0 1 1 2 2).
+
+    Raises:
+        TensorError: ``count`` is negative.
+    """
+    dim = tensor.checked_dim(dim)
+    _check_times(tensor, count, dim)
+    wide = tensor.expand_dims(dim + 1).broadcast_to((*tensor.shape[: dim + 1], count, *tensor.shape[dim + 1 :]))
+    return wide.flatten(dim, dim + 2)
+
+
+def _check_times(tensor: Tensor, count: int, dim: int) -> None:
+    if count < 0:
+        raise TensorError(f"cannot repeat dimension {dim} of {tensor!r} {counted(count, 'time')}")
+
+
+def split(tensor: View, parts: int, dim: int) -> list[View]:
+    """``parts`` views of equal size along ``dim``.
+
+    Raises:
+        TensorError: The dimension does not divide.
+    """
+    extent = tensor.shape[tensor.checked_dim(dim)]
+    if parts <= 0 or extent % parts:
+        raise TensorError(f"cannot split dimension {dim} of {tensor!r} in {parts} equal parts")
+    step = extent // parts
+    return [tensor.slice(i * step, (i + 1) * step, dim) for i in range(parts)]
