@@ -13,6 +13,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "abele"))
 
+os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

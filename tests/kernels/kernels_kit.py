@@ -9,9 +9,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.kernels import Buffer, Call, HostKernel, NativePlan, bind, plan_native
+from abele.kernels.nest.binding import bound_calls
+from abele.kernels.plan.passes import run_passes
+from abele.kernels.target import Target
 from abele.llvm.flush import denormals_flushed
 
 _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+def form_after(name: str, buffers: Sequence[Buffer], calls: Sequence[Call], target: Target | None = None):
+    """What the planner's pass ``name`` makes of ``calls``; for this CPU unless there is a ``target``."""
+    return run_passes(bound_calls(buffers, calls, target), after=name, check=True)
 
 
 def aligned(size: int) -> np.ndarray:

@@ -23,11 +23,11 @@ library calls becomes native code in one call::
 """
 
 from abele.kernels.nest.binding import Binding, Buffer, Call, bind
+from abele.kernels.nest.copy_kernel import copy_kernel
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.nest.reference import evaluate
 from abele.kernels.plan.native_plan import Argument, Leaf, NativePlan
-from abele.kernels.plan.planner import plan_native
-from abele.kernels.tasks.split_dims import copy_kernel
+from abele.kernels.plan.passes import dump_passes, plan_native
 
 __all__ = [
     "Argument",
@@ -39,6 +39,7 @@ __all__ = [
     "NativePlan",
     "bind",
     "copy_kernel",
+    "dump_passes",
     "evaluate",
     "plan_native",
 ]

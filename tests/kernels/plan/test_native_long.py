@@ -100,7 +100,7 @@ def test_products_of_samples__both_operands_of_each_sample_alone__no_sweep_over_
     storage = {b: values(shapes[b], f32, b) for b in range(4)}
     run_plan(plan, storage, threads=2)
     np.testing.assert_array_equal(storage[3], storage[0] @ (storage[0] @ storage[1]))
-    assert not any(leaf.name == "sweep" for leaf in plan.leaves)
+    assert not any(leaf.loop for leaf in plan.program.leaves)
 
 
 def test_reduction__of_a_constant__counts_its_points() -> None:

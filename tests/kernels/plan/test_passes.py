@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels_kit import run_kernel, run_plan
+from kernels_kit import form_after, run_kernel, run_plan
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, load, nest, select, store
 from abele.kernels.plan.place_memory import Lifetime, padded, place
-from abele.kernels.tasks.blocks import lanes_for
+from abele.kernels.tasks.choose_samples import samples_per_block
 from abele.kernels.tasks.divisors import Chain
-from abele.kernels.tasks.fuse_tasks import fuse
+from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import Program
 from abele.kernels.tasks.sample_dim import find_sample_dim
-from abele.kernels.tasks.split_dims import refine
-from abele.kernels.tasks.stages import make_stages
 from abele.numerics import f32
 
 BATCH, WIDTH, UNITS = 32, 12, 6
@@ -57,35 +57,33 @@ def training_step() -> Layers:
     return made
 
 
-def refined() -> Program:
-    step = training_step()
-    return refine(step.buffers, step.calls)
+def after(name: str, made: Layers) -> Program:
+    return form_after(name, made.buffers, made.calls)
 
 
 def test_sample_dim__training_step__is_the_batch():
-    program = refined()
+    program = after("split_dims", training_step())
     sample = find_sample_dim(program)
     assert sample is not None
     assert sample.extent == BATCH
     assert {program.spaces[s].name for s in sample.spaces} == {"x", "y", "z", "norm"}
 
 
-def test_stages__reduction_used_by_samples__needs_a_second_sweep():
-    program = refined()
-    stages = make_stages(program, find_sample_dim(program))
-    names = [(s.sweep, [program.tasks[n].name for n in s.tasks]) for s in stages]
+def test_stages__reduction_used_by_samples__needs_a_second_stage_by_blocks():
+    program = after("split_dims", training_step())
+    program = order_stages(replace(program, samples=find_sample_dim(program)))
+    names = [(s.by_blocks, [program.tasks[n].name for n in s.tasks]) for s in program.stages]
     assert names == [(True, ["dense", "relu", "total"]), (True, ["grad", "norm"]), (False, ["sgd"])]
 
 
-def test_fuse__activation_and_update__join_their_producers():
-    program = refined()
-    fuse(program)
+def test_fuse_tasks__activation_and_update__join_their_producers():
+    program = after("drop_unread", training_step())
     assert [t.name for t in program.tasks] == ["dense+relu", "grad+sgd", "total", "norm"]
     assert [program.spaces[p.space].name for p in program.tasks[0].puts] == ["z"]
     assert [program.spaces[p.space].name for p in program.tasks[1].puts] == ["w"]
 
 
-def test_fuse__reader_between__keeps_the_order():
+def test_fuse_tasks__reader_between__keeps_the_order():
     made = Layers()
     x, y = made.buffer((8, 4), "x", True), made.buffer((8, 4), "y", True)
     total = made.buffer((4,), "total", True)
@@ -93,8 +91,7 @@ def test_fuse__reader_between__keeps_the_order():
     made.call("double", [x], y, loops, cell, load(0, *cell) * 2.0)
     made.call("total", [y], total, loops, ("j",), load(0, *cell), "add")
     made.call("clear", [y], y, loops, cell, load(0, *cell) * 0.0)
-    program = refine(made.buffers, made.calls)
-    fuse(program)
+    program = after("drop_unread", made)
     assert [t.name for t in program.tasks] == ["double", "total", "clear"]
 
 
@@ -152,16 +149,16 @@ def test_place__arrays_that_live_together__do_not_overlap(items):
                 assert x + padded(a.size_bytes) <= y or y + padded(b.size_bytes) <= x
 
 
-def test_lanes__small_batches__leave_two_blocks():
-    assert [lanes_for(n, 16) for n in (512, 32, 31, 16, 8, 3)] == [16, 16, 8, 8, 4, 4]
-    assert lanes_for(512, 4) == 4
+def test_samples_per_block__small_batches__leave_two_blocks():
+    assert [samples_per_block(n, 16) for n in (512, 32, 31, 16, 8, 3)] == [16, 16, 8, 8, 4, 4]
+    assert samples_per_block(512, 4) == 4
 
 
 def test_listing__of_a_plan__shows_tasks_and_schedules():
     step = training_step()
     listing = plan_native(step.buffers, step.calls).listing
-    assert "leaf 0: sweep of 2 blocks × 16 in 2 chunks" in listing
-    assert "grad+sgd.combine: for n<6, k<12 over chunk<2" in listing
+    assert "leaf 0: block after block, 2 blocks of 16 samples in 2 chunks" in listing
+    assert "grad+sgd.combine  for n<6, k<12\n    acc0 = sum over chunk<2 of" in listing
 
 
 def test_window__padding__is_a_guard_on_the_loops():
@@ -169,17 +166,17 @@ def test_window__padding__is_a_guard_on_the_loops():
     x, y = made.buffer((BATCH, 10), "x", True), made.buffer((BATCH, 10), "y", True)
     window = load(0, "b", affine("i", "k", const=-1), fill=0.0) * 0.5
     made.call("blur", [x], y, {"b": BATCH, "i": 10, "k": 3}, ("b", "i"), window, "add")
-    reduction = refine(made.buffers, made.calls).tasks[0].reductions[0]
+    reduction = after("split_dims", made).tasks[0].reductions[0]
     assert str(reduction) == "add $0[b, i + k - 1 if 0≤i + k - 1<10] * 0.5 if 0≤i + k - 1<10"
 
 
-def test_plan__one_product_for_each_channel__is_no_sweep():
+def test_plan__one_product_for_each_channel__does_not_run_by_blocks():
     shapes = (4, 16, 30, 8), (4, 16, 30, 8), (4, 3, 8)
     body = store(2, ("g", "o", "c"), load(0, "g", "b", affine("k", "o"), "c") * load(1, "g", "b", "k", "c"), "add")
     item = nest({"g": 4, "o": 3, "c": 8, "b": 16, "k": 28}, body)
     kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (item,))
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
-    assert "sweep" not in plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "deltas")]).listing
+    assert "block after block" not in plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "deltas")]).listing
     x, z = np.random.default_rng(0).normal(size=(2, *shapes[0])).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 28, axis=2)
     expected = np.einsum("gbock,gbkc->goc", windows, z[:, :, :28].astype(np.float64))

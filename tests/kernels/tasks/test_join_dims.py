@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from kernels_kit import run_plan
+from kernels_kit import form_after, run_plan
 
 from abele.kernels import Binding, Buffer, Call, HostKernel, bind, copy_kernel, plan_native
 from abele.kernels.nest.ir import Cast, Index, affine, load, nest, store
-from abele.kernels.tasks.join_dims import rejoin
 from abele.kernels.tasks.program import Program
-from abele.kernels.tasks.split_dims import refine
 from abele.numerics import f32
 
 WHOLE = ((64, 8),), ((8, 1),)
@@ -17,10 +15,8 @@ IN_BLOCKS = ((4, 128), (16, 1)), ((8, 16),)
 """64 samples of 8 features, stored in blocks of 16 samples with the features in between."""
 
 
-def rejoined(buffers: list[Buffer], calls: list[Call]) -> Program:
-    program = refine(buffers, calls)
-    rejoin(program)
-    return program
+def joined(buffers: list[Buffer], calls: list[Call]) -> Program:
+    return form_after("join_dims", buffers, calls)
 
 
 def result(buffers: list[Buffer], calls: list[Call], data: np.ndarray, out: Buffer) -> np.ndarray:
@@ -37,29 +33,29 @@ def through(middle: Buffer, factors: tuple[tuple[tuple[int, int], ...], ...]) ->
     return [x, y, middle], [Call(kernel, (bind(x), view), "in"), Call(kernel, (view, bind(y)), "out")]
 
 
-def test_rejoin__samples_stored_in_blocks_by_the_plan_alone__stay_whole():
+def test_join_dims__samples_stored_in_blocks_by_the_plan_alone__stay_whole():
     buffers, calls = through(Buffer(2, (4, 8, 16), f32, False, "middle"), IN_BLOCKS)
-    assert [s.shape for s in refine(buffers, calls).spaces] == [(4, 16, 8), (4, 8, 16), (4, 16, 8)]
-    program = rejoined(buffers, calls)
+    assert [s.shape for s in form_after("split_dims", buffers, calls).spaces] == [(4, 16, 8), (4, 8, 16), (4, 16, 8)]
+    program = joined(buffers, calls)
     assert [s.shape for s in program.spaces] == [(64, 8), (64, 8), (64, 8)]
     assert [t.parallel for t in program.tasks] == [(("d0.1", 64), ("d1", 8))] * 2
     data = np.arange(512, dtype=np.float32).reshape(64, 8)
     np.testing.assert_array_equal(result(buffers, calls, data, buffers[1]), data)
 
 
-def test_rejoin__samples_that_the_caller_keeps_in_blocks__stay_split():
+def test_join_dims__samples_that_the_caller_keeps_in_blocks__stay_split():
     buffers, calls = through(Buffer(2, (4, 8, 16), f32, True, "middle"), IN_BLOCKS)
-    assert [s.shape for s in rejoined(buffers, calls).spaces] == [(4, 16, 8), (4, 8, 16), (4, 16, 8)]
+    assert [s.shape for s in joined(buffers, calls).spaces] == [(4, 16, 8), (4, 8, 16), (4, 16, 8)]
     data = np.arange(512, dtype=np.float32).reshape(64, 8)
     np.testing.assert_array_equal(result(buffers, calls, data, buffers[1]), data)
 
 
-def test_rejoin__two_loops_that_run_side_by_side__stay_two():
+def test_join_dims__two_loops_that_run_side_by_side__stay_two():
     buffers, calls = through(Buffer(2, (8, 64), f32, False, "middle"), (((64, 1),), ((8, 64),)))
-    assert [s.shape for s in rejoined(buffers, calls).spaces] == [(64, 8), (8, 64), (64, 8)]
+    assert [s.shape for s in joined(buffers, calls).spaces] == [(64, 8), (8, 64), (64, 8)]
 
 
-def test_rejoin__positions_bounds_and_reductions__count_through_both_digits():
+def test_join_dims__positions_bounds_and_reductions__count_through_both_digits():
     x, y = Buffer(0, (64, 8), f32, True, "x"), Buffer(1, (64,), f32, True, "y")
     middle, total = Buffer(2, (4, 8, 16), f32, False, "middle"), Buffer(3, (1,), f32, True, "total")
     # y[i] = sum_j middle[i, j] + i; total = sum over i and j of middle[i, j], doubled below row 40

@@ -30,8 +30,9 @@ class Step:
     Attributes:
         function: Slot of its address.
         pointers: Its arguments.
-        first: In a sweep: runs once at the start of every unit, not for every block. Side by side: first driver unit.
-        units: Units of the function. In a sweep: of one call at the start of a unit.
+        first: In a loop over blocks: 1 if it runs once at the start of every unit, not for every block. Side by side:
+            its first driver unit.
+        units: Units of the function. In a loop over blocks: of one call at the start of a unit.
         share: Side by side: driver units that it spreads over.
     """
 
@@ -42,7 +43,7 @@ class Step:
     share: int = 1
 
 
-def sweep_driver(steps: Sequence[Step], chunks: int, blocks: int, name: str) -> ll.Module:
+def block_loop_driver(steps: Sequence[Step], chunks: int, blocks: int, name: str) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
     code = _Driver(name)
 

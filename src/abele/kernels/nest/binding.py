@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels.nest.ir import HostKernel
+from abele.kernels.target import Target, host_target
 from abele.numerics import ElementType
 
 Factors = tuple[tuple[int, int], ...]
@@ -52,6 +54,12 @@ class Binding:
 class Call:
     """A kernel with its inputs and outputs bound, in operand order; its temporaries belong to the plan.
 
+    Attributes:
+        kernel: What is computed.
+        bindings: Of inputs, then outputs.
+        name: For listings and profiles.
+        origins: The caller's numbers of what the call carries out; every leaf says which of them it has a part in.
+
     Raises:
         TensorError: Number of bindings or the shape of a view does not fit the kernel.
     """
@@ -59,6 +67,7 @@ class Call:
     kernel: HostKernel
     bindings: tuple[Binding, ...]
     name: str = "call"
+    origins: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         wanted = self.kernel.num_inputs + self.kernel.num_outputs
@@ -71,6 +80,15 @@ class Call:
                 raise TensorError(f"{self.name}: operand %{number} has shape {expected}, its view {list(shape)}")
 
 
+@dataclass(frozen=True)
+class BoundCalls:
+    """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them."""
+
+    buffers: Mapping[int, Buffer]
+    calls: tuple[Call, ...]
+    target: Target
+
+
 def bind(buffer: Buffer) -> Binding:
     """The view of a whole buffer in its own shape."""
     strides, stride = [], 1
@@ -80,7 +98,20 @@ def bind(buffer: Buffer) -> Binding:
     return Binding(buffer.id, tuple(((n, s),) for n, s in zip(buffer.shape, reversed(strides), strict=True)))
 
 
-def check_types(call: Call, buffers: dict[int, Buffer]) -> None:
+def bound_calls(buffers: Sequence[Buffer], calls: Sequence[Call], target: Target | None = None) -> BoundCalls:
+    """``calls`` with the buffers that they are bound to, checked; for this CPU unless there is a ``target``.
+
+    Raises:
+        TensorError: A binding names no buffer or reaches outside it.
+        TypeMismatchError: A buffer holds another type than the kernel wants.
+    """
+    known = {b.id: b for b in buffers}
+    for call in calls:
+        check_bindings(call, known)
+    return BoundCalls(known, tuple(calls), target or host_target())
+
+
+def check_bindings(call: Call, buffers: Mapping[int, Buffer]) -> None:
     """Check that every binding of ``call`` names a buffer of the operand's type and stays inside it.
 
     Raises:

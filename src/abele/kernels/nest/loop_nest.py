@@ -14,6 +14,9 @@ from functools import cached_property
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.numerics import ElementType
 
+Dims = tuple[tuple[str, int], ...]
+"""Loop dims with their extents, outermost first."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -146,8 +149,8 @@ class LoopNest:
         lane: Dim that lies in the vector lanes; empty: the schedule chooses.
     """
 
-    parallel: tuple[tuple[str, int], ...]
-    reduced: tuple[tuple[str, int], ...]
+    parallel: Dims
+    reduced: Dims
     accumulates: tuple[Accumulate, ...]
     outs: tuple[Out, ...]
     num_arrays: int
@@ -176,7 +179,7 @@ class LoopNest:
             yield from guards
 
     def __str__(self) -> str:
-        def dims(pairs: tuple[tuple[str, int], ...]) -> str:
+        def dims(pairs: Dims) -> str:
             return ", ".join(f"{d}<{n}" for d, n in pairs)
 
         lines = [f"for {dims(self.parallel)}" if self.parallel else "once"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from abele.kernels.nest.binding import Call
+from abele.kernels.nest.binding import BoundCalls, Call
 from abele.kernels.nest.ir import (
     Affine,
     Const,
@@ -24,8 +24,13 @@ from abele.kernels.nest.ir import (
     store,
 )
 from abele.kernels.nest.ops import identity
-from abele.kernels.tasks.program import rewrite
+from abele.kernels.nest.rewrite import rewrite
 from abele.numerics import ElementType, f32
+
+
+def normalise(form: BoundCalls) -> BoundCalls:
+    """Give start values nests of their own, sum 16-bit floats in f32, and drop loop dims of extent one."""
+    return replace(form, calls=tuple(map(normalised, form.calls)))
 
 
 def normalised(call: Call) -> Call:
@@ -34,13 +39,13 @@ def normalised(call: Call) -> Call:
     Afterwards a store that does not accumulate sets or combines every element of its operand, and no 16-bit float is
     combined into point after point: such sums are made in f32 and rounded once.
     """
-    draft = _Draft(call.kernel)
-    nests = [_without_units(n) for original in call.kernel.nests for n in draft.nests(original)]
-    kernel = replace(call.kernel, shapes=tuple(draft.shapes), types=tuple(draft.types), nests=tuple(nests))
+    builder = _KernelBuilder(call.kernel)
+    nests = [_without_units(n) for original in call.kernel.nests for n in builder.nests(original)]
+    kernel = replace(call.kernel, shapes=tuple(builder.shapes), types=tuple(builder.types), nests=tuple(nests))
     return replace(call, kernel=kernel)
 
 
-class _Draft:
+class _KernelBuilder:
     """A kernel while temporaries are added to it."""
 
     def __init__(self, kernel: HostKernel) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from abele.kernels.plan.functions import FunctionProgram
+from abele.kernels.plan.text import functions_text
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -26,18 +29,19 @@ class Leaf:
     Any split of [0, units) over threads gives the same bits; all threads must be done before the next leaf starts.
 
     Attributes:
-        name: What it does, for listings and profiles.
         address: Of the function.
         units: How many parallel units it has.
         args: Its pointers.
-        calls: Names of the calls that it carries out, wholly or in part.
+        calls: Names of what it does, for listings and profiles.
+        origins: The caller's numbers of the calls that it carries out, wholly or in part; none where it only moves
+            the plan's own values.
     """
 
-    name: str
     address: int
     units: int
     args: tuple[Argument, ...]
     calls: tuple[str, ...] = ()
+    origins: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,24 @@ class NativePlan:
         arena_bytes: Memory shared by all threads, 64-byte aligned, that the leaves pass values through; its contents
             need not survive between runs of the plan.
         scratch_bytes: Private memory of each thread, 64-byte aligned; contents undefined at the start of a leaf.
-        listing: The plan as text.
+        program: The functions that the leaves call, and why they are as they are.
         keep: What must stay alive for the addresses to stay valid.
     """
 
     leaves: tuple[Leaf, ...]
     arena_bytes: int
     scratch_bytes: int
-    listing: str = ""
+    program: FunctionProgram | None = field(default=None, repr=False, compare=False)
     keep: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def listing(self) -> str:
+        """The plan as text: every leaf with its tasks, and how each of them runs."""
+        return "" if self.program is None else functions_text(self.program)
+
+    def __str__(self) -> str:
+        lines = [f"arena {self.arena_bytes:,} B, scratch per thread {self.scratch_bytes:,} B"]
+        for number, leaf in enumerate(self.leaves):
+            places = ", ".join(f"{a.kind} {a.value}" if a.kind in ("buffer", "arena") else a.kind for a in leaf.args)
+            lines.append(f"leaf {number}: {leaf.units} units over ({places}): {', '.join(leaf.calls)}")
+        return "\n".join(lines)

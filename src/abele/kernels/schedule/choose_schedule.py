@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import combinations
@@ -14,6 +14,7 @@ from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest, Out, free_dims
 from abele.kernels.schedule.pack_panels import Panel, can_be_packed, find_panel
 from abele.kernels.schedule.schedule import Schedule
 from abele.kernels.schedule.traffic import Traffic
+from abele.kernels.target import Target
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 MIN_UNITS = 32
@@ -29,21 +30,8 @@ BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 Tile = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True)
-class Target:
-    """What the choice depends on in the CPU: lanes of an f32 vector, and the number of vector registers."""
-
-    lanes: int
-    registers: int = 32
-
-    @property
-    def accumulators(self) -> int:
-        """Registers that accumulators may take."""
-        return self.registers * 3 // 4
-
-
 @lru_cache(maxsize=4096)
-def choose(nest: LoopNest, target: Target) -> Schedule:
+def choose_schedule(nest: LoopNest, target: Target) -> Schedule:
     """The cheapest schedule of ``nest`` that the model finds."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
@@ -60,9 +48,9 @@ def choose(nest: LoopNest, target: Target) -> Schedule:
     return best if nest.unit else _with_units(nest, best)
 
 
-def choose_panel(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None]:
+def choose_packed_schedule(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None]:
     """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
-    schedule = choose(nest, target)
+    schedule = choose_schedule(nest, target)
     panel = find_panel(nest, schedule)
     if panel is None:
         return schedule, None

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Fetch, Hash, LoopNest
-from abele.kernels.tasks.program import Dims, rewrite
+from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Dims, Fetch, Hash, LoopNest
+from abele.kernels.nest.rewrite import rewrite
 
 
-def merge_dims(nest: LoopNest) -> LoopNest:
+def merged_dims(nest: LoopNest) -> LoopNest:
     """``nest`` with dims joined where all positions step as far along the outer as along the whole of the inner."""
     fixed = {*nest.unit, nest.lane}
     merged = True

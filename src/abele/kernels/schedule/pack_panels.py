@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, compute_type
 from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest
+from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.schedule.schedule import Schedule
-from abele.kernels.tasks.program import rewrite
 
 MIN_REUSE = 8
 """Tiles of the other operand that a panel must serve, or copying it costs too much."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
-from abele.kernels.tasks.program import Program, Put, Reduction, Ref, Task, rewrite
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.program import Put, Reduction, Ref, SpaceTable, Task
 
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
@@ -27,8 +29,21 @@ class _Range:
     extent: int
 
 
-def with_copies(program: Program, task: Task) -> list[Task]:
-    """``task`` after the copies of its operands that pay; new spaces are added to ``program``."""
+def copy_operands(program: LeafProgram) -> LeafProgram:
+    """Copy operands of contractions with the zeros around them, or widened, before the contraction."""
+    spaces = SpaceTable(program.spaces)
+
+    def changed(leaf: LeafTasks) -> LeafTasks:
+        if leaf.loop is not None:
+            return leaf
+        return LeafTasks(tuple(part for task in leaf.tasks for part in _with_copies(spaces, task)))
+
+    leaves = tuple(map(changed, program.leaves))
+    return replace(program, spaces=spaces.all(), leaves=leaves)
+
+
+def _with_copies(spaces: SpaceTable, task: Task) -> list[Task]:
+    """``task`` after the copies of its operands that pay."""
     if len(task.reductions) != 1 or task.locals or any(p.combine != "set" for p in task.puts):
         return [task]
     reduction = task.reductions[0]
@@ -36,7 +51,7 @@ def with_copies(program: Program, task: Task) -> list[Task]:
         return [task]
     copies: list[Task] = []
     for ref in dict.fromkeys(a for a in reduction.value.args if isinstance(a, Ref)):
-        changed = _copied(program, task, reduction, ref, copies)
+        changed = _copied(spaces, task, reduction, ref, copies)
         reduction = changed or reduction
     return [*copies, replace(task, reductions=(reduction,))]
 
@@ -48,9 +63,9 @@ def is_product(reduction: Reduction) -> bool:
     return product and reduction.combine == "add" and reduction.type.is_float
 
 
-def _copied(program: Program, task: Task, reduction: Reduction, ref: Ref, copies: list[Task]) -> Reduction | None:
+def _copied(spaces: SpaceTable, task: Task, reduction: Reduction, ref: Ref, copies: list[Task]) -> Reduction | None:
     """``reduction`` reading a copy of ``ref``, whose task is added to ``copies``; None where none pays."""
-    space = program.spaces[ref.space]
+    space = spaces[ref.space]
     guards = ref.bounds
     if ref.fill is not None or any(_place(g, ref, space.shape) is None or g not in reduction.guards for g in guards):
         return None
@@ -64,7 +79,7 @@ def _copied(program: Program, task: Task, reduction: Reduction, ref: Ref, copies
     shape = tuple(r.extent for r in ranges)
     if task.points < MIN_REUSE * math.prod(shape):
         return None
-    copy = program.new_space(shape, compute_type(space.type), f"{space.name}.padded")
+    copy = spaces.add(shape, compute_type(space.type), f"{space.name}.padded")
     copies.append(_copy_task(ref, copy.number, ranges, space.shape, guarded))
     moved = Ref(copy.number, tuple(p - r.low for p, r in zip(ref.index, ranges, strict=True)))
     value = rewrite(reduction.value, lambda part: moved if part == ref else None)

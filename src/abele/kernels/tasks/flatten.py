@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Fetch, Hash, LoopNest, Out, free_dims
-from abele.kernels.tasks.program import Put, Ref, Space, Task, rewrite
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.tasks.layout import Layout
+from abele.kernels.tasks.program import Put, Ref, Space, Task
 from abele.kernels.tasks.program import move as move_bound
 
 BLOCK, LANE = "block", "lane"
-"""Names of the loop dims that the sample dim splits into inside a sweep."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
-
-    Attributes:
-        strides: One a dim.
-        block_stride: Elements from one block of samples to the next, where blocks are apart; None where the sample dim
-            steps as ``strides`` says.
-    """
-
-    strides: tuple[int, ...]
-    block_stride: int | None = None
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an array of ``shape`` whose last dim is the fastest."""
-    strides, stride = [], 1
-    for extent in reversed(shape):
-        strides.append(stride)
-        stride *= extent
-    return tuple(reversed(strides))
+"""Names of the loop dims that the sample dim splits into in a loop over blocks."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +30,7 @@ class Blocked:
     dim: str
     extent: int
     lanes: int
-    places: dict[int, int]
+    places: Mapping[int, int]
 
     @property
     def blocks(self) -> int:

@@ -11,58 +11,46 @@ from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, compute_type
 from abele.kernels.nest.loop_nest import Local
-from abele.kernels.tasks.program import Program, Put, Ref, Task, plain, substitute
+from abele.kernels.tasks.program import Program, Put, Ref, Space, Task, plain, substitute
 
 Index = tuple[Affine, ...]
+Spaces = tuple[Space, ...]
 
 MAX_LOCALS = 48
 """Longest chain; more would not stay in registers."""
 
 
-def fuse(program: Program) -> None:
-    """Fuse what can be fused, and drop what nothing reads."""
-    number = 0
-    while number < len(program.tasks):
-        number = number if _fuse_into_producer(program, number) else number + 1
-    drop_unread(program)
+def fuse_tasks(program: Program) -> Program:
+    """Fuse element-wise tasks into the task that produces their operand."""
+    tasks, number = list(program.tasks), 0
+    while number < len(tasks):
+        number = number if _fuse_into_producer(program.spaces, tasks, number) else number + 1
+    return replace(program, tasks=tuple(tasks))
 
 
-def drop_unread(program: Program) -> None:
-    """Remove stores to spaces that only the plan sees and that nothing reads afterwards, and tasks without stores."""
-    read: set[int] = set()
-    kept = []
-    for task in reversed(program.tasks):
-        puts = tuple(p for p in task.puts if program.spaces[p.space].pinned or p.space in read)
-        if puts:
-            task = replace(task, puts=puts)
-            read |= task.reads
-            kept.append(task)
-    program.tasks[:] = reversed(kept)
-
-
-def _fuse_into_producer(program: Program, number: int) -> bool:
+def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int) -> bool:
     """Fuse task ``number`` into a task before it that makes one of its operands; whether that was done."""
-    consumer = program.tasks[number]
+    consumer = tasks[number]
     if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
         return False
     for ref in consumer.refs:
-        producer = max((n for n in range(number) if ref.space in program.tasks[n].writes), default=None)
+        producer = max((n for n in range(number) if ref.space in tasks[n].writes), default=None)
         if producer is None:
             continue
-        fused = _fused(program, program.tasks[producer], consumer, ref.space)
-        if fused is not None and _place(program, producer, number, fused):
+        fused = _fused(spaces, tasks[producer], consumer, ref.space)
+        if fused is not None and _place(tasks, producer, number, fused):
             return True
     return False
 
 
-def _place(program: Program, producer: int, consumer: int, fused: Task) -> bool:
+def _place(tasks: list[Task], producer: int, consumer: int, fused: Task) -> bool:
     """Put ``fused`` where the consumer is, or else where the producer is, if the tasks between allow it."""
-    between = program.tasks[producer + 1 : consumer]
-    first, second = program.tasks[producer], program.tasks[consumer]
+    between = tasks[producer + 1 : consumer]
+    first, second = tasks[producer], tasks[consumer]
     if not any(_conflict(first, t) for t in between):
-        program.tasks[producer : consumer + 1] = [*between, fused]
+        tasks[producer : consumer + 1] = [*between, fused]
     elif not any(_conflict(second, t) for t in between):
-        program.tasks[producer : consumer + 1] = [fused, *between]
+        tasks[producer : consumer + 1] = [fused, *between]
     else:
         return False
     return True
@@ -72,7 +60,7 @@ def _conflict(a: Task, b: Task) -> bool:
     return bool(a.writes & (b.reads | b.writes) or a.reads & b.writes)
 
 
-def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task | None:
+def _fused(spaces: Spaces, producer: Task, consumer: Task, space: int) -> Task | None:
     """Both as one task; None where points do not match."""
     puts = [p for p in producer.puts if p.space == space]
     if any(p.combine != "set" or p.guards for p in puts) or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
@@ -81,7 +69,7 @@ def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task
     if any(r.bounds for r in refs):
         return None
     put = next((p for p in reversed(puts) if _constants(p.index) == _constants(refs[0].index)), None)
-    names = None if put is None else _whole(program, producer, put)
+    names = None if put is None else _whole(spaces, producer, put)
     if names is None:
         return None
     theirs = [plain(a) for a in refs[0].index if a.terms]
@@ -94,7 +82,7 @@ def _fused(program: Program, producer: Task, consumer: Task, space: int) -> Task
     moved = _renamed(consumer, dims)
     if not _same_points(producer, moved):
         return None
-    return _joined(program, producer, moved)
+    return _joined(spaces, producer, moved)
 
 
 def _constants(index: Index) -> dict[int, int]:
@@ -102,11 +90,9 @@ def _constants(index: Index) -> dict[int, int]:
     return {place: position.const for place, position in enumerate(index) if not position.terms}
 
 
-def _whole(program: Program, task: Task, put: Put) -> list[str] | None:
+def _whole(spaces: Spaces, task: Task, put: Put) -> list[str] | None:
     """The dims of ``put``'s index if it stores all elements of its space that have its constants, one a point."""
-    moving = [
-        (plain(a), extent) for a, extent in zip(put.index, program.spaces[put.space].shape, strict=True) if a.terms
-    ]
+    moving = [(plain(a), extent) for a, extent in zip(put.index, spaces[put.space].shape, strict=True) if a.terms]
     names, extents = [name for name, _ in moving], dict(task.parallel)
     if set(names) != set(extents) or len(set(names)) < len(names):
         return None
@@ -149,12 +135,12 @@ def _apart(a: Index, b: Index) -> bool:
     return any(not x.terms and not y.terms and x.const != y.const for x, y in zip(a, b, strict=True))
 
 
-def _joined(program: Program, producer: Task, consumer: Task) -> Task:
+def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
     """The producer, its stored values as locals, and then the consumer."""
     values, puts, known = list(producer.locals), [], dict[tuple[int, Index], Local]()
     for put in producer.puts:
         known[put.space, put.index] = Local(len(values))
-        values.append(_as_stored(program, put))
+        values.append(_as_stored(spaces, put))
         puts.append(replace(put, value=known[put.space, put.index]))
     shift = len(values)
 
@@ -166,13 +152,24 @@ def _joined(program: Program, producer: Task, consumer: Task) -> Task:
     follower = consumer.rewritten(change)
     replaced = {(p.space, p.index) for p in consumer.puts}
     kept = [p for p in puts if (p.space, p.index) not in replaced]
-    name = producer.name if consumer.name.startswith(producer.name) else f"{producer.name}+{consumer.name}"
-    return replace(producer, name=name, puts=(*kept, *follower.puts), locals=(*values, *follower.locals))
+    return replace(
+        producer,
+        name=_name_of_both(producer, consumer),
+        puts=(*kept, *follower.puts),
+        locals=(*values, *follower.locals),
+        origins=producer.origins | consumer.origins,
+    )
 
 
-def _as_stored(program: Program, put: Put) -> Expr:
+def _name_of_both(producer: Task, consumer: Task) -> str:
+    """What a listing calls the two: one name where both do parts of one call."""
+    same = producer.name == consumer.name or (producer.origins and producer.origins == consumer.origins)
+    return producer.name if same else f"{producer.name}+{consumer.name}"
+
+
+def _as_stored(spaces: Spaces, put: Put) -> Expr:
     """The value as a later load would give it: rounded to 16 bits where that is how it is stored."""
-    type_ = program.spaces[put.space].type
+    type_ = spaces[put.space].type
     if type_.bits < 32 and type_.kind != "bool":
         return Cast(type_, put.value)
     return Cast(compute_type(type_), put.value) if isinstance(put.value, Const) else put.value

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, Hash
-from abele.kernels.tasks.program import Dims, Program, Put, Ref, Task, plain
-from abele.kernels.tasks.sample_dim import SampleDim, accesses, common_dims
+from abele.kernels.nest.loop_nest import Bound, Dims, Hash
+from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Space, Task, plain
+from abele.kernels.tasks.sample_dim import accesses, common_dims
 
 Pair = tuple[SampleDim, SampleDim]
 """Two dims that become one, the slower first."""
 
 
-def rejoin(program: Program) -> None:
-    """Join, in place, the digits of loops that nothing keeps apart."""
+def join_dims(program: Program) -> Program:
+    """Join the digits of split loops that nothing keeps apart."""
     while pairs := _pairs(program):
-        _join_spaces(program, pairs)
-        _join_tasks(program, pairs)
+        program = replace(program, spaces=_join_spaces(program, pairs), tasks=_join_tasks(program, pairs))
+    return program
 
 
 def _pairs(program: Program) -> list[Pair]:
@@ -56,12 +56,8 @@ def _neighbours(program: Program, dims: list[SampleDim]) -> Iterator[Pair]:
 
 def _next_digit(task: Task, name: str) -> str | None:
     """The next faster digit of the loop dim that ``name`` is a digit of."""
-    base, _, digit = name.rpartition(".")
-    if not base:
-        return None
-    others = (n.rpartition(".") for n in task.extents)
-    faster = [int(d) for b, _, d in others if b == base and int(d) < int(digit)]
-    return f"{base}.{max(faster)}" if faster else None
+    digits = next((d for d in task.digits if name in d), ())
+    return next((d for d in digits[digits.index(name) + 1 :] if d in task.extents), None) if digits else None
 
 
 def _can_join(program: Program, pair: Pair, users: dict[int, set[int]]) -> bool:
@@ -105,20 +101,24 @@ def _positions(task: Task) -> Iterator[Affine]:
                 yield part.index
 
 
-def _join_spaces(program: Program, pairs: list[Pair]) -> None:
-    for number, space in enumerate(program.spaces):
+def _join_spaces(program: Program, pairs: list[Pair]) -> tuple[Space, ...]:
+    spaces = list(program.spaces)
+    for number, space in enumerate(spaces):
         here = {a.spaces[number]: b.spaces[number] for a, b in pairs if number in a.spaces}
         if here:
             extents = enumerate(space.shape)
             joined = (n * space.shape[here[p]] if p in here else n for p, n in extents if p not in here.values())
-            program.spaces[number] = replace(space, shape=tuple(joined))
+            spaces[number] = replace(space, shape=tuple(joined))
+    return tuple(spaces)
 
 
-def _join_tasks(program: Program, pairs: list[Pair]) -> None:
-    for number, task in enumerate(program.tasks):
+def _join_tasks(program: Program, pairs: list[Pair]) -> tuple[Task, ...]:
+    tasks = list(program.tasks)
+    for number, task in enumerate(tasks):
         here = [pair for pair in pairs if number in pair[0].tasks]
         if here:
-            program.tasks[number] = _Joining(task, number, here).task()
+            tasks[number] = _Joining(task, number, here).task()
+    return tuple(tasks)
 
 
 class _Joining:
@@ -138,11 +138,16 @@ class _Joining:
             reduced=self._dims(self.old.reduced),
             reductions=tuple(reductions),
             puts=tuple(self._put(p) for p in changed.puts),
+            digits=self._digits(),
         )
 
     def _dims(self, dims: Dims) -> Dims:
         extents, gone = self.old.extents, set(self.faster.values())
         return tuple((d, n * extents[self.faster[d]] if d in self.faster else n) for d, n in dims if d not in gone)
+
+    def _digits(self) -> tuple[tuple[str, ...], ...]:
+        gone = set(self.faster.values())
+        return tuple(tuple(d for d in digits if d not in gone) for digits in self.old.digits)
 
     def _part(self, part: Expr) -> Expr | None:
         match part:

@@ -7,10 +7,11 @@ from typing import Protocol
 
 from abele.errors import TensorError
 from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
-from abele.kernels.nest.loop_nest import Acc, Bound
+from abele.kernels.nest.loop_nest import Acc, Bound, Dims
 from abele.kernels.nest.normalise import injective
 from abele.kernels.nest.ops import identity
-from abele.kernels.tasks.program import Dims, Program, Put, Reduction, Ref, Task, rewrite
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.tasks.program import Put, Reduction, Ref, Task
 from abele.numerics import ElementType
 
 
@@ -19,6 +20,7 @@ class NestView(Protocol):
 
     nest: Nest
     dims: Dims
+    digits: tuple[tuple[str, ...], ...]
     extents: dict[str, int]
     types: tuple[ElementType, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -39,19 +41,22 @@ class NestView(Protocol):
         """``expression`` over spaces and split dims."""
 
 
-def lower_nest(program: Program, name: str, view: NestView) -> None:
-    """Append the tasks of one nest to ``program``.
+def lower_nest(view: NestView, name: str, origins: frozenset[int]) -> list[Task]:
+    """The tasks of one nest, in order.
 
     Raises:
         TensorError: Stores over different dims read what each other write.
     """
+    tasks = []
     for group in _in_order(name, view, _groups(view)):
         mentioned = view.dims_of(group[0])
         parallel = tuple(d for d in view.dims if d[0] in mentioned)
         reduced = tuple(d for d in view.dims if d[0] not in mentioned)
         reductions: list[Reduction] = []
         puts = [_put(view, s, bool(reduced), reductions) for s in group]
-        program.tasks.append(Task(name, parallel, reduced if reductions else (), tuple(reductions), tuple(puts)))
+        over = reduced if reductions else ()
+        tasks.append(Task(name, parallel, over, tuple(reductions), tuple(puts), origins=origins, digits=view.digits))
+    return tasks
 
 
 def _groups(view: NestView) -> list[list[Store]]:

@@ -8,15 +8,16 @@ accumulators over reduced dims, then outputs for every point of the parallel dim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from abele.kernels.nest.ir import Affine, Apply, Cast, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, Hash
+from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.kernels.nest.loop_nest import Bound, Dims, Hash
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.target import Target
+from abele.kernels.tasks.layout import Layout, row_major
 from abele.numerics import ElementType
-
-Dims = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Space:
     def size(self) -> int:
         """Elements."""
         return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.type.bytes
 
     def __str__(self) -> str:
         return f"{self.name}:{self.type}[{','.join(map(str, self.shape))}]{'!' if self.pinned else ''}"
@@ -96,7 +102,18 @@ class Put:
 
 @dataclass(frozen=True)
 class Task:
-    """Accumulators over reduced dims, then local values, then outputs, for every point of the parallel dims."""
+    """Accumulators over reduced dims, then local values, then outputs, for every point of the parallel dims.
+
+    Attributes:
+        name: For listings and profiles.
+        parallel: Dims of the outputs, slowest first, with their extents.
+        reduced: Dims that the accumulators run over.
+        reductions: The accumulators.
+        puts: Stores, in order.
+        locals: Values that stores, and later locals, use.
+        origins: The caller's numbers of the calls that the task carries out, wholly or in part.
+        digits: For every loop that was split, the names of its dims here, slowest first.
+    """
 
     name: str
     parallel: Dims
@@ -104,6 +121,8 @@ class Task:
     reductions: tuple[Reduction, ...]
     puts: tuple[Put, ...]
     locals: tuple[Expr, ...] = ()
+    origins: frozenset[int] = frozenset()
+    digits: tuple[tuple[str, ...], ...] = ()
 
     @property
     def extents(self) -> dict[str, int]:
@@ -154,35 +173,80 @@ class Task:
         return "\n".join(lines + [f"    {p}" for p in self.puts])
 
 
-@dataclass
+@dataclass(frozen=True)
+class SampleDim:
+    """A dim that runs through a program.
+
+    Attributes:
+        extent: Number of samples.
+        spaces: The place of the dim in every space that has it.
+        tasks: The name of the dim in every task that has it, by the task's number.
+    """
+
+    extent: int
+    spaces: Mapping[int, int]
+    tasks: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks that run block after block of samples, or tasks between such stages.
+
+    Attributes:
+        by_blocks: True where all tasks run for one block of samples before the next block.
+        tasks: Numbers of the tasks, in order.
+    """
+
+    by_blocks: bool
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Program:
-    """Spaces, and the tasks over them in order."""
+    """Spaces, the tasks over them in order, and what passes have decided so far about how they run.
 
-    spaces: list[Space] = field(default_factory=list)
-    tasks: list[Task] = field(default_factory=list)
+    Attributes:
+        spaces: By number.
+        tasks: In order.
+        samples: The dim along which tasks run block by block; None where none is worth it, or before it is looked for.
+        block: Samples in a block.
+        stages: The tasks in the order in which they run; empty before they are ordered.
+        layouts: Where elements lie of the spaces that are not row-major.
+        target: The CPU that will run it.
+    """
 
-    def new_space(self, shape: tuple[int, ...], type_: ElementType, name: str, buffer: int | None = None) -> Space:
-        """A further space."""
-        space = Space(len(self.spaces), shape, type_, buffer, name)
-        self.spaces.append(space)
+    spaces: tuple[Space, ...]
+    tasks: tuple[Task, ...]
+    target: Target
+    samples: SampleDim | None = None
+    block: int = 1
+    stages: tuple[Stage, ...] = ()
+    layouts: Mapping[int, Layout] = field(default_factory=dict)
+
+
+class SpaceTable:
+    """The spaces of a program while a pass adds some."""
+
+    def __init__(self, spaces: Iterable[Space] = ()) -> None:
+        self._spaces = list(spaces)
+
+    def __getitem__(self, number: int) -> Space:
+        return self._spaces[number]
+
+    def add(self, shape: tuple[int, ...], type_: ElementType, name: str, buffer: int | None = None) -> Space:
+        """A further space; with a ``buffer``, that pinned buffer."""
+        space = Space(len(self._spaces), shape, type_, buffer, name)
+        self._spaces.append(space)
         return space
 
-    def __str__(self) -> str:
-        spaces = [f"${s.number} {s}" for s in self.spaces]
-        return "\n".join(spaces + [str(t) for t in self.tasks])
+    def all(self) -> tuple[Space, ...]:
+        """Every space, by number."""
+        return tuple(self._spaces)
 
 
-def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """``expression`` with every part for which ``change`` gives something replaced by it, outermost first."""
-    changed = change(expression)
-    if changed is not None:
-        return changed
-    match expression:
-        case Apply():
-            return Apply(expression.op, (rewrite(a, change) for a in expression.args))
-        case Cast():
-            return Cast(expression.type, rewrite(expression.arg, change))
-    return expression
+def layout_of(layouts: Mapping[int, Layout], space: Space) -> Layout:
+    """Where the elements of ``space`` lie: row-major unless ``layouts`` says otherwise."""
+    return layouts.get(space.number) or Layout(row_major(space.shape))
 
 
 def substitute(expression: Expr, dims: Mapping[str, Affine]) -> Expr:

@@ -9,26 +9,10 @@ read and then written) come last: the units of a single layer run through all of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from abele.kernels.tasks.program import Program, Put, Ref, Task, plain
+from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Task, plain
 
 Node = tuple[str, int, str | int]
-
-
-@dataclass(frozen=True)
-class SampleDim:
-    """A dim that runs through a program.
-
-    Attributes:
-        extent: Number of samples.
-        spaces: The place of the dim in every space that has it.
-        tasks: The name of the dim in every task that has it, by the task's number.
-    """
-
-    extent: int
-    spaces: dict[int, int]
-    tasks: dict[int, str]
 
 
 def find_sample_dim(program: Program) -> SampleDim | None:

@@ -12,14 +12,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from abele.kernels.nest.binding import Binding, Buffer, Call, bind, check_types
-from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine, load, nest, store
+from abele.kernels.nest.binding import Binding, BoundCalls, Buffer, Call, bind
+from abele.kernels.nest.copy_kernel import copy_kernel
+from abele.kernels.nest.ir import Affine, Expr, Index, Load, Nest, Random, Store, affine
 from abele.kernels.nest.loop_nest import Access, Bound, Hash
 from abele.kernels.nest.normalise import normalised
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.target import Target
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.lower_nest import lower_nest
-from abele.kernels.tasks.program import Program, Ref, plain, rewrite
-from abele.numerics import ElementType, u32
+from abele.kernels.tasks.program import Program, Ref, Space, SpaceTable, plain
+from abele.numerics import u32
 
 
 @dataclass
@@ -39,27 +42,24 @@ class _CannotIndexError(Exception):
     whole: tuple[int, int] | None = None
 
 
-def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
-    """The tasks that ``calls`` are.
+def split_dims(form: BoundCalls) -> Program:
+    """Split loop dims and buffers until every access indexes whole dims of its buffer: kernels become tasks.
 
     Raises:
-        TensorError: A binding names no buffer or reaches outside it.
-        TypeMismatchError: A buffer holds another type than the kernel wants.
+        TensorError: Stores over different dims of one nest read what each other write.
     """
-    known = {b.id: b for b in buffers}
-    for call in calls:
-        check_types(call, known)
-    calls, whole = [normalised(c) for c in calls], dict[int, set[tuple[int, int]]]()
+    known, calls = dict(form.buffers), list(form.calls)
+    whole = dict[int, set[tuple[int, int]]]()
     while True:
-        attempt = _Refinement(known, calls, whole)
+        attempt = _Splitting(known, calls, whole)
         issues = attempt.issues()
         if not issues:
-            return attempt.program()
+            return attempt.program(form.target)
         copied = [(i.call, i.operand) for i in issues if i.whole is None]
-        # A copy comes before its call and moves it and all later ones: from the last operand's call on, the rest stay.
-        for number, operand in sorted(copied, reverse=True):
-            shift = sum(n == number and o > operand for n, o in copied)
-            calls = _copied(known, calls, number + shift, operand)
+        # From the last call on, so that the numbers of those before it stay.
+        for number in sorted({n for n, _ in copied}, reverse=True):
+            operands = [operand for n, operand in copied if n == number]
+            calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands)
         if copied:
             whole.clear()
             continue
@@ -70,30 +70,33 @@ def refine(buffers: Sequence[Buffer], calls: Sequence[Call]) -> Program:
             ranges.add(issue.whole)
 
 
-def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
-    """A kernel that copies an operand of ``shape`` and ``type_``."""
-    names = [f"d{n}" for n in range(len(shape))]
-    body = nest(dict(zip(names, shape, strict=True)), store(1, names, load(0, *names)))
-    return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))
+def _with_copies(
+    buffers: dict[int, Buffer], earlier: Sequence[Call], call: Call, operands: Sequence[int]
+) -> list[Call]:
+    """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these."""
+    name, bindings = f"{call.name}.copy", list(call.bindings)
+    before: list[Call] = []
+    after: list[Call] = []
+    for operand in sorted(operands, reverse=True):
+        shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
+        own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=name)
+        kernel, view = copy_kernel(shape, type_), call.bindings[operand]
+        buffers[own.id], bindings[operand] = own, bind(own)
+        is_output = operand in call.kernel.outputs
+        if not is_output or _holds_values(buffers[view.buffer], earlier):
+            # Of an output too: the call may leave elements as they were.
+            before.append(normalised(Call(kernel, (view, bind(own)), name, call.origins)))
+        if is_output:
+            after.insert(0, normalised(Call(kernel, (bind(own), view), name, call.origins)))
+    return [*before, replace(call, bindings=tuple(bindings)), *after]
 
 
-def _copied(buffers: dict[int, Buffer], calls: list[Call], number: int, operand: int) -> list[Call]:
-    """``calls`` with one operand of one call going through a copy of its own."""
-    call = calls[number]
-    shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
-    own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=f"{call.name}.copy")
-    buffers[own.id] = own
-    view = call.bindings[operand]
-    bindings = (*call.bindings[:operand], bind(own), *call.bindings[operand + 1 :])
-    kernel = copy_kernel(shape, type_)
-    before = normalised(Call(kernel, (view, bind(own)), f"{call.name}.copy"))
-    after = normalised(Call(kernel, (bind(own), view), f"{call.name}.copy"))
-    changed = replace(call, bindings=bindings)
-    group = [before, changed] if operand in call.kernel.inputs else [before, changed, after]
-    return [*calls[:number], *group, *calls[number + 1 :]]
+def _holds_values(buffer: Buffer, earlier: Sequence[Call]) -> bool:
+    """Whether ``buffer`` holds values that count after ``earlier`` calls."""
+    return buffer.pinned or any(c.bindings[n].buffer == buffer.id for c in earlier for n in c.kernel.outputs)
 
 
-class _Refinement:
+class _Splitting:
     """One attempt, with the operands copied and the ranges of buffers kept whole so far."""
 
     def __init__(self, buffers: dict[int, Buffer], calls: list[Call], whole: dict[int, set[tuple[int, int]]]) -> None:
@@ -114,9 +117,7 @@ class _Refinement:
         }
         self._split_to_fixpoint()
         self.views = [
-            (call.name, _View(self, c, n, item))
-            for c, call in enumerate(calls)
-            for n, item in enumerate(call.kernel.nests)
+            (call, _View(self, c, n, item)) for c, call in enumerate(calls) for n, item in enumerate(call.kernel.nests)
         ]
 
     def _temporaries(self, call: Call) -> list[Buffer]:
@@ -139,19 +140,18 @@ class _Refinement:
                 found.setdefault(key, issue)
         return list(found.values())
 
-    def program(self) -> Program:
+    def program(self, target: Target) -> Program:
         """The tasks, where there are no issues."""
-        program = Program()
+        spaces = SpaceTable()
         used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
-        self.spaces = {}
+        self.spaces: dict[int, Space] = {}
         for number in used:
             buffer = self.buffers[number]
             shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
             name = buffer.name or f"b{number}"
-            self.spaces[number] = program.new_space(shape, buffer.type, name, number if buffer.pinned else None)
-        for name, view in self.views:
-            lower_nest(program, name, view)
-        return program
+            self.spaces[number] = spaces.add(shape, buffer.type, name, number if buffer.pinned else None)
+        tasks = [task for call, view in self.views for task in lower_nest(view, call.name, call.origins)]
+        return Program(spaces.all(), tuple(tasks), target)
 
     def _split_to_fixpoint(self) -> None:
         accesses = [
@@ -216,13 +216,16 @@ def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> boo
 class _View:
     """What one nest of one call sees: its dims after splitting, and how an index becomes one into a space."""
 
-    def __init__(self, refinement: _Refinement, call: int, number: int, item: Nest) -> None:
-        self.owner, self.call, self.nest = refinement, call, item
-        self.types = refinement.calls[call].kernel.types
-        self.shapes = refinement.calls[call].kernel.shapes
-        self.parts = {d: self._parts(d, refinement.splits[call, number, d]) for d, _ in item.dims}
+    def __init__(self, splitting: _Splitting, call: int, number: int, item: Nest) -> None:
+        self.owner, self.call, self.nest = splitting, call, item
+        self.types = splitting.calls[call].kernel.types
+        self.shapes = splitting.calls[call].kernel.shapes
+        self.parts = {d: self._parts(d, splitting.splits[call, number, d]) for d, _ in item.dims}
         self.dims = tuple((name, extent) for d, _ in item.dims for name, extent, _ in reversed(self.parts[d]))
         self.extents = dict(self.dims)
+        self.digits = tuple(
+            tuple(name for name, _, _ in reversed(parts)) for parts in self.parts.values() if len(parts) > 1
+        )
         self.whole = {d: affine(*((name, radix) for name, _, radix in parts)) for d, parts in self.parts.items()}
 
     @staticmethod

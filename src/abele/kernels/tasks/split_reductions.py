@@ -12,9 +12,11 @@ import math
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Apply, Expr, affine
-from abele.kernels.nest.loop_nest import Acc, Access, Fetch, LoopNest
+from abele.kernels.nest.loop_nest import Acc
+from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
-from abele.kernels.tasks.program import Program, Put, Ref, Task, move, rewrite, substitute
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substitute
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32
 
@@ -27,29 +29,42 @@ MAX_PARTS = 16
 """Parts in which a reduction runs; longer ones, over a batch of fields, have few results and other orders."""
 
 
-def in_parts(program: Program, task: Task) -> list[Task]:
-    """``task``, or its parts in order; space for sums of 32 bits is added to ``program`` where results have fewer."""
-    dim, size = _cut(program, task)
+def split_reductions(program: LeafProgram) -> LeafProgram:
+    """Run long contractions in parts, one after the other, that add onto what is there."""
+    spaces = SpaceTable(program.spaces)
+
+    def changed(leaf: LeafTasks) -> LeafTasks:
+        if leaf.loop is not None:
+            return leaf
+        return LeafTasks(tuple(part for task in leaf.tasks for part in _in_parts(spaces, task)))
+
+    leaves = tuple(map(changed, program.leaves))
+    return replace(program, spaces=spaces.all(), leaves=leaves)
+
+
+def _in_parts(spaces: SpaceTable, task: Task) -> list[Task]:
+    """``task``, or its parts in order; there is a space for sums of 32 bits where results have fewer."""
+    dim, size = _cut(spaces, task)
     if not dim:
         return [task]
-    onto = _sums(program, task)
+    onto = _sums(spaces, task)
     extent = task.extents[dim]
     starts = range(0, extent, size)
     return [_part(task, onto, dim, low, min(size, extent - low), last=low == starts[-1]) for low in starts]
 
 
-def _cut(program: Program, task: Task) -> tuple[str, int]:
+def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
     """The reduced dim that is cut, and the extent of its parts; an empty name where the task stays whole."""
     whole = "", 0
     plain = len(task.reductions) == 1 and is_product(task.reductions[0]) and not task.reductions[0].guards
     if not plain or any(p.combine != "set" or p.guards for p in task.puts):
         return whole
-    largest = max(program.spaces[r.space].size for r in task.refs)
+    largest = max(spaces[r.space].size for r in task.refs)
     if task.points < MIN_REUSE * largest:
         return whole
     if all(plain_index(a) for r in task.refs for a in r.index):
         return _cut_panels(task) or whole
-    return _cut_samples(program, task) or whole
+    return _cut_samples(spaces, task) or whole
 
 
 def _cut_panels(task: Task) -> tuple[str, int] | None:
@@ -63,26 +78,26 @@ def _cut_panels(task: Task) -> tuple[str, int] | None:
     return (dim, min(sizes, key=lambda n: abs(n * rest - WANTED))) if sizes else None
 
 
-def _cut_samples(program: Program, task: Task) -> tuple[str, int] | None:
+def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:
     """Parts of a reduction over many fields whose larger operand, read once for every few results, stays near."""
     dims = [d for d in task.reduced if all(any(plain_index(a) == d[0] for a in r.index) for r in task.refs)]
     results = math.prod(extent for _, extent in task.parallel)
     if not dims or task.points < MIN_FIELD * results:
         return None
     dim, extent = dims[0]
-    bytes_ = max(program.spaces[r.space].size * program.spaces[r.space].type.bytes for r in task.refs)
+    bytes_ = max(spaces[r.space].bytes for r in task.refs)
     sizes = [n for n in range(1, extent) if extent % n == 0 and bytes_ // extent * n <= NEAR_BYTES]
     return (dim, max(sizes)) if sizes and bytes_ > NEAR_BYTES else None
 
 
-def _sums(program: Program, task: Task) -> Put:
+def _sums(spaces: SpaceTable, task: Task) -> Put:
     """Where the parts are added up: the results themselves if they hold nothing but the sums."""
     own = task.puts[0]
     names = {name for position in own.index for name in position.names}
-    bare = len(task.puts) == 1 and own.value == Acc(0) and program.spaces[own.space].type == f32
+    bare = len(task.puts) == 1 and own.value == Acc(0) and spaces[own.space].type == f32
     if bare and own.space not in task.reads and names == set(dict(task.parallel)):
         return own
-    space = program.new_space(tuple(n for _, n in task.parallel), f32, f"{task.name}.sums")
+    space = spaces.add(tuple(n for _, n in task.parallel), f32, f"{task.name}.sums")
     return Put(space.number, tuple(affine(d) for d, _ in task.parallel), Acc(0))
 
 
@@ -113,35 +128,3 @@ def _part(task: Task, onto: Put, dim: str, low: int, extent: int, *, last: bool)
         puts=tuple(replace(p, value=rewrite(p.value, change)) for p in part.puts),
         locals=tuple(rewrite(value, change) for value in part.locals),
     )
-
-
-def without_offsets(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
-    """``nest`` with every array starting where it is first touched, so that equal parts share code.
-
-    Returns:
-        The nest, and by how many bytes arrays start later.
-    """
-    bounded = {f.access.array for f in nest.fetches if f.bounds}
-    starts: dict[int, set[int]] = {}
-    types = {}
-    for access in (*(f.access for f in nest.fetches), *(o.access for o in nest.outs)):
-        starts.setdefault(access.array, set()).add(access.address.const)
-        types[access.array] = access.type
-    moved = {a: min(s) for a, s in starts.items() if len(s) == 1 and min(s) > 0 and a not in bounded}
-    if not moved:
-        return nest, {}
-
-    def access_of(access: Access) -> Access:
-        less = moved.get(access.array, 0)
-        return replace(access, address=access.address - less) if less else access
-
-    def change(part: Expr) -> Expr | None:
-        return replace(part, access=access_of(part.access)) if isinstance(part, Fetch) else None
-
-    changed = replace(
-        nest,
-        accumulates=tuple(replace(a, value=rewrite(a.value, change)) for a in nest.accumulates),
-        outs=tuple(replace(o, access=access_of(o.access), value=rewrite(o.value, change)) for o in nest.outs),
-        locals=tuple(rewrite(value, change) for value in nest.locals),
-    )
-    return changed, {array: start * types[array].bytes for array, start in moved.items()}

@@ -24,6 +24,7 @@ from abele.graph import (
 )
 from abele.graph import Sequence as Steps
 from abele.graph.interval_set import IntervalSet
+from abele.kernels import NativePlan
 from abele.runtime.control.bytecode import Op
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
@@ -72,13 +73,18 @@ class Fused:
         steps: The steps that it replaces.
         uses: Stream copies among them.
         phases: The kernels' leaves in order, for each replica.
-        listing: The plan as text.
+        plan: What the kernels are.
     """
 
     steps: tuple[Program, ...]
     uses: tuple[StreamUse, ...]
     phases: tuple[tuple[Phase, ...], ...]
-    listing: str
+    plan: NativePlan
+
+    @property
+    def listing(self) -> str:
+        """The plan as text."""
+        return self.plan.listing
 
 
 class Fuser(Protocol):

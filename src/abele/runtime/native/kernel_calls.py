@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.kernels import Binding, Buffer, Call, bind, copy_kernel
@@ -12,9 +12,6 @@ from abele.numerics import ElementType
 from abele.runtime.control.leaf import StreamUse
 from abele.runtime.native.fusion import Storage, matched
 from abele.runtime.native.strided_again import regrouped
-
-NUMBER = re.compile(r"#(\d+) ")
-"""Finds in the name of a call, or of calls that were fused, the numbers of the steps that they carry out."""
 
 Owner = Variable | StreamUse | None
 
@@ -42,8 +39,11 @@ class Binder:
         return [o for o in self.owners if isinstance(o, StreamUse)]
 
     def calls(self, number: int, step: Program) -> list[Call]:
-        """A step as kernels bound to buffers; their names tell its number."""
-        name = f"#{number} {step.debug.full_name.replace('#', '')}"
+        """Step ``number`` as kernels bound to buffers."""
+        origin = frozenset({number})
+        return [replace(call, origins=origin) for call in self._calls(f"#{number} {step.debug.full_name}", step)]
+
+    def _calls(self, name: str, step: Program) -> list[Call]:
         if isinstance(step, LibraryCall):
             return self._library_call(name, step)
         assert isinstance(step, Copy)

@@ -15,7 +15,7 @@ from abele.runtime.lowering.lower import Fused
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Run, Storage, split_runs
-from abele.runtime.native.kernel_calls import NUMBER, Binder
+from abele.runtime.native.kernel_calls import Binder
 
 
 class Native:
@@ -59,18 +59,15 @@ class Native:
             tuple((self._leaf(leaf, plan, run, binder, replica),) for leaf in plan.leaves)
             for replica in range(self._arena.replicas)
         )
-        return Fused(run, tuple(binder.uses), phases, plan.listing)
+        return Fused(run, tuple(binder.uses), phases, plan)
 
     def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
         args = tuple(self._argument(argument, binder, replica) for argument in leaf.args)
-        name = ", ".join(leaf.calls) or leaf.name
-        return Leaf(name, leaf.address, leaf.units, args, None, self._written(leaf, run), keep=plan)
+        return Leaf(", ".join(leaf.calls), leaf.address, leaf.units, args, None, self._written(leaf, run), keep=plan)
 
     def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:
         """Elements that a leaf may write: the outputs of the calls that it carries out, in whole or in part."""
-        # Names without a number are of the planner's own copies, which it keeps in working memory.
-        numbers = {int(n) for name in leaf.calls for n in NUMBER.findall(name)}
-        return IntervalSet.union(self._effects(run[n]).written for n in sorted(numbers))
+        return IntervalSet.union(self._effects(run[n]).written for n in sorted(leaf.origins))
 
     def _argument(self, argument: KernelArgument, binder: Binder, replica: int) -> Argument:
         match argument.kind:

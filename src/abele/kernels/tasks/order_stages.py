@@ -1,49 +1,32 @@
-"""Order tasks into stages: sweeps over the samples, and what runs between them."""
+"""Order tasks into stages: those that run block after block of samples, and what runs between them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from abele.kernels.tasks.program import Program, Put, Ref, Task, plain
-from abele.kernels.tasks.sample_dim import SampleDim, accesses
+from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Stage, Task, plain
+from abele.kernels.tasks.sample_dim import accesses
 
 STATIONARY_LIMIT_BYTES = 1 << 18
-"""A task that reads or writes more than this apart from the samples is kept out of sweeps: every block would pass
+"""A task that reads or writes more than this apart from the samples does not run by blocks: every block would pass
 over it again, and it would drive the block's own values out of the second-level cache."""
 
 
-@dataclass
-class Stage:
-    """A sweep, or tasks between sweeps.
-
-    Attributes:
-        sweep: Whether all tasks run block after block of samples.
-        tasks: Numbers of the tasks, in order.
-    """
-
-    sweep: bool
-    tasks: list[int] = field(default_factory=list)
-
-
-def make_stages(program: Program, sample: SampleDim | None) -> list[Stage]:
-    """The tasks of ``program`` in stages; every dependence goes forward, or along one sample inside a sweep.
-
-    There are as few sweeps as dependences allow. A task of a sweep runs in the last one that it can, next to those
-    that use its values; other tasks run as early as they can.
-    """
+def order_stages(program: Program) -> Program:
+    """Order tasks into stages: those that run block after block of samples, and what runs between them."""
     tasks = range(len(program.tasks))
-    kinds = [_kind(program, sample, n) for n in tasks]
+    kinds = [_kind(program, program.samples, n) for n in tasks]
     depends = dependences(program.tasks)
     levels = _latest(kinds, depends, _earliest(kinds, depends, {}))
     levels = _earliest(kinds, depends, {n: levels[n] for n in tasks if kinds[n]})
-    stages = [Stage(False, [n for n in tasks if levels[n] < 0])]
+    stages = [Stage(False, tuple(n for n in tasks if levels[n] < 0))]
     for level in range(max(levels, default=-1) + 1):
         members = [n for n in tasks if levels[n] == level]
-        stages.append(Stage(True, [n for n in members if kinds[n]]))
-        stages.append(Stage(False, [n for n in members if not kinds[n]]))
-    return [s for s in stages if s.tasks]
+        stages.append(Stage(True, tuple(n for n in members if kinds[n])))
+        stages.append(Stage(False, tuple(n for n in members if not kinds[n])))
+    return replace(program, stages=tuple(s for s in stages if s.tasks))
 
 
 def _earliest(kinds: Sequence[str], depends: Sequence[set[int]], fixed: dict[int, int]) -> list[int]:

@@ -1,0 +1,20 @@
+"""Rewrite expressions: the one walk that every pass changes expressions with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from abele.kernels.nest.ir import Apply, Cast, Expr
+
+
+def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """``expression`` with every part for which ``change`` gives something replaced by it, outermost first."""
+    changed = change(expression)
+    if changed is not None:
+        return changed
+    match expression:
+        case Apply():
+            return Apply(expression.op, (rewrite(a, change) for a in expression.args))
+        case Cast():
+            return Cast(expression.type, rewrite(expression.arg, change))
+    return expression

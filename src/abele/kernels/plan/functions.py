@@ -1,0 +1,82 @@
+"""Programs as native functions: what each leaf calls, from loop nests to addresses of code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.schedule.pack_panels import Panel
+from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.target import Target
+from abele.kernels.tasks.leaves import BlockLoop
+from abele.kernels.tasks.program import Space, Task
+
+
+@dataclass(frozen=True)
+class Function:
+    """One task as a native function over units.
+
+    Attributes:
+        task: What it does.
+        nest: Its loops over flat memory; the arrays are ``spaces``, then the panel if there is one.
+        spaces: Its pointer arguments.
+        is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
+        starts: Bytes of every space before the place where its argument points; empty where all are 0.
+        schedule: How the nest runs; None before that is chosen.
+        panel: The operand that it packs into scratch memory; its last argument then points there.
+        address: Of the code; 0 before there is some.
+    """
+
+    task: Task
+    nest: LoopNest
+    spaces: tuple[int, ...]
+    is_start: bool = False
+    starts: tuple[int, ...] = ()
+    schedule: Schedule | None = None
+    panel: Panel | None = None
+    address: int = 0
+
+    @property
+    def units(self) -> int:
+        """How many parallel units it has."""
+        assert self.schedule is not None
+        return self.schedule.num_units(self.nest.extents)
+
+    @property
+    def cost(self) -> int:
+        """Points that it works through, to share threads by."""
+        return max(1, self.task.points)
+
+    @property
+    def panel_bytes(self) -> int:
+        """Scratch memory that its panel takes; 0 where it has none."""
+        return self.panel.bytes if self.panel is not None else 0
+
+
+@dataclass(frozen=True)
+class LeafFunctions:
+    """The functions of a leaf: in order under ``loop``, or side by side."""
+
+    functions: tuple[Function, ...]
+    loop: BlockLoop | None = None
+
+
+@dataclass(frozen=True)
+class FunctionProgram:
+    """Spaces, and the leaves of functions over them in order.
+
+    Attributes:
+        spaces: By number.
+        leaves: In order, with a barrier after each.
+        sizes: Bytes of every space.
+        per_thread: Spaces that live in scratch memory of a thread.
+        target: The CPU that will run it.
+        keep: What holds the code of the functions.
+    """
+
+    spaces: tuple[Space, ...]
+    leaves: tuple[LeafFunctions, ...]
+    sizes: tuple[int, ...]
+    per_thread: frozenset[int]
+    target: Target
+    keep: tuple[object, ...] = field(default=(), repr=False, compare=False)

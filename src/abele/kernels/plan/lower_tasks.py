@@ -1,0 +1,37 @@
+"""Lower tasks to loop nests over flat memory: every access becomes an address, linear in the loop dims."""
+
+from __future__ import annotations
+
+from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.tasks.flatten import Blocked, flatten
+from abele.kernels.tasks.layout import Layout
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.program import Task, layout_of
+
+
+def lower_tasks(program: LeafProgram) -> FunctionProgram:
+    """Turn every index into an address in its space's layout; the sample dim of a block loop into block and lane."""
+    layouts = [layout_of(program.layouts, space) for space in program.spaces]
+    return FunctionProgram(
+        program.spaces,
+        tuple(_functions(program, leaf, layouts) for leaf in program.leaves),
+        tuple(map(program.bytes_of, program.spaces)),
+        frozenset(number for number, layout in program.layouts.items() if layout.is_per_thread),
+        program.target,
+    )
+
+
+def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[Layout]) -> LeafFunctions:
+    def function(task: Task, blocked: Blocked | None = None, *, is_start: bool = False) -> Function:
+        nest, spaces = flatten(task, program.spaces, layouts.__getitem__, blocked)
+        return Function(task, nest, tuple(spaces), is_start)
+
+    if leaf.loop is None or program.samples is None:
+        return LeafFunctions(tuple(map(function, leaf.tasks)))
+    loop, places = leaf.loop, program.samples.spaces
+    starts = [function(task, is_start=True) for task in loop.starts]
+    inside = [
+        function(task, Blocked(dim, loop.samples, loop.block, places))
+        for task, dim in zip(leaf.tasks, loop.dims, strict=True)
+    ]
+    return LeafFunctions((*starts, *inside), loop)

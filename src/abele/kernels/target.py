@@ -1,0 +1,32 @@
+"""What plans depend on in the CPU that runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.llvm.host import host_cpu
+
+
+@dataclass(frozen=True)
+class Target:
+    """A CPU as the planner sees it.
+
+    Attributes:
+        lanes: Of a vector of f32.
+        registers: Vector registers.
+    """
+
+    lanes: int
+    registers: int = 32
+
+    @property
+    def accumulators(self) -> int:
+        """Registers that accumulators may take; the others hold operands on their way."""
+        return self.registers * 3 // 4
+
+
+def host_target() -> Target:
+    """The CPU of this process."""
+    cpu = host_cpu()
+    wide = "avx512f" in cpu.features or cpu.is_aarch64
+    return Target(cpu.vector_bytes // 4, 32 if wide else 16)

@@ -1,0 +1,165 @@
+"""Run tasks block after block of samples, so that what passes between them stays in a thread's own cache.
+
+Run task by task, a layer of a network writes its whole batch to memory before the next layer reads it back. All tasks
+of one stage by blocks are independent along the samples, so they may as well run one after the other for a block of
+samples, then for the next block (loop tiling and fusion over the batch). Spaces that only the stage touches then exist
+for one block at a time, in scratch memory of the thread.
+
+Values reduced over the samples, such as weight gradients, are first made in a fixed number of chunks, each by
+consecutive blocks, and a task after the stage combines the chunks in order. The chunks depend on the batch alone, never
+on the number of threads, so results have the same bits on any machine of the same vector width. One chunk per thread
+was worse: bits would follow the machine; so was one per block: the partial gradients of a wide layer would outgrow the
+cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from abele.kernels.nest.ir import Apply, Const, Expr, affine
+from abele.kernels.nest.loop_nest import Acc
+from abele.kernels.nest.ops import identity
+from abele.kernels.tasks.layout import lanes_innermost
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
+from abele.kernels.tasks.program import Program, Put, Reduction, Ref, SampleDim, SpaceTable, Stage, Task, substitute
+from abele.kernels.tasks.row_blocks import reads_again
+
+MAX_CHUNKS = 8
+"""Parts in which values are reduced over the samples; also the threads that a loop over blocks can feed."""
+CHUNK = "chunk"
+
+
+def block_samples(program: Program) -> LeafProgram:
+    """Make each stage by blocks a leaf that loops over blocks; tasks between such stages run whole."""
+    builder = _Builder(program)
+    leaves: list[LeafTasks] = []
+    after: list[Task] = []
+    for stage in program.stages:
+        if stage.by_blocks and program.samples is not None:
+            leaves += _whole(after)
+            leaf, after = builder.stage(program.samples, stage)
+            leaves.append(leaf)
+        else:
+            leaves += _whole([*after, *(program.tasks[n] for n in stage.tasks)])
+            after = []
+    leaves += _whole(after)
+    samples = program.samples and replace(program.samples, spaces=builder.places)
+    return LeafProgram(builder.spaces.all(), tuple(leaves), program.target, samples, program.block, builder.layouts)
+
+
+def _whole(tasks: list[Task]) -> list[LeafTasks]:
+    return [LeafTasks(tuple(tasks))] if tasks else []
+
+
+class _Builder:
+    """The leaves of a program while they are made; it adds spaces, and lays them out."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.spaces = SpaceTable(program.spaces)
+        self.layouts = dict(program.layouts)
+        self.places = dict(program.samples.spaces) if program.samples is not None else {}
+
+    def stage(self, samples: SampleDim, stage: Stage) -> tuple[LeafTasks, list[Task]]:
+        """The leaf of ``stage``, and the tasks that combine its chunks afterwards."""
+        blocks = -(-samples.extent // self.program.block)
+        chunks = _Chunks(self.spaces, blocks, min(blocks, MAX_CHUNKS))
+        tasks, after = [], []
+        for number in stage.tasks:
+            task, dim = self.program.tasks[number], samples.tasks[number]
+            if dim in dict(task.reduced):
+                task, combined = chunks.split(task)
+                after.append(combined)
+            tasks.append((task, dim))
+        tasks = self._with_copies(samples, tasks)
+        loop = BlockLoop(
+            samples.extent,
+            self.program.block,
+            chunks.count,
+            tuple(dim for _, dim in tasks),
+            tuple(chunks.starts),
+            frozenset(chunks.partials),
+        )
+        return LeafTasks(tuple(task for task, _ in tasks), loop), after
+
+    def _with_copies(self, samples: SampleDim, tasks: Sequence[tuple[Task, str]]) -> list[tuple[Task, str]]:
+        """``tasks`` reading a copy by blocks of every space of which one reads values again, and which is not so."""
+        copies: dict[int, int] = {}
+        changed: list[tuple[Task, str]] = []
+        for task, dim in tasks:
+            for ref in task.refs:
+                outside = ref.space in self.places and ref.space not in self.layouts
+                if outside and ref.space not in copies and reads_again(self.spaces[ref.space], [t for t, _ in tasks]):
+                    copied, place = self._copy(ref.space)
+                    copies[ref.space] = copied.puts[0].space
+                    changed.append((copied, copied.parallel[place][0]))
+            changed.append((_redirected(task, copies), dim))
+            for space in task.writes:
+                copies.pop(space, None)
+        return changed
+
+    def _copy(self, space: int) -> tuple[Task, int]:
+        """The task that copies a block of ``space``, and the place of the samples in it."""
+        original, place = self.spaces[space], self.places[space]
+        copy = self.spaces.add(original.shape, original.type, f"{original.name}.block")
+        self.places[copy.number] = place
+        self.layouts[copy.number] = lanes_innermost(copy.shape, place, self.program.block, blocks_apart=False)
+        loops = tuple((f"d{n}", extent) for n, extent in enumerate(original.shape))
+        index = tuple(affine(d) for d, _ in loops)
+        return Task(copy.name, loops, (), (), (Put(copy.number, index, Ref(space, index)),)), place
+
+
+class _Chunks:
+    """Tasks that reduce over samples, split into one part per chunk of blocks and a task that combines the parts."""
+
+    def __init__(self, spaces: SpaceTable, blocks: int, count: int) -> None:
+        self.spaces, self.blocks, self.count = spaces, blocks, count
+        self.starts: list[Task] = []
+        self.partials: set[int] = set()
+
+    def split(self, task: Task) -> tuple[Task, Task]:
+        """``task`` storing the parts of its reductions, and the task that combines them and does its stores.
+
+        A chunk of one block stores its part; one of several adds each block onto it, from a start value.
+        """
+        shape = (self.count, *(extent for _, extent in task.parallel))
+        index = tuple(affine(d) for d, _ in task.parallel)
+        puts, reductions = [], []
+        for number, reduction in enumerate(task.reductions):
+            part = self.spaces.add(shape, reduction.type, f"{task.name}.part{number}").number
+            self.partials.add(part)
+            value: Expr = Acc(number)
+            if self.count < self.blocks:
+                value = Apply(reduction.combine, (Ref(part, (affine(0), *index)), value))
+                self.starts.append(_start(task, part, reduction))
+            puts.append(Put(part, (affine(0), *index), value))
+            reductions.append(Reduction(reduction.combine, Ref(part, (affine(CHUNK), *index)), reduction.type))
+        over = ((CHUNK, self.count),) if self.count > 1 else ()
+        combined = replace(task, name=f"{task.name}.combine", reduced=over, reductions=tuple(reductions), digits=())
+        return replace(task, puts=tuple(puts), locals=()), combined if over else _of_one_chunk(combined)
+
+
+def _of_one_chunk(task: Task) -> Task:
+    """``task``, which combines chunks, where there is one: nothing to reduce."""
+    zero = {CHUNK: affine(0)}
+    parts = [substitute(r.value, zero) for r in task.reductions]
+    return replace(task.rewritten(lambda part: parts[part.number] if isinstance(part, Acc) else None), reductions=())
+
+
+def _start(task: Task, part: int, reduction: Reduction) -> Task:
+    """The task that sets ``part`` of a chunk to what its combine starts from."""
+    value = Const(identity(reduction.combine, reduction.type.np).item(), reduction.type)
+    put = Put(part, (affine(0), *(affine(d) for d, _ in task.parallel)), value)
+    return Task(f"{task.name}.start", task.parallel, (), (), (put,), origins=task.origins)
+
+
+def _redirected(task: Task, copies: Mapping[int, int]) -> Task:
+    """``task`` reading the copies of spaces that have one."""
+    if not any(r.space in copies for r in task.refs):
+        return task
+
+    def change(part: Expr) -> Expr | None:
+        return replace(part, space=copies[part.space]) if isinstance(part, Ref) and part.space in copies else None
+
+    return task.rewritten(change)

@@ -1,0 +1,287 @@
+"""What makes a program of tasks legal, whatever pass has made it.
+
+A task is legal by itself where its dims, the elements that it names and the types of its values exist; where a store
+that sets names every dim, in its index or its guards, so that each element is set once; and where its values use only
+what is known by then. A program is legal where its own spaces are written before they are read, and where the order
+that stages or leaves give keeps every dependence.
+
+Bounds are exact for accesses without guards. A guarded access may leave its space only along positions of which a guard
+speaks; that the guard is the right one, tests show by evaluating programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from abele.errors import AbeleError
+from abele.kernels.illegal import IllegalFormError
+from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Index, Load, compute_type, result_type
+from abele.kernels.nest.loop_nest import Acc, Bound, Hash, Local
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
+from abele.kernels.tasks.order_stages import dependences
+from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Space, Task, plain
+from abele.numerics import ElementType, u32
+
+
+def check_program(program: Program) -> None:
+    """Check ``program``, and the stages and layouts that it has so far.
+
+    Raises:
+        IllegalFormError: It breaks a rule.
+    """
+    check_spaces(program.spaces)
+    for task in program.tasks:
+        check_task(task, program.spaces)
+    check_order(program.tasks, program.spaces)
+    if program.samples is not None:
+        _check_samples(program, program.samples)
+    if program.stages:
+        _check_stages(program)
+
+
+def check_leaf_program(program: LeafProgram) -> None:
+    """Check ``program``.
+
+    Raises:
+        IllegalFormError: It breaks a rule.
+    """
+    check_spaces(program.spaces)
+    for leaf in program.leaves:
+        for task in _all_tasks(leaf):
+            check_task(task, program.spaces)
+        if leaf.loop is not None:
+            _check_loop(leaf, leaf.loop, program.spaces)
+    check_order([task for leaf in program.leaves for task in _all_tasks(leaf)], program.spaces)
+
+
+def check_side_by_side(tasks: Sequence[Task]) -> None:
+    """Check that no task of ``tasks`` depends on another, so that threads may run them in any order.
+
+    Raises:
+        IllegalFormError: Two of them do.
+    """
+    for task, needed in zip(tasks, dependences(tasks), strict=True):
+        if needed:
+            raise IllegalFormError(f"{task.name} runs beside {tasks[min(needed)].name}, on which it depends")
+
+
+def check_order(tasks: Sequence[Task], spaces: Sequence[Space]) -> None:
+    """Check that the plan's own spaces are written before they are read.
+
+    Raises:
+        IllegalFormError: One is not.
+    """
+    written: set[int] = set()
+    for task in tasks:
+        early = [spaces[s].name for s in sorted(task.reads - written) if not spaces[s].pinned]
+        if early:
+            raise IllegalFormError(f"{task.name} reads {', '.join(early)} before anything is written there")
+        written |= task.writes
+
+
+def check_spaces(spaces: Sequence[Space]) -> None:
+    """Check that spaces are numbered in order, and have elements.
+
+    Raises:
+        IllegalFormError: One is not, or has none.
+    """
+    for number, space in enumerate(spaces):
+        if space.number != number:
+            raise IllegalFormError(f"space {space.name} has number {space.number}, its place is {number}")
+        if any(extent < 1 for extent in space.shape):
+            raise IllegalFormError(f"space {space.name} has shape {list(space.shape)}")
+
+
+def check_task(task: Task, spaces: Sequence[Space]) -> None:
+    """Check one task.
+
+    Raises:
+        IllegalFormError: It breaks a rule.
+    """
+    try:
+        _TaskCheck(task, spaces).run()
+    except AbeleError as problem:
+        raise IllegalFormError(f"{task.name}: {problem.message}", at=str(task)) from problem
+
+
+class _TaskCheck:
+    """The rules of one task."""
+
+    def __init__(self, task: Task, spaces: Sequence[Space]) -> None:
+        self.task, self.spaces = task, spaces
+        self.types: list[ElementType] = [s.type for s in spaces]
+        self.num_accumulators = 0
+        self.num_locals = 0
+        self.locals_at = 0
+
+    def run(self) -> None:
+        """Check dims, then reductions, local values and stores, each with what is known by then."""
+        task = self.task
+        names = [name for name, _ in (*task.parallel, *task.reduced)]
+        if len(set(names)) < len(names):
+            raise IllegalFormError(f"a dim is named twice: {', '.join(names)}")
+        for name, extent in (*task.parallel, *task.reduced):
+            if extent < 1:
+                raise IllegalFormError(f"dim {name} has extent {extent}")
+        everywhere, outside = task.extents, dict(task.parallel)
+        for reduction in task.reductions:
+            self._value(reduction.value, everywhere, reduction.type)
+            self._guards(reduction.guards, everywhere)
+        self.num_accumulators = len(task.reductions)
+        self.types += [r.type for r in task.reductions]
+        self.locals_at = len(self.types)
+        for value in task.locals:
+            self.types.append(self._value(value, outside, None))
+            self.num_locals += 1
+        for put in task.puts:
+            self._put(put, outside)
+
+    def _put(self, put: Put, dims: dict[str, int]) -> None:
+        self._element(put, put.guards, dims)
+        self._guards(put.guards, dims)
+        self._value(put.value, dims, compute_type(self.spaces[put.space].type))
+        mentioned = {name for position in (*put.index, *(g.position for g in put.guards)) for name in position.names}
+        loose = [dim for dim, extent in dims.items() if extent > 1 and dim not in mentioned]
+        if put.combine == "set" and loose:
+            raise IllegalFormError(f"{put} sets each element for every {' and '.join(loose)}")
+
+    def _value(self, value: Expr, dims: dict[str, int], wanted: ElementType | None) -> ElementType:
+        """The type of ``value``, all parts of which are checked."""
+        for part in value.walk():
+            self._part(part, dims)
+        found = result_type(rewrite(value, self._as_load), tuple(self.types))
+        if wanted is not None and found != wanted and not isinstance(value, Const):
+            raise IllegalFormError(f"{value} is {found} where {wanted} is wanted")
+        return found
+
+    def _part(self, part: Expr, dims: dict[str, int]) -> None:
+        match part:
+            case Ref():
+                self._element(part, part.bounds, dims)
+                self._guards(part.bounds, dims)
+            case Index():
+                _check_names(part.affine, dims)
+            case Hash():
+                _check_names(part.index, dims)
+                if not 0 <= part.seed.array < len(self.spaces):
+                    raise IllegalFormError(f"{part} has its seed in no space")
+            case Acc() if part.number >= self.num_accumulators:
+                raise IllegalFormError(f"{part} is not known yet")
+            case Local() if part.number >= self.num_locals:
+                raise IllegalFormError(f"{part} is not known yet")
+
+    def _as_load(self, part: Expr) -> Expr | None:
+        """A load of the same type, so that one routine knows the types of all expressions."""
+        match part:
+            case Ref():
+                return Load(part.space, ())
+            case Acc():
+                return Load(len(self.spaces) + part.number, ())
+            case Local():
+                return Load(self.locals_at + part.number, ())
+            case Hash():
+                return Cast(u32, Const(0, u32))
+        return None
+
+    def _element(self, access: Ref | Put, guards: Sequence[Bound], dims: dict[str, int]) -> None:
+        if not 0 <= access.space < len(self.spaces):
+            raise IllegalFormError(f"{access} is of no space")
+        space = self.spaces[access.space]
+        if len(access.index) != len(space.shape):
+            raise IllegalFormError(f"{access} has {len(access.index)} indices, {space.name} {len(space.shape)} dims")
+        for position, extent in zip(access.index, space.shape, strict=True):
+            _check_names(position, dims)
+            low, high = position.bounds(dims)
+            if (low < 0 or high >= extent) and not _may_be_guarded(position, guards):
+                raise IllegalFormError(
+                    f"index {position} of {space.name} runs from {low} to {high}, extent is {extent}"
+                )
+
+    def _guards(self, guards: Iterable[Bound], dims: dict[str, int]) -> None:
+        for guard in guards:
+            _check_names(guard.position, dims)
+
+
+def _may_be_guarded(position: Affine, guards: Sequence[Bound]) -> bool:
+    """Whether one of ``guards`` speaks of ``position``: shares a dim with it, or as it is a number."""
+    names = set(position.names)
+    return any(names & set(guard.position.names) or names == set(guard.position.names) for guard in guards)
+
+
+def _check_names(position: Affine, dims: dict[str, int]) -> None:
+    unknown = [name for name in position.names if name not in dims]
+    if unknown:
+        raise IllegalFormError(f"{position} uses {', '.join(unknown)}, which is no dim there")
+
+
+def _check_samples(program: Program, samples: SampleDim) -> None:
+    for number, place in samples.spaces.items():
+        if program.spaces[number].shape[place] != samples.extent:
+            raise IllegalFormError(f"dim {place} of {program.spaces[number].name} has not {samples.extent} samples")
+    for number, dim in samples.tasks.items():
+        if program.tasks[number].extents.get(dim) != samples.extent:
+            raise IllegalFormError(f"dim {dim} of {program.tasks[number].name} has not {samples.extent} samples")
+    for number in program.layouts:
+        if program.spaces[number].pinned or number not in samples.spaces:
+            raise IllegalFormError(
+                f"{program.spaces[number].name} lies by blocks, but is the caller's or has no samples"
+            )
+
+
+def _check_stages(program: Program) -> None:
+    """Every task is in one stage, after what it depends on; inside a stage by blocks, along one sample."""
+    order = [number for stage in program.stages for number in stage.tasks]
+    if sorted(order) != list(range(len(program.tasks))):
+        raise IllegalFormError(f"the stages have tasks {order} of {len(program.tasks)}")
+    place = {number: n for n, number in enumerate(order)}
+    stage_of = {number: n for n, stage in enumerate(program.stages) for number in stage.tasks}
+    for number, needed in enumerate(dependences(program.tasks)):
+        task = program.tasks[number]
+        for other in needed:
+            before = program.tasks[other]
+            if place[other] > place[number]:
+                raise IllegalFormError(f"{task.name} runs before {before.name}, on which it depends")
+            if stage_of[other] == stage_of[number] and program.stages[stage_of[number]].by_blocks:
+                _check_along_samples(program, other, number)
+    users: dict[int, set[int]] = {}
+    for number, task in enumerate(program.tasks):
+        for space in task.reads | task.writes:
+            users.setdefault(space, set()).add(stage_of[number])
+    for space, layout in program.layouts.items():
+        stages = users.get(space, set())
+        if not all(program.stages[n].by_blocks for n in stages) or (layout.is_per_thread and len(stages) > 1):
+            raise IllegalFormError(f"{program.spaces[space].name} leaves the blocks that it is laid out for")
+
+
+def _check_along_samples(program: Program, before: int, after: int) -> None:
+    """What the two share, they touch at one sample, so that the second follows the first block by block."""
+    samples = program.samples
+    assert samples is not None
+    for number in (before, after):
+        task, dim = program.tasks[number], samples.tasks[number]
+        shared = program.tasks[before].writes & (program.tasks[after].reads | program.tasks[after].writes)
+        shared |= program.tasks[before].reads & program.tasks[after].writes
+        touched: tuple[Ref | Put, ...] = (*task.refs, *task.puts)
+        for access in touched:
+            if access.space in shared:
+                place = samples.spaces.get(access.space)
+                if place is None or plain(access.index[place]) != dim:
+                    raise IllegalFormError(f"{task.name} runs by blocks, but meets other samples at {access}")
+
+
+def _check_loop(leaf: LeafTasks, loop: BlockLoop, spaces: Sequence[Space]) -> None:
+    if len(loop.dims) != len(leaf.tasks):
+        raise IllegalFormError(f"a loop over blocks has {len(leaf.tasks)} tasks but {len(loop.dims)} sample dims")
+    for task, dim in zip(leaf.tasks, loop.dims, strict=True):
+        if task.extents.get(dim) != loop.samples:
+            raise IllegalFormError(f"{task.name} has no dim {dim} of {loop.samples} samples")
+    for number in loop.partials:
+        if spaces[number].shape[0] != loop.chunks:
+            raise IllegalFormError(f"{spaces[number].name} has not {loop.chunks} chunks")
+
+
+def _all_tasks(leaf: LeafTasks) -> Iterator[Task]:
+    """Every task of ``leaf`` in the order in which it runs."""
+    yield from leaf.loop.starts if leaf.loop is not None else ()
+    yield from leaf.tasks

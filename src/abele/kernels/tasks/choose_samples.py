@@ -1,0 +1,68 @@
+"""Choose whether a program runs block after block of samples, along which dim, and how many samples a block has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from abele.kernels.tasks.copy_operands import is_product
+from abele.kernels.tasks.program import Program, SampleDim, Task
+from abele.kernels.tasks.sample_dim import find_sample_dim
+
+MIN_SAMPLES = 4
+"""Fewer do not fill the narrowest vector, which has four lanes of f32."""
+MIN_BLOCKS = 2
+"""Blocks wanted, if the batch allows it, so that two threads share the work."""
+MIN_RESULTS = 1024
+"""Results of a contraction that give threads enough to share without a sample dim."""
+MIN_REUSE = 16
+"""Uses of each operand element from which a contraction is bound by arithmetic, not by memory."""
+
+
+def choose_samples(program: Program) -> Program:
+    """Choose the dim along which tasks run block after block of samples, if that pays.
+
+    It pays where values go from task to task: a block of them stays in cache on the way. It does not where the program
+    is one contraction, which has a better order of its own, or where nothing that one task makes is read by another.
+    """
+    found = None if _is_one_contraction(program) else find_sample_dim(program)
+    if found is None or found.extent < MIN_SAMPLES:
+        return program
+    if _are_products_of_samples(program, found) or _keeps_nothing_near(program, found):
+        return program
+    return replace(program, samples=found, block=samples_per_block(found.extent, program.target.lanes))
+
+
+def samples_per_block(samples: int, lanes: int) -> int:
+    """Samples in a block: as many as a vector has lanes, fewer where there would be no second block."""
+    while lanes > MIN_SAMPLES and samples < MIN_BLOCKS * lanes:
+        lanes //= 2
+    return lanes
+
+
+def _is_one_contraction(program: Program) -> bool:
+    """Whether all there is to do is one task with much to reuse, and enough results for threads to share."""
+    return len(program.tasks) == 1 and _reuses_much(program, program.tasks[0])
+
+
+def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
+    """Whether all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
+    return all(
+        _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
+    )
+
+
+def _keeps_nothing_near(program: Program, sample: SampleDim) -> bool:
+    """Whether no task reads what another made, and sums are of products, within samples: each is faster by itself."""
+    tasks = program.tasks
+    products = all(is_product(r) for task in tasks for r in task.reductions)
+    within = all(dim in dict(tasks[n].parallel) for n, dim in sample.tasks.items())
+    made = {space for task in tasks for space in task.writes}
+    return products and within and not any(ref.space in made for task in tasks for ref in task.refs)
+
+
+def _reuses_much(program: Program, task: Task) -> bool:
+    results = math.prod(n for _, n in task.parallel)
+    if not task.reduced or not task.reads or results < MIN_RESULTS:
+        return False
+    return task.points >= MIN_REUSE * max(program.spaces[s].size for s in task.reads)

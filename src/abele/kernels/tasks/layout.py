@@ -1,0 +1,51 @@
+"""Where the elements of a space lie in memory: row-major, or in blocks of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
+
+    Attributes:
+        strides: One per dim.
+        block_stride: Elements from one block of samples to the next: 0 where only one block exists at a time, None
+            where the sample dim steps as ``strides`` says.
+    """
+
+    strides: tuple[int, ...]
+    block_stride: int | None = None
+
+    @property
+    def is_per_thread(self) -> bool:
+        """True where one block exists at a time, in scratch memory of the thread that works on it."""
+        return self.block_stride == 0
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of an array of ``shape`` whose last dim is the fastest."""
+    strides, stride = [], 1
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= extent
+    return tuple(reversed(strides))
+
+
+def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_apart: bool) -> Layout:
+    """Blocks of ``samples`` samples, which are dim ``place``, innermost: one sample per vector lane.
+
+    Blocks lie one after the other, or all in the same place.
+    """
+    others = [n for n in range(len(shape)) if n != place]
+    strides = dict(zip(others, row_major([*(shape[n] for n in others), samples])[:-1], strict=True))
+    size = samples * math.prod(shape[n] for n in others)
+    return Layout(tuple(strides.get(n, 1) for n in range(len(shape))), size if blocks_apart else 0)
+
+
+def rows_of_block(shape: Sequence[int], place: int, samples: int) -> Layout:
+    """One block of ``samples`` samples at a time, which step as in the whole space: each sample keeps its rows."""
+    return Layout(row_major([samples if n == place else extent for n, extent in enumerate(shape)]), 0)

@@ -1,0 +1,78 @@
+"""Programs divided into leaves: what runs between two barriers of all threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from abele.kernels.target import Target
+from abele.kernels.tasks.layout import Layout
+from abele.kernels.tasks.program import SampleDim, Space, Task
+
+
+@dataclass(frozen=True)
+class BlockLoop:
+    """How the tasks of a leaf run block after block of samples.
+
+    Attributes:
+        samples: Number of samples.
+        block: Samples in a block.
+        chunks: Runs of consecutive blocks; the leaf's parallel units.
+        dims: The sample dim's name in every task of the leaf.
+        starts: Tasks that run once at the start of every chunk, before its blocks.
+        partials: Spaces whose first dim is the chunk; inside the loop, its index counts from the chunk at hand.
+    """
+
+    samples: int
+    block: int
+    chunks: int
+    dims: tuple[str, ...]
+    starts: tuple[Task, ...] = ()
+    partials: frozenset[int] = frozenset()
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks, the last maybe not full."""
+        return -(-self.samples // self.block)
+
+
+@dataclass(frozen=True)
+class LeafTasks:
+    """The tasks of a leaf.
+
+    Attributes:
+        tasks: In order; without a loop, in any order once :func:`abele.kernels.tasks.group_leaves` has run.
+        loop: How they run block after block of samples; None: each runs whole.
+    """
+
+    tasks: tuple[Task, ...]
+    loop: BlockLoop | None = None
+
+
+@dataclass(frozen=True)
+class LeafProgram:
+    """Spaces, and the leaves over them in order.
+
+    Attributes:
+        spaces: By number.
+        leaves: In order, with a barrier after each.
+        target: The CPU that will run it.
+        samples: The dim along which leaves run block by block; None where none does.
+        block: Samples in a block.
+        layouts: Where elements lie of the spaces that are not row-major.
+    """
+
+    spaces: tuple[Space, ...]
+    leaves: tuple[LeafTasks, ...]
+    target: Target
+    samples: SampleDim | None = None
+    block: int = 1
+    layouts: Mapping[int, Layout] = field(default_factory=dict)
+
+    def bytes_of(self, space: Space) -> int:
+        """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""
+        layout = self.layouts.get(space.number)
+        if layout is None or self.samples is None:
+            return space.bytes
+        blocks = 1 if layout.is_per_thread else -(-self.samples.extent // self.block)
+        return space.bytes // self.samples.extent * self.block * blocks
