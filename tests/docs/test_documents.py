@@ -26,6 +26,16 @@ def test_reports__kinds_of_picture__are_those_of_the_page() -> None:
     )
 
 
+def test_reports__tables_of_the_page__are_the_columns_that_there_are() -> None:
+    from abele.report.schema import TABLES
+
+    text = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    for name, schema in TABLES.items():
+        section = text.partition(f"### `{name}`\n")[2].partition("\n#")[0]
+        rows = re.findall(r"\| `(\w+)` \| (\w+) \| (.*) \|", section)
+        assert rows == [(key, spec.dtype.lstrip("<|"), spec.doc) for key, spec in schema.columns.items()], name
+
+
 def test_links__documents__lead_somewhere() -> None:
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):

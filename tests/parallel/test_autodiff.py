@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from abele.errors import TensorError, UnsupportedOpError
+from abele.expr.derivative import arg
 from abele.kernels.nest.ir import apply
 from abele.parallel import Network, Value, differentiate, evaluate
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from abele.errors import ElementRangeError, TensorIndexError
+from abele.expr.derivative import arg
 from abele.numerics import f32, i32
 from abele.parallel import InputChecks, Network, Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

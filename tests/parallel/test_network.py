@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from abele.errors import UnsupportedOpError
+from abele.expr.derivative import arg
 from abele.graph import DebugInfo
 from abele.kernels.nest.ir import apply
 from abele.parallel import Network, evaluate
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 from abele.parallel.registry import rule_of
 

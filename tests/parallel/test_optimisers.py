@@ -10,10 +10,10 @@ import pytest
 from meaning import Meaning
 
 from abele.errors import InvalidOptionError
+from abele.expr.derivative import arg
 from abele.graph import Graph
 from abele.kernels.nest.ir import apply
 from abele.parallel import Adam, Group, Network, Optimiser, Schedule, Sgd, training_program
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 torch = pytest.importorskip("torch")

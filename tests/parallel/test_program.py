@@ -10,6 +10,7 @@ import pytest
 from meaning import Meaning
 
 from abele.errors import UnsupportedOpError
+from abele.expr.derivative import arg
 from abele.graph import Graph, LibraryCall, Repeat, walk
 from abele.kernels.nest.ir import apply
 from abele.parallel import (
@@ -23,7 +24,6 @@ from abele.parallel import (
     inference_program,
     training_program,
 )
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 RATE = 0.1

@@ -9,12 +9,12 @@ import pytest
 from poplibs_kit import Bench
 
 from abele.errors import TensorError, TypeMismatchError
+from abele.expr import POPOPS as OPS
 from abele.graph import Graph, Sequence
 from abele.machine import systems
 from abele.poplibs import gcl, poplin, popnn, popops
 from abele.poplibs.popnn import gru, lstm, rnn
 from abele.poplibs.popops.expressions import names as expr_names
-from abele.poplibs.popops.expressions.op_table import OPS
 from abele.runtime import Engine
 
 NUMBERS = np.array([0.25, 0.5, 0.75, 0.9], np.float32)

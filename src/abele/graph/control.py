@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from abele.errors import ControlProgramError
 from abele.graph.debug import here
 from abele.graph.expect import expect_step
+from abele.graph.flow import Flow, OneOf
 from abele.graph.program import Program, Sequence, check_predicate
 from abele.graph.tensor import Tensor
 from abele.words import counted
@@ -68,6 +69,14 @@ class Switch(Program):
     def children(self) -> tuple[Program, ...]:
         """The cases in order, then the default."""
         return (*self.cases.values(), self.default)
+
+    def flow(self) -> Flow:
+        """The case of the control's number, or the default."""
+        places = {value: way for way, value in enumerate(self.cases)}
+        default = None if self.unreachable_default else len(places)
+        last = "unreachable default" if self.unreachable_default else "default"
+        titles = (*(f"case {value}" for value in self.cases), last)
+        return OneOf(self.control, self.children(), titles, lambda value: places.get(value, default))
 
 
 class Block(Program):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from abele.errors import ConstantWriteError, ControlProgramError, GraphRecursionError, TypeMismatchError
 from abele.graph.debug import DebugInfo, here
 from abele.graph.expect import expect_step, whole_number
+from abele.graph.flow import Flow, InOrder, OneOf, Rounds, While
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
@@ -27,6 +28,10 @@ class Program:
     def children(self) -> tuple[Program, ...]:
         """The steps directly inside this one."""
         return ()
+
+    def flow(self) -> Flow:
+        """How the steps directly inside follow one another."""
+        return InOrder(self.children())
 
     def reads(self) -> tuple[Tensor, ...]:
         """Views that the step itself reads; not what vertices or steps inside it do."""
@@ -244,6 +249,10 @@ class Repeat(Program):
         """The body."""
         return (self.body,)
 
+    def flow(self) -> Flow:
+        """So many rounds of the body."""
+        return Rounds(self.count, self.body)
+
     def __repr__(self) -> str:
         return f"Repeat({self.count})"
 
@@ -268,6 +277,10 @@ class RepeatWhile(Program):
     def children(self) -> tuple[Program, ...]:
         """The condition and the body."""
         return (self.condition, self.body)
+
+    def flow(self) -> Flow:
+        """Rounds while the predicate has the value."""
+        return While(self.condition, self.predicate, self.value, self.body)
 
 
 def RepeatWhileTrue(condition: Program, predicate: Tensor, body: Program) -> RepeatWhile:
@@ -299,6 +312,10 @@ class If(Program):
     def children(self) -> tuple[Program, ...]:
         """Both branches."""
         return (self.then, self.otherwise)
+
+    def flow(self) -> Flow:
+        """The first branch where the predicate is true, the other where it is not."""
+        return OneOf(self.predicate, self.children(), ("then", "else"), lambda value: 0 if value else 1)
 
 
 @dataclass(eq=False)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from kernels_kit import run_kernel
 
+from abele.expr.operation import COMBINES, TABLE
 from abele.kernels.nest.ir import Cast, Const, HostKernel, Index, Random, affine, apply, load, nest, select, store
-from abele.kernels.nest.ops import COMBINES, OPS
 from abele.kernels.nest.reference import evaluate
 from abele.numerics import bf16, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 
+OPS = {name: op for name, op in TABLE.items() if op.is_primitive}
 DOMAIN = {"log": (0.1, 5), "sqrt": (0.1, 5), "rsqrt": (0.1, 5), "inv": (0.5, 4), "pow": (0.2, 3), "div": (0.5, 4)}
 FLOAT_OPS = [name for name, op in OPS.items() if "float" in op.kinds and name != "select"]
 INT_OPS = [name for name, op in OPS.items() if "int" in op.kinds and name != "select"]
@@ -26,9 +27,9 @@ def elementwise(op: str, type_, out, size: int) -> HostKernel:
 def test_float_op__any_size__matches_float64(op, size):
     rng = np.random.default_rng(3)
     low, high = DOMAIN.get(op, (-3, 3))
-    out = bool_ if OPS[op].compares else f32
+    out = bool_ if OPS[op].gives_bool else f32
     inputs = [rng.uniform(low, high, size).astype(np.float32) for _ in range(OPS[op].arity)]
-    if OPS[op].compares:
+    if OPS[op].gives_bool:
         inputs[0][::3] = inputs[1][::3]
     kernel = elementwise(op, f32, out, size)
     expected = evaluate(kernel, inputs, precise=True)[0]
@@ -44,7 +45,7 @@ def test_int_op__every_integer_type__matches_numpy(op, type_):
     if op in ("div", "shl", "shr"):
         inputs[1] = np.abs(inputs[1]) % 5 + 1
     inputs = [a.astype(type_.np) for a in inputs]
-    kernel = elementwise(op, type_, bool_ if OPS[op].compares else type_, 37)
+    kernel = elementwise(op, type_, bool_ if OPS[op].gives_bool else type_, 37)
     np.testing.assert_array_equal(run_kernel(kernel, inputs)[0], evaluate(kernel, inputs)[0])
 
 

@@ -297,7 +297,7 @@ def test_terminal__commands__show_what_they_name() -> None:
     )
     for part in (
         "repeat 4",
-        "copy stream in → my y[3, 2]",
+        "copy stream in → my y f32[3, 2]",
         "breakpoint 1: tile 5",
         "change of my y",
         "x[1:]: f32[2, 2] on 2 tiles, 1 to 5",

@@ -10,6 +10,7 @@ from abele.compiler.executable import Executable
 from abele.compiler.store.archive import KIND, Writer
 from abele.compiler.store.format import Document
 from abele.compiler.store.graphs import GraphIn, GraphOut
+from abele.compiler.store.nodes import decoded_nodes
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 from abele.report import archive as container
 from abele.report.contents import check_meta
@@ -68,7 +69,9 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
     def build(archive: container.Archive, document: Document) -> Executable:
         check_meta(document.meta)
         made = GraphIn(document.graph, document.views, archive, trusted=trusted)
-        programs = ProgramsIn(made, document.nodes, document.functions)
+        with container.part("nodes"):
+            nodes = decoded_nodes(document.nodes)
+        programs = ProgramsIn(made, nodes, document.functions)
         named = {name: programs.node(number) for name, number in document.programs.items()}
         programs.extents.check(list(named.values()))
         return compile_program(made.graph, named, allow_out_of_memory=True, meta=document.meta)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from abele.graph.control import (
     Switch,
     Sync,
 )
+from abele.graph.flow import OneOf, While
 from abele.graph.host import HostCall
+from abele.graph.meanings import Meanings
 from abele.graph.program import (
     Call,
     Copy,
@@ -78,27 +81,22 @@ def _tree(node: Program, depth: int, shown: set[Function], lines: bool) -> Itera
 
 def _parts(node: Program, shown: set[Function]) -> list[Part]:
     """The steps inside a node, under titles where they need any."""
-    match node:
-        case RepeatWhile():
-            return [("after", (node.condition,)), ("do", (node.body,))]
-        case If():
-            return [("then", (node.then,)), ("else", (node.otherwise,))]
-        case Switch():
-            default = "default, never reached" if node.unreachable_default else "default"
-            return [*((f"case {v}", (p,)) for v, p in node.cases.items()), (default, (node.default,))]
-        case Call():
-            body: tuple[Program, ...] = () if node.function in shown else (node.function.body,)
-            shown.add(node.function)
-            return [("", (*node.copies_in, *body, *node.copies_out))]
+    match node.flow():
+        case While() as loop:
+            return [("after", (loop.condition,)), ("do", (loop.body,))]
+        case OneOf(_, ways, titles):
+            return [(title, (way,)) for title, way in zip(titles, ways, strict=True)]
+    if isinstance(node, Call):
+        body: tuple[Program, ...] = () if node.function in shown else (node.function.body,)
+        shown.add(node.function)
+        return [("", (*node.copies_in, *body, *node.copies_out))]
     return [("", node.children())]
 
 
 def step_text(node: Program) -> str:
     """What one node is, in a line without what is inside."""
-    for kind, text in _TEXT.items():
-        if isinstance(node, kind):
-            return text(node)
-    return f"{type(node).__name__} {node.debug.full_name}"
+    text = TEXT.find(type(node))
+    return text(node) if text is not None else f"{type(node).__name__} {node.debug.full_name}"
 
 
 def _execute(node: Execute) -> str:
@@ -153,27 +151,31 @@ def _name(tensor: Tensor | None) -> str:
     return tensor.name if tensor is not None else ""
 
 
-_TEXT: Mapping[type[Program], Callable[..., str]] = {
-    Execute: _execute,
-    Copy: _copy,
-    LibraryCall: _library_call,
-    Repeat: lambda n: f"repeat {n.count:,} times",
-    RepeatWhile: lambda n: f"repeat while {_name(n.predicate)} is {'true' if n.value else 'false'}",
-    If: lambda n: f"if {_name(n.predicate)}",
-    Switch: lambda n: f"switch {_name(n.control)}",
-    Call: lambda n: f"call {n.function.debug.full_name}",
-    Block: lambda n: f"block {n.debug.name}",
-    WriteUndef: lambda n: f"undefined {end_text(n.tensor)}",
-    PrintTensor: lambda n: f"print {n.title}: {end_text(n.tensor)}",
-    HostCall: _host_call,
-    Sync: lambda n: f"sync {n.kind}",
-    Abort: _abort,
-    ErrorProgram: lambda n: f"error {n.message!r} with {end_text(n.tensor)}",
-    CycleCount: lambda n: f"count cycles on tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
-    CycleStamp: lambda n: f"stamp cycles of tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
-    SetFloatingPointBehaviour: _behaviour,
-    GetHwSeeds: lambda n: f"read seeds into {end_text(n.result)}",
-    SetHwSeeds: lambda n: f"set seeds from {end_text(n.seeds)}",
-    AssumeEqualAcrossReplicas: lambda n: f"assume {end_text(n.tensor)} equal across replicas",
-    CrossReplicaCopy: _replica_copy,
-}
+TEXT: Meanings[Callable[[Any], str]] = Meanings(
+    "can be shown",
+    {
+        Execute: _execute,
+        Copy: _copy,
+        LibraryCall: _library_call,
+        Repeat: lambda n: f"repeat {n.count:,} times",
+        RepeatWhile: lambda n: f"repeat while {_name(n.predicate)} is {'true' if n.value else 'false'}",
+        If: lambda n: f"if {_name(n.predicate)}",
+        Switch: lambda n: f"switch {_name(n.control)}",
+        Call: lambda n: f"call {n.function.debug.full_name}",
+        Block: lambda n: f"block {n.debug.name}",
+        WriteUndef: lambda n: f"undefined {end_text(n.tensor)}",
+        PrintTensor: lambda n: f"print {n.title}: {end_text(n.tensor)}",
+        HostCall: _host_call,
+        Sync: lambda n: f"sync {n.kind}",
+        Abort: _abort,
+        ErrorProgram: lambda n: f"error {n.message!r} with {end_text(n.tensor)}",
+        CycleCount: lambda n: f"count cycles on tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
+        CycleStamp: lambda n: f"stamp cycles of tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
+        SetFloatingPointBehaviour: _behaviour,
+        GetHwSeeds: lambda n: f"read seeds into {end_text(n.result)}",
+        SetHwSeeds: lambda n: f"set seeds from {end_text(n.seeds)}",
+        AssumeEqualAcrossReplicas: lambda n: f"assume {end_text(n.tensor)} equal across replicas",
+        CrossReplicaCopy: _replica_copy,
+    },
+)
+"""What each kind of node is in a line; one that is not entered shows its class and name."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import I64, first_lanes, load_lanes, load_one, store_lanes, store_one
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
@@ -18,7 +19,6 @@ from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.share_expressions import intern
 from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
 from abele.kernels.nest.loop_nest import Accumulate, Bound, Fetch, Local, LoopNest, Out
-from abele.kernels.nest.ops import identity
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import Schedule
 from abele.numerics import ElementType, bool_, f32

@@ -18,279 +18,61 @@ for i<4, j<5, k<6
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-
-from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
-from abele.kernels.nest.ops import COMBINES, OPS
-from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
-from abele.words import counted
-
-_COMPUTE_TYPES = {"f32": f32, "f16": f32, "bf16": f32, "i8": i32, "i16": i32, "i32": i32, "i64": i64}
-_COMPUTE_TYPES |= {"u8": u32, "u16": u32, "u32": u32, "u64": u64, "bool": bool_}
-
-
-def compute_type(type_: ElementType) -> ElementType:
-    """The type in which arithmetic on elements of ``type_`` is done: f32, i32, u32, i64, u64 or bool.
-
-    Raises:
-        TypeMismatchError: Libraries do not compute with it: 8-bit floats.
-    """
-    if type_.name not in _COMPUTE_TYPES:
-        raise TypeMismatchError(
-            f"libraries do not compute with {type_}", remedy="convert it in a codelet of your own, to f16 or f32"
-        )
-    return _COMPUTE_TYPES[type_.name]
-
-
-@dataclass(frozen=True)
-class Affine:
-    """Σ coefficient · dim + const. Terms are kept merged, without zeros, in order of dim name."""
-
-    terms: tuple[tuple[str, int], ...]
-    const: int = 0
-
-    def __post_init__(self) -> None:
-        total: dict[str, int] = {}
-        for name, coefficient in self.terms:
-            total[name] = total.get(name, 0) + int(coefficient)
-        object.__setattr__(self, "terms", tuple(sorted((d, c) for d, c in total.items() if c)))
-
-    def __add__(self, other: Affine | int) -> Affine:
-        if isinstance(other, int):
-            return Affine(self.terms, self.const + other)
-        return Affine(self.terms + other.terms, self.const + other.const)
-
-    def __mul__(self, factor: int) -> Affine:
-        return Affine(tuple((d, c * factor) for d, c in self.terms), self.const * factor)
-
-    def __neg__(self) -> Affine:
-        return self * -1
-
-    def __sub__(self, other: Affine | int) -> Affine:
-        return self + -other
-
-    def __rsub__(self, other: int) -> Affine:
-        return -self + other
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The dims that it mentions."""
-        return tuple(name for name, _ in self.terms)
-
-    def coefficient(self, name: str) -> int:
-        """The factor of dim ``name``; 0 where it is not mentioned."""
-        return dict(self.terms).get(name, 0)
-
-    def bounds(self, extents: Mapping[str, int]) -> tuple[int, int]:
-        """Smallest and largest value over the box of ``extents``."""
-        steps = [c * (extents[d] - 1) for d, c in self.terms]
-        return self.const + sum(min(s, 0) for s in steps), self.const + sum(max(s, 0) for s in steps)
-
-    def substitute(self, values: Mapping[str, Affine]) -> Affine:
-        """Itself with the dims of ``values`` replaced."""
-        result = Affine((), self.const)
-        for name, coefficient in self.terms:
-            result = result + values.get(name, Affine(((name, 1),))) * coefficient
-        return result
-
-    def __str__(self) -> str:
-        parts = [f"{'-' if c < 0 else '+'} {d if abs(c) == 1 else f'{abs(c)}*{d}'}" for d, c in self.terms]
-        if self.const or not parts:
-            parts.append(f"{'-' if self.const < 0 else '+'} {abs(self.const)}")
-        text = " ".join(parts)
-        return text[2:] if text.startswith("+ ") else "-" + text[2:]
-
-
-AffineLike = Affine | str | int
-"""What builders take for an index: an :class:`Affine`, the name of a dim, or a number."""
-
-
-def affine(*terms: AffineLike | tuple[str, int], const: int = 0) -> Affine:
-    """The sum of ``terms``, each a dim's name, a ``(dim, coefficient)`` pair, an Affine or a number, and ``const``."""
-    result = Affine((), const)
-    for term in terms:
-        if isinstance(term, str):
-            result = result + Affine(((term, 1),))
-        elif isinstance(term, tuple):
-            result = result + Affine((term,))
-        else:
-            result = result + term
-    return result
-
-
-def dims(names: str) -> tuple[Affine, ...]:
-    """One Affine for each dim named in ``names``, which are separated by blanks."""
-    return tuple(affine(name) for name in names.split())
-
-
-class Expr:
-    """Base of the expressions; Python's operators build :class:`Apply` nodes (``==`` stays structural: use ``eq``)."""
-
-    __slots__ = ()
-
-    def __add__(self, other: ExprLike) -> Apply:
-        return apply("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Apply:
-        return apply("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Apply:
-        return apply("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Apply:
-        return apply("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Apply:
-        return apply("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Apply:
-        return apply("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Apply:
-        return apply("div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Apply:
-        return apply("div", other, self)
-
-    def __neg__(self) -> Apply:
-        return apply("neg", self)
-
-    def __lt__(self, other: ExprLike) -> Apply:
-        return apply("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Apply:
-        return apply("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Apply:
-        return apply("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Apply:
-        return apply("ge", self, other)
-
-    def eq(self, other: ExprLike) -> Apply:
-        """Whether both are equal."""
-        return apply("eq", self, other)
-
-    def ne(self, other: ExprLike) -> Apply:
-        """Whether both differ."""
-        return apply("ne", self, other)
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        """The expressions that it is made of."""
-        return ()
-
-    def walk(self) -> Iterator[Expr]:
-        """Itself and everything below it, arguments first."""
-        for arg in self.args:
-            yield from arg.walk()
-        yield self
-
-
-ExprLike = Expr | float | int | bool
-"""What builders take for an expression: numbers become constants."""
-
-
-@dataclass(frozen=True)
-class Load(Expr):
-    """An element of an operand; ``fill`` is its value outside the operand's bounds (None: never outside)."""
-
-    operand: int
-    index: tuple[Affine, ...]
-    fill: float | None = None
-
-    def __str__(self) -> str:
-        fill = "" if self.fill is None else f" else {self.fill:g}"
-        return f"%{self.operand}[{', '.join(map(str, self.index))}{fill}]"
-
-
-@dataclass(frozen=True)
-class Const(Expr):
-    """A number; next to an argument of another type it takes that type if it can."""
-
-    value: float | int | bool
-    type: ElementType = f32
-
-    def __str__(self) -> str:
-        return f"{self.value!r}" if self.type in (f32, bool_) else f"{self.value!r}:{self.type}"
-
-
-@dataclass(frozen=True, init=False)
-class Apply(Expr):
-    """An operation of :data:`abele.kernels.nest.ops.OPS` on expressions of one type.
-
-    Raises:
-        InvalidOptionError: No such operation.
-        TensorError: Wrong number of arguments.
-    """
-
-    op: str
-    operands: tuple[Expr, ...]
-
-    def __init__(self, op: str, args: Iterable[Expr]) -> None:
-        args = tuple(args)
-        if op not in OPS:
-            close = nearest(op, OPS)
-            raise InvalidOptionError(f"no kernel operation {op!r}", remedy=f"{close!r}" if close else None)
-        if len(args) != OPS[op].arity:
-            raise TensorError(f"kernel operation {op!r} takes {counted(OPS[op].arity, 'argument')}, got {len(args)}")
-        object.__setattr__(self, "op", op)
-        object.__setattr__(self, "operands", args)
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        """The arguments."""
-        return self.operands
-
-    def __str__(self) -> str:
-        sign = OPS[self.op].symbol
-        if sign is None:
-            return f"{self.op}({', '.join(map(str, self.args))})"
-        return f" {sign} ".join(f"({a})" if _is_infix(a) else str(a) for a in self.args)
-
-
-def _is_infix(expression: Expr) -> bool:
-    return isinstance(expression, Apply) and OPS[expression.op].symbol is not None
-
-
-@dataclass(frozen=True)
-class Cast(Expr):
-    """``arg`` converted to ``type`` (floats to integers truncate); f16 and bf16 round and are widened back to f32."""
-
-    type: ElementType
-    arg: Expr
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        """The converted expression."""
-        return (self.arg,)
-
-    def __str__(self) -> str:
-        return f"{self.type}({self.arg})"
-
-
-@dataclass(frozen=True)
-class Index(Expr):
-    """A loop index as i32."""
-
-    affine: Affine
-
-    def __str__(self) -> str:
-        return f"index({self.affine})"
-
-
-@dataclass(frozen=True)
-class Random(Expr):
-    """A uniform u32 from the counter hash of (operand ``seed``, a u32[2]; ``modifier``; linear index)."""
-
-    seed: int
-    modifier: int
-    index: Affine
-
-    def __str__(self) -> str:
-        return f"random(%{self.seed}, {self.modifier}, {self.index})"
+from dataclasses import dataclass, replace
+
+from abele.errors import InvalidOptionError, nearest
+from abele.expr import (
+    Affine,
+    AffineLike,
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    ExprLike,
+    Index,
+    Load,
+    Random,
+    affine,
+    apply,
+    as_expr,
+    common_type,
+    compute_type,
+    dims,
+    expanded,
+    is_primitive,
+    load,
+    result_type,
+    select,
+)
+from abele.expr.operation import COMBINES
+from abele.numerics import ElementType
+
+__all__ = [
+    "Affine",
+    "AffineLike",
+    "Apply",
+    "Cast",
+    "Const",
+    "Expr",
+    "ExprLike",
+    "HostKernel",
+    "Index",
+    "Load",
+    "Nest",
+    "Random",
+    "Store",
+    "affine",
+    "apply",
+    "as_expr",
+    "common_type",
+    "compute_type",
+    "dims",
+    "load",
+    "nest",
+    "result_type",
+    "select",
+    "store",
+]
 
 
 @dataclass(frozen=True)
@@ -337,6 +119,10 @@ class Nest:
         for item in self.stores:
             yield from item.value.walk()
 
+    def expanded(self, types: tuple[ElementType, ...]) -> Nest:
+        """The nest over primitive operations, on operands of ``types``."""
+        return Nest(self.dims, tuple(replace(s, value=expanded(s.value, types)) for s in self.stores))
+
     def __str__(self) -> str:
         head = "for " + ", ".join(f"{d}<{n}" for d, n in self.dims) if self.dims else "once"
         return "\n".join([head, *(f"  {item}" for item in self.stores)])
@@ -351,7 +137,7 @@ class HostKernel:
         types: Element type of every operand.
         num_inputs: How many of the operands are inputs.
         num_outputs: How many are outputs.
-        nests: Run in order.
+        nests: Run in order; composite operations in them are replaced by what they are made of.
 
     Raises:
         TensorError: A nest names an operand, dim or element that does not exist, or sets an element more than once.
@@ -367,6 +153,8 @@ class HostKernel:
     def __post_init__(self) -> None:
         from abele.kernels.nest.check import check_kernel
 
+        if not all(is_primitive(s.value) for n in self.nests for s in n.stores):
+            object.__setattr__(self, "nests", tuple(n.expanded(self.types) for n in self.nests))
         check_kernel(self)
 
     @property
@@ -393,30 +181,6 @@ class HostKernel:
         return "\n".join(head + [str(n) for n in self.nests])
 
 
-def as_expr(value: ExprLike) -> Expr:
-    """``value`` as an expression: a float becomes an f32 constant, an int an i32 one, a bool a bool one."""
-    if isinstance(value, Expr):
-        return value
-    if isinstance(value, bool):
-        return Const(value, bool_)
-    return Const(value, i32) if isinstance(value, int) else Const(float(value), f32)
-
-
-def apply(op: str, *args: ExprLike) -> Apply:
-    """``Apply(op, args)`` with numbers turned into constants."""
-    return Apply(op, map(as_expr, args))
-
-
-def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Apply:
-    """``then`` where ``condition`` holds, else ``otherwise``."""
-    return apply("select", condition, then, otherwise)
-
-
-def load(operand: int, *index: AffineLike, fill: float | None = None) -> Load:
-    """``Load`` with every index given as an Affine, a dim's name or a number."""
-    return Load(operand, tuple(map(affine, index)), fill)
-
-
 def store(
     operand: int, index: Iterable[AffineLike], value: ExprLike, combine: str = "set", *, accumulate: bool = False
 ) -> Store:
@@ -427,52 +191,3 @@ def store(
 def nest(extents: Mapping[str, int], *stores: Store) -> Nest:
     """``Nest`` over the dims of ``extents``, in their order."""
     return Nest(tuple(extents.items()), stores)
-
-
-def result_type(expression: Expr, types: tuple[ElementType, ...]) -> ElementType:
-    """The type of ``expression`` over operands of ``types``: one of the compute types.
-
-    Raises:
-        TypeMismatchError: An operation on types that it does not take, or on two different types.
-    """
-    match expression:
-        case Load():
-            return compute_type(types[expression.operand])
-        case Const() | Cast():
-            return compute_type(expression.type)
-        case Index():
-            return i32
-        case Random():
-            return u32
-        case Apply():
-            return _apply_type(expression, types)
-    raise TypeMismatchError(f"{expression!r} is no kernel expression")
-
-
-def _apply_type(expression: Apply, types: tuple[ElementType, ...]) -> ElementType:
-    op, args = OPS[expression.op], expression.args
-    if op.name == "select":
-        if (condition := result_type(args[0], types)) != bool_:
-            raise TypeMismatchError(f"select needs a bool condition, got {condition}", at=str(expression))
-        args = args[1:]
-    common = common_type(args, types, at=expression)
-    if common.kind not in op.kinds:
-        raise TypeMismatchError(f"{op.name} does not take {common}", at=str(expression))
-    return bool_ if op.compares else common
-
-
-def common_type(args: tuple[Expr, ...], types: tuple[ElementType, ...], *, at: Expr) -> ElementType:
-    """The one type of ``args``: that of those which are no constants, or else of the first.
-
-    Raises:
-        TypeMismatchError: Two of them differ, or a constant cannot take the type.
-    """
-    fixed = [result_type(a, types) for a in args if not isinstance(a, Const)]
-    common = fixed[0] if fixed else result_type(args[0], types)
-    if any(t != common for t in fixed):
-        found = " and ".join(map(str, fixed))
-        raise TypeMismatchError(f"{found} meet in one operation", at=str(at), remedy="Cast one of them")
-    for constant in (a for a in args if isinstance(a, Const)):
-        if common != f32 and constant.value != int(constant.value):
-            raise TypeMismatchError(f"constant {constant.value} cannot be {common}", at=str(at))
-    return common

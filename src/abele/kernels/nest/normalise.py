@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from abele.expr.operation import identity
 from abele.kernels.nest.binding import BoundCalls, Call
 from abele.kernels.nest.ir import (
     Affine,
@@ -23,7 +24,6 @@ from abele.kernels.nest.ir import (
     nest,
     store,
 )
-from abele.kernels.nest.ops import identity
 from abele.kernels.nest.rewrite import rewrite
 from abele.numerics import ElementType, f32
 

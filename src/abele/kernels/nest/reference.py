@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.errors import TensorError
+from abele.expr.operation import COMBINES, TABLE, Array, identity
 from abele.kernels.nest.ir import (
     Affine,
     Apply,
@@ -22,7 +23,6 @@ from abele.kernels.nest.ir import (
     common_type,
     result_type,
 )
-from abele.kernels.nest.ops import COMBINES, OPS, Array, identity
 from abele.llvm.random import hash_u32
 from abele.numerics import ElementType, bf16, f16, f32
 from abele.words import counted
@@ -130,7 +130,7 @@ class _Evaluator:
 
     def apply(self, expression: Apply, grid: dict[str, Array]) -> Array:
         """The operation on the values of its arguments."""
-        op, args = OPS[expression.op], expression.args
+        op, args = TABLE[expression.op], expression.args
         first: tuple[Array, ...] = ()
         if op.name == "select":
             first = (self.value(args[0], grid, result_type(args[0], self.types)),)

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from abele.expr.operation import identity
 from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
-from abele.kernels.nest.ops import identity
 from abele.kernels.tasks.layout import lanes_innermost
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.program import Program, Put, Reduction, Ref, SampleDim, SpaceTable, Stage, Task, substitute

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from abele.errors import TensorError
+from abele.expr.operation import identity
 from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims
 from abele.kernels.nest.normalise import injective
-from abele.kernels.nest.ops import identity
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.program import Put, Reduction, Ref, Task
 from abele.numerics import ElementType

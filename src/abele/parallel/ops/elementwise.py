@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.expr import derivative, evaluate
+from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.kernels.nest import ir
-from abele.kernels.nest.ops import OPS
 from abele.numerics import ElementType, bool_
-from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.ops.views import expand
 from abele.parallel.registry import Array, Gradients, OpRule, rule
@@ -71,52 +71,6 @@ def cast(net: Network, value: Value, dtype: ElementType) -> Value:
     return net.emit("cast", [value], value.shape, dtype)
 
 
-def evaluate(expression: ir.Expr, arrays: Sequence[Array]) -> Any:
-    """The expression in NumPy, on operands that broadcast."""
-    match expression:
-        case ir.Load():
-            return arrays[expression.operand]
-        case ir.Const():
-            return expression.value
-        case ir.Cast():
-            value = np.asarray(evaluate(expression.arg, arrays))
-            keep = expression.type.is_float and value.dtype == np.float64
-            return value if keep else value.astype(expression.type.np)
-        case ir.Apply():
-            args = [np.asarray(evaluate(a, arrays)) for a in expression.args]
-            with np.errstate(all="ignore"):
-                return OPS[expression.op].meaning(*args)
-    raise TypeError(f"{expression!r} is no element-wise expression")
-
-
-_POPOPS_NAMES = {
-    "ne": "neq",
-    "le": "lteq",
-    "ge": "gteq",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-_POPOPS_NAMES |= {"not": "bitwise_not", "round": "nearbyint", "shl": "shift_left", "shr": "shift_right"}
-
-
-def to_popops(expression: ir.Expr) -> popops.expr.Expr:
-    """The expression as popops takes it."""
-    match expression:
-        case ir.Load():
-            return popops.expr.PlaceHolder(expression.operand + 1)
-        case ir.Const():
-            return popops.expr.Const(expression.value)
-        case ir.Cast():
-            return popops.expr.Cast(to_popops(expression.arg), expression.type)
-        case ir.Apply(op="select"):
-            condition, then, otherwise = (to_popops(a) for a in expression.args)
-            return popops.expr.select(then, otherwise, condition)
-        case ir.Apply():
-            return popops.expr.Op(_POPOPS_NAMES.get(expression.op, expression.op), *map(to_popops, expression.args))
-    raise TypeError(f"{expression!r} is no element-wise expression")
-
-
 @rule("map")
 class Map(OpRule):
     """An expression at every element of operands that broadcast together."""
@@ -127,7 +81,7 @@ class Map(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popops map."""
-        expression, inputs = to_popops(op.attrs["expr"]), [to[v] for v in op.inputs]
+        expression, inputs = popops.expr.written_out(op.attrs["expr"]), [to[v] for v in op.inputs]
         types = tuple(v.dtype for v in op.inputs)
         one_type = op.output.dtype in (bool_, *types) and len({t for t in types if t.is_float}) < 2
         if not one_type and fuse([expression], types, [None]).out_types[0] != op.output.dtype:
@@ -143,7 +97,7 @@ class Map(OpRule):
 
         count = len(op.inputs)
         by = derivative.arg(count)
-        slope = derivative.mul(derivative.partial(op.attrs["expr"], operand), by)
+        slope = product(derivative.partial(op.attrs["expr"], operand), by)
         shape = op.inputs[operand].shape
         if slope == by:
             return sum_to(net, grad, shape)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.expr import NONLINEARITIES, TABLE
 from abele.graph import Tensor
-from abele.kernels.nest.ops import OPS
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.registry import Array, Gradients, OpRule, rule
 from abele.poplibs import popnn
@@ -17,9 +16,7 @@ from abele.poplibs import popnn
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
-_GELU_SCALE = math.sqrt(2 / math.pi)
-_GELU_CUBIC = 0.044715
-TAKES_INPUT = ("gelu", "gelu_erf")
+TAKES_INPUT = tuple(n.name for n in NONLINEARITIES.values() if n.gradient_takes == "input")
 """Kinds whose gradient is computed from the input; the others' from the output."""
 
 
@@ -28,48 +25,13 @@ def nonlinearity(net: Network, function: str, value: Value) -> Value:
     return net.emit_like("nonlinearity", [value], value, function=function)
 
 
-def _gelu_inner(x: Array) -> Array:
-    return np.tanh(_GELU_SCALE * (x + _GELU_CUBIC * x**3))
-
-
-def _erf(x: Array) -> Array:
-    return np.asarray(OPS["erf"].meaning(x))
-
-
-_MEANING: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda x: np.maximum(x, 0),
-    "tanh": np.tanh,
-    "sigmoid": lambda x: 0.5 * (1 + np.tanh(0.5 * x)),
-    "gelu": lambda x: 0.5 * x * (1 + _gelu_inner(x)),
-    "gelu_erf": lambda x: 0.5 * x * (1 + _erf(x * math.sqrt(0.5))),
-}
-
-
-def _gelu_slope(x: Array) -> Array:
-    inner = _gelu_inner(x)
-    return np.asarray(0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * _GELU_SCALE * (1 + 3 * _GELU_CUBIC * x**2))
-
-
-def _gelu_erf_slope(x: Array) -> Array:
-    return np.asarray(0.5 * (1 + _erf(x * math.sqrt(0.5))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
-
-
-_SLOPE: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda y: np.where(y > 0, 1.0, 0.0),
-    "tanh": lambda y: 1 - y * y,
-    "sigmoid": lambda y: y * (1 - y),
-    "gelu": _gelu_slope,
-    "gelu_erf": _gelu_erf_slope,
-}
-
-
 @rule("nonlinearity")
 class Nonlinearity(OpRule):
     """A library non-linearity of every element."""
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """The function in NumPy."""
-        return np.asarray(_MEANING[op.attrs["function"]](x))
+        return np.asarray(TABLE[NONLINEARITIES[op.attrs["function"]].op].meaning(x))
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn non-linearity."""
@@ -87,7 +49,7 @@ class NonlinearityGrad(OpRule):
 
     def evaluate(self, op: Op, saved: Array, grad: Array) -> Array:
         """The slope in NumPy times the gradient."""
-        return np.asarray(_SLOPE[op.attrs["function"]](saved) * grad)
+        return np.asarray(TABLE[NONLINEARITIES[op.attrs["function"]].gradient].meaning(saved, grad))
 
     def lower(self, to: Lowering, op: Op) -> Tensor:
         """One popnn gradient."""

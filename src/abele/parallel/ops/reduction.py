@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.expr import derivative
+from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.kernels.nest.ir import Const, select
 from abele.numerics import ElementType
-from abele.parallel import derivative
 from abele.parallel.network import Network, Op, Shape, Value
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
@@ -50,7 +51,7 @@ def reduce(
     shape = tuple(n for d, n in enumerate(value.shape) if d not in gone)
     kept = tuple(1 if d in gone else n for d, n in enumerate(value.shape))
     if math.prod(value.shape[d] for d in gone) == 1:
-        factor = derivative.mul(derivative.arg(0), Const(scale))
+        factor = product(derivative.arg(0), Const(scale))
         result = map_(net, factor, [reshape(net, value, shape)], dtype) if scale != 1 else cast(net, value, dtype)
     elif value in net.constants:
         contents = _NUMPY[operation](net.constants[value], axis=tuple(gone)) * scale
@@ -104,7 +105,7 @@ class Reduce(OpRule):
         (value,) = op.inputs
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
         if op.attrs["operation"] == "add":
-            scaled = map_(net, derivative.mul(derivative.arg(0), Const(op.attrs["scale"])), [grad], value.dtype)
+            scaled = map_(net, product(derivative.arg(0), Const(op.attrs["scale"])), [grad], value.dtype)
             return [expand(net, reshape(net, scaled, kept), value.shape)]
         if op.attrs["operation"] == "mul":
             return super().backward(net, op, grad, wanted)

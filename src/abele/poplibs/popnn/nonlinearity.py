@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError, nearest
+from abele.expr import NONLINEARITIES as NON_LINEARITIES
+from abele.expr import Nonlinearity
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.poplibs.popnn import nonlinearity_ops, softmax
+from abele.poplibs.popnn import softmax
 from abele.poplibs.popops.elementwise.map import map, map_with_output
 from abele.poplibs.popops.expr import Op, PlaceHolder
 
 __all__ = [
     "NON_LINEARITIES",
-    "NonLinearity",
     "find_non_linearity",
     "leaky_relu",
     "leaky_relu_input_gradient",
     "non_linearity",
     "non_linearity_in_place",
     "non_linearity_input_gradient",
-    "nonlinearity_ops",
 ]
-
-
-@dataclass(frozen=True)
-class NonLinearity:
-    """One element-wise non-linearity.
-
-    Attributes:
-        name: Name in :func:`non_linearity`.
-        op: Its element-wise operation.
-        gradient: The operation of its input gradient, on an activation and the output gradient.
-        gradient_takes: Which activation that is: ``output`` or ``input``.
-    """
-
-    name: str
-    op: str
-    gradient: str
-    gradient_takes: str = "output"
-
-
-_TABLE = (
-    NonLinearity("relu", "nl_relu", "relu_gradient"),
-    NonLinearity("sigmoid", "nl_sigmoid", "sigmoid_gradient"),
-    NonLinearity("tanh", "nl_tanh", "tanh_gradient"),
-    NonLinearity("gelu", "gelu", "gelu_gradient", "input"),
-    NonLinearity("gelu_erf", "nl_gelu_erf", "gelu_erf_gradient", "input"),
-    NonLinearity("swish", "swish", "swish_gradient", "input"),
-    NonLinearity("hard_sigmoid", "hard_sigmoid", "hard_sigmoid_gradient"),
-)
-NON_LINEARITIES = {n.name: n for n in _TABLE}
 
 
 SOFTMAXES = ("softmax", "softmax_stable", "softmax_scaled")
@@ -58,7 +27,7 @@ SOFTMAXES = ("softmax", "softmax_stable", "softmax_scaled")
 :func:`~abele.poplibs.popnn.softmax.softmax_scaling`."""
 
 
-def find_non_linearity(kind: str) -> NonLinearity:
+def find_non_linearity(kind: str) -> Nonlinearity:
     """The element-wise non-linearity called ``kind``, in capitals or small letters.
 
     Raises:

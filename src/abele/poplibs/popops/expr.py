@@ -9,29 +9,38 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from abele import expr as language
 from abele.errors import InvalidOptionError, TensorError
-from abele.kernels.nest import ir
+from abele.expr import Types
 from abele.numerics import ElementType, as_element_type, f16
 from abele.words import counted
 
 Number = float | int | bool
-Types = tuple[ElementType, ...]
 
 
 class Expr:
-    """Base of the expressions. Python's operators build them; ``==`` and ``!=`` compare elements."""
+    """An expression as popops writes it: Python's operators build larger ones, and ``==`` and ``!=`` compare elements.
 
+    Attributes:
+        node: The same in the language that all rooms share, over loads ``%i[]``, one for placeholder i + 1. Every
+            ``Op`` has a node of its own, whose identity tells whether a result is used twice or computed twice.
+    """
+
+    __slots__ = ("node",)
     __hash__ = None  # type: ignore[assignment]
 
-    def lower(self, types: Types) -> ir.Expr:
-        """The expression over kernel loads ``%i[]``, one for placeholder i + 1.
+    def __init__(self, node: language.Expr) -> None:
+        self.node = node
+
+    def lower(self, types: Types) -> language.Expr:
+        """The expression over primitive operations.
 
         Args:
             types: Element type of each operand.
         """
-        raise NotImplementedError
+        check_placeholders(self.node, types)
+        return language.expanded(self.node, types)
 
     def __add__(self, other: ExprLike) -> Expr:
         return Op("add", self, other)
@@ -132,30 +141,30 @@ ExprLike = Expr | Number
 """What builders take for an expression: numbers become constants."""
 
 
-@dataclass(frozen=True, eq=False)
 class PlaceHolder(Expr):
     """The element of operand ``number``, counted from 1."""
 
-    number: int
+    __slots__ = ()
 
-    def lower(self, types: Types) -> ir.Expr:
-        """The load of the operand."""
-        if not 1 <= self.number <= len(types):
-            raise TensorError(f"the expression uses _{self.number}, and was given {counted(len(types), 'tensor')}")
-        return ir.Load(self.number - 1, ())
+    def __init__(self, number: int) -> None:
+        super().__init__(language.Load(number - 1, ()))
+
+    @property
+    def number(self) -> int:
+        """Which operand, counted from 1."""
+        assert isinstance(self.node, language.Load)
+        return self.node.operand + 1
 
 
-@dataclass(frozen=True, eq=False)
 class Const(Expr):
     """A number; it takes the type of the operand beside it unless ``type`` is given."""
 
-    value: Number
-    type: ElementType | None = None
+    __slots__ = ("value",)
 
-    def lower(self, types: Types) -> ir.Expr:
-        """The kernel constant."""
-        constant = ir.as_expr(self.value)
-        return constant if self.type is None else ir.Cast(self.type, constant)
+    def __init__(self, value: Number, type: ElementType | None = None) -> None:
+        self.value = value
+        constant = language.as_expr(value)
+        super().__init__(constant if type is None else language.Cast(type, constant))
 
 
 def ConstHalf(value: float) -> Const:
@@ -166,42 +175,78 @@ def ConstHalf(value: float) -> Const:
 class Cast(Expr):
     """An expression converted to another element type; floats to integers truncate."""
 
-    __slots__ = ("arg", "type")
+    __slots__ = ()
 
     def __init__(self, arg: object, type: ElementType | str) -> None:
-        self.arg = as_expr(arg)
-        self.type = as_element_type(type)
-
-    def lower(self, types: Types) -> ir.Expr:
-        """The kernel cast."""
-        return ir.Cast(self.type, self.arg.lower(types))
+        super().__init__(language.Cast(as_element_type(type), as_expr(arg).node))
 
 
-@dataclass(frozen=True, eq=False)
 class Raw(Expr):
-    """A kernel expression as it stands, for what has no operator: element indices and random bits."""
+    """An expression of the common language as it stands, for what has no operator: element indices and random bits."""
 
-    expression: ir.Expr
-
-    def lower(self, types: Types) -> ir.Expr:
-        """The expression."""
-        return self.expression
+    __slots__ = ()
 
 
 class Op(Expr):
-    """An operation of :data:`abele.poplibs.popops.expressions.ops.OPS` on expressions."""
+    """The operation that popops calls ``name`` on expressions, or numbers.
 
-    __slots__ = ("args", "name")
+    Raises:
+        InvalidOptionError: No such operation.
+        TensorError: Wrong number of arguments.
+    """
+
+    __slots__ = ()
 
     def __init__(self, name: str, *args: object) -> None:
-        self.name = name
-        self.args = tuple(map(as_expr, args))
+        operation = language.find_popops(name)
+        if len(args) != operation.arity:
+            raise TensorError(f"{name} takes {counted(operation.arity, 'argument')}, got {len(args)}")
+        nodes = tuple(as_expr(a).node for a in args)
+        assert operation.spelling is not None
+        super().__init__(language.Apply(operation.name, operation.spelling.reordered(nodes)))
 
-    def lower(self, types: Types) -> ir.Expr:
-        """The kernel expression of the operation."""
-        from abele.poplibs.popops.expressions.ops import lower_op
 
-        return lower_op(self.name, [a.lower(types) for a in self.args], types)
+def written_out(node: language.Expr) -> Expr:
+    """An expression of the common language, every operation of it as often as it is written: none is shared."""
+    return Expr(_written_out(node))
+
+
+def _written_out(node: language.Expr) -> language.Expr:
+    match node:
+        case language.Const():
+            return language.as_expr(node.value)
+        case language.Cast():
+            return language.Cast(node.type, _written_out(node.arg))
+        case language.Apply():
+            return language.Apply(node.op, map(_written_out, node.args))
+    return node
+
+
+def check_placeholders(node: language.Expr, types: Types) -> None:
+    """Refuse an expression that uses operands which are not there.
+
+    Raises:
+        TensorError: It does.
+    """
+    for part in parts(node):
+        if isinstance(part, language.Load) and not 0 <= part.operand < len(types):
+            raise TensorError(f"the expression uses _{part.operand + 1}, and was given {counted(len(types), 'tensor')}")
+
+
+def parts(*nodes: language.Expr) -> list[language.Expr]:
+    """Every node of expressions once, however often it is used; arguments, in popops' order, before what uses them."""
+    seen: dict[int, language.Expr] = {}
+
+    def visit(node: language.Expr) -> None:
+        if id(node) not in seen:
+            spelling = language.TABLE[node.op].spelling if isinstance(node, language.Apply) else None
+            for argument in node.args if spelling is None else spelling.in_order_of_popops(node.args):
+                visit(argument)
+            seen[id(node)] = node
+
+    for node in nodes:
+        visit(node)
+    return list(seen.values())
 
 
 def as_expr(value: object) -> Expr:
@@ -227,7 +272,7 @@ ELEMENT = "element"
 
 def element_index() -> Raw:
     """The row-major index of the element in the mapped shape, as i32."""
-    return Raw(ir.Index(ir.affine(ELEMENT)))
+    return Raw(language.Index(language.affine(ELEMENT)))
 
 
 def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
@@ -239,7 +284,7 @@ def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
         draw: Which of the element's numbers.
         draws: Numbers that each element takes.
     """
-    return Raw(ir.Random(seed - 1, modifier, ir.affine((ELEMENT, draws), const=draw)))
+    return Raw(language.Random(seed - 1, modifier, language.affine((ELEMENT, draws), const=draw)))
 
 
 def from_callable(function: ExprLike | Callable[..., ExprLike], arity: int) -> Expr:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.expr import NONLINEARITIES
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
-from abele.poplibs.popnn import nonlinearity_ops
 from abele.poplibs.popops.elementwise.cost import Form, element_cycles
 from abele.poplibs.popops.expr import Op, PlaceHolder
 from abele.poplibs.popops.expressions.fused import Fused, fuse
@@ -23,26 +23,9 @@ from abele.poplibs.public_vertices.text import place, row_loop, rows, shared_loo
 Int64 = npt.NDArray[np.int64]
 ROWS_START = 20
 """Worker slots before the first row, as those of the vertex on one vector. Source: machine reference §4.10."""
-assert nonlinearity_ops.SUPERVISOR_CYCLES  # The module defines the operations below.
-
-FORWARD = {
-    "SIGMOID": "nl_sigmoid",
-    "HARD_SIGMOID": "hard_sigmoid",
-    "RELU": "nl_relu",
-    "TANH": "nl_tanh",
-    "GELU": "gelu",
-    "SWISH": "swish",
-    "GELU_ERF": "nl_gelu_erf",
-}
-BACKWARD = {
-    "SIGMOID": "sigmoid_gradient",
-    "HARD_SIGMOID": "hard_sigmoid_gradient",
-    "RELU": "relu_gradient",
-    "TANH": "tanh_gradient",
-    "GELU": "gelu_gradient",
-    "SWISH": "swish_gradient",
-    "GELU_ERF": "gelu_erf_gradient",
-}
+FORWARD = {n.enumerator: n.op for n in NONLINEARITIES.values()}
+BACKWARD = {n.enumerator: n.gradient for n in NONLINEARITIES.values()}
+"""Operations by the enumerators of popnn."""
 
 
 def families() -> list[Family]:

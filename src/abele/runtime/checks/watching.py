@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from abele.graph import Program, RepeatWhile, Tensor
+from abele.graph import Program, Tensor
 from abele.graph import Sequence as Steps
+from abele.graph.flow import While
 from abele.runtime.lowering.lower import Lowering, Surroundings
 
 Look = Callable[[], None]
@@ -43,7 +44,7 @@ class WatchedLowering(Lowering):
     def __init__(self, around: Surroundings, programs: Sequence[Program], watches: Sequence[MemoryWatch]) -> None:
         super().__init__(around, programs)
         self._watches = tuple(watches)
-        self._conditions: list[tuple[Program, RepeatWhile]] = []
+        self._conditions: list[tuple[Program, Program]] = []
 
     def step(self, step: Program) -> None:
         """Lower one step, and what checks do before and after it."""
@@ -51,10 +52,11 @@ class WatchedLowering(Lowering):
             self.sequence(step)
         else:
             self._look([w.before(step) for w in self._watches])
-            if isinstance(step, RepeatWhile):
-                self._conditions.append((step.condition, step))
+            loop = step.flow()
+            if isinstance(loop, While):
+                self._conditions.append((loop.condition, step))
             super().step(step)
-            if isinstance(step, RepeatWhile):
+            if isinstance(loop, While):
                 self._conditions.pop()
             self._look([w.after(step) for w in self._watches])
         if self._conditions and self._conditions[-1][0] is step:

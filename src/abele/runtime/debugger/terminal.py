@@ -14,6 +14,7 @@ import numpy as np
 from rich.markup import escape
 
 from abele import terminal
+from abele.compiler.text.program import step_text
 from abele.errors import AbeleError, EngineError, nearest
 from abele.runtime.debugger import text
 from abele.runtime.debugger.breakpoints import AtStep, AtTile, AtVertex, Breakpoint, OnAnyNan, OnChange, OnNan
@@ -276,7 +277,7 @@ class Terminal(cmd.Cmd):
             return
         place = text.place_text(step)
         self._console.print(
-            f"{head}: [bold]{escape(text.step_text(step))}[/]" + (f"   [dim]{escape(place)}[/]" if place else "")
+            f"{head}: [bold]{escape(step_text(step))}[/]" + (f"   [dim]{escape(place)}[/]" if place else "")
         )
         inside = [frame.text for frame in debugger.stack if frame.text != "sequence"]
         if inside:

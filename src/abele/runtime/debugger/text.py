@@ -9,21 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph import (
-    Call,
-    Copy,
-    Execute,
-    Graph,
-    If,
-    LibraryCall,
-    Program,
-    Repeat,
-    RepeatWhile,
-    Stream,
-    Switch,
-    Tensor,
-    Variable,
-)
+from abele.compiler.text.program import step_text
+from abele.graph import Execute, Graph, LibraryCall, Program, Tensor, Variable
 from abele.graph import Sequence as Steps
 from abele.runtime.debugger.walk import Stack
 from abele.runtime.supersteps.interpreted import vertex_fields
@@ -32,39 +19,6 @@ from abele.words import counted
 
 Array = npt.NDArray[Any]
 _MOST_ROWS = 24
-
-
-def step_text(step: Program) -> str:
-    """A step in one line."""
-    match step:
-        case Execute():
-            groups = step.compute_set.groups
-            tiles = len({int(t) for g in groups for t in np.unique(g.tile)})
-            kinds = ", ".join(f"{g.num:,} × {g.codelet.name}" for g in groups[:3]) + (" …" if len(groups) > 3 else "")
-            return f"execute {step.compute_set.name}: {kinds or 'nothing'} on {counted(tiles, 'tile')}"
-        case Copy():
-            return f"copy {_end(step.source)} → {_end(step.destination)}"
-        case Repeat():
-            return f"repeat {step.count}"
-        case RepeatWhile():
-            return f"while {step.predicate.name} is {str(step.value).lower()}"
-        case If():
-            return f"if {step.predicate.name}"
-        case Switch():
-            return f"switch {step.control.name}"
-        case Call():
-            return f"call {step.function.debug.full_name}"
-        case LibraryCall():
-            return f"{step.name} {step.debug.full_name!r}"
-        case Steps():
-            return "sequence"
-    return f"{type(step).__name__} {step.debug.name}"
-
-
-def _end(end: object) -> str:
-    if isinstance(end, Tensor):
-        return f"{end.name}{list(end.shape)}"
-    return f"stream {end.name}" if isinstance(end, Stream) else str(end)
 
 
 def place_text(step: Program) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from abele.errors import ApplicationRuntimeError
-from abele.graph import Call, CycleCount, If, Program, Repeat, RepeatWhile, Switch, Tensor
+from abele.graph import Call, CycleCount, Program, Sequence, Tensor
+from abele.graph.flow import InOrder, OneOf, Rounds, While
 
 Reader = Callable[[Tensor], int]
 """Gives the number that a scalar tensor holds."""
@@ -31,13 +32,13 @@ class Frame:
     @property
     def text(self) -> str:
         """The step in words, with how far it is."""
-        match self.node:
-            case Repeat():
-                return f"repeat {self.at} of {self.node.count}"
-            case RepeatWhile():
+        match self.node.flow():
+            case Rounds(count):
+                return f"repeat {self.at} of {count}"
+            case While():
                 return f"while, round {(self.at + 1) // 2}"
-            case Call():
-                return f"call of {self.node.function.debug.full_name}"
+        if isinstance(self.node, Call):
+            return f"call of {self.node.function.debug.full_name}"
         return self.node.debug.full_name or type(self.node).__name__
 
 
@@ -102,31 +103,29 @@ class Walker:
     def _part(self, frame: Frame) -> Program | None:
         """What runs next inside a step; None when it is done."""
         node, at = frame.node, frame.at
-        match node:
-            case Repeat():
-                return node.body if at < node.count else None
-            case RepeatWhile():
+        match node.flow():
+            case Rounds(count, body):
+                return body if at < count else None
+            case While(condition, predicate, value, body):
                 if at % 2 == 0:
-                    return node.condition
-                return node.body if bool(self._read(node.predicate)) == node.value else None
-            case If():
-                return (node.then if self._read(node.predicate) else node.otherwise) if at == 0 else None
-            case Switch():
-                return self._case(node) if at == 0 else None
-            case CycleCount():
-                return node.body if at == 0 else None
-        parts = node.children()
-        return parts[at] if at < len(parts) else None
+                    return condition
+                return body if bool(self._read(predicate)) == value else None
+            case OneOf() as branch:
+                return self._way(node, branch) if at == 0 else None
+            case InOrder(steps):
+                return steps[at] if at < len(steps) else None
 
-    def _case(self, node: Switch) -> Program:
-        value = self._read(node.control)
-        if value not in node.cases and node.unreachable_default:
+    def _way(self, node: Program, branch: OneOf) -> Program:
+        value = self._read(branch.selector)
+        way = branch.pick(value)
+        if way is None:
             raise ApplicationRuntimeError(
-                f"a Switch met {value}, which none of its cases has, and its default was said to be unreachable",
+                f"a {type(node).__name__} met {value}, which none of its cases has, "
+                "and its default was said to be unreachable",
                 at=node.debug.location or None,
             )
-        return node.cases.get(value, node.default)
+        return branch.ways[way]
 
 
 def _has_parts(node: Program) -> bool:
-    return bool(node.children()) or type(node).__name__ == "Sequence"
+    return bool(node.children()) or isinstance(node, Sequence)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from abele.codelet.rounding import NEAREST, Rounding
-from abele.errors import ControlProgramError
 from abele.graph import (
     AssumeEqualAcrossReplicas,
     Block,
@@ -24,6 +23,7 @@ from abele.graph import (
 )
 from abele.graph import Sequence as Steps
 from abele.graph.interval_set import IntervalSet
+from abele.graph.meanings import Meanings
 from abele.kernels import NativePlan
 from abele.runtime.control.bytecode import Op
 from abele.runtime.control.callbacks import Callbacks
@@ -181,10 +181,7 @@ class Lowering:
         Raises:
             ControlProgramError: It is of a kind that the engine does not know.
         """
-        lower = STEPS.get(type(step))
-        if lower is None:
-            raise ControlProgramError(f"the engine cannot run {step!r}", at=step.debug.location)
-        lower(self, step)
+        STEPS.of(step)(self, step)
         if not step.children():
             self.tick(step)
 
@@ -215,7 +212,7 @@ class Lowering:
     def _host_body(self, call: LibraryCall, host_body: Steps) -> None:
         """What stands for the body of a call on the host; time goes by as for the body."""
         for step in flattened(host_body):
-            STEPS[type(step)](self, step)
+            STEPS.of(step)(self, step)
         self.around.clock.tick_all(call, self.emitter)
 
     def _fused(self, fused: Fused) -> None:
@@ -272,18 +269,21 @@ def _nothing(lowering: Lowering, step: Program) -> None:
     """A step that the host need not do anything for."""
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
-    Steps: Lowering.sequence,
-    LibraryCall: lambda lowering, step: lowering.parts((step,)),
-    Block: lambda lowering, step: lowering.step(step.body),
-    Call: Lowering.call,
-    WriteUndef: _nothing,
-    AssumeEqualAcrossReplicas: _nothing,
-    Sync: lambda lowering, step: lowering.emitter.fence(),
-    **steering.STEPS,
-    **transfers.STEPS,
-    **host_steps.STEPS,
-    **timers.STEPS,
-    **float_modes.STEPS,
-}
+STEPS: Meanings[Callable[[Lowering, Any], None]] = Meanings(
+    "the engine can run",
+    {
+        Steps: Lowering.sequence,
+        LibraryCall: lambda lowering, step: lowering.parts((step,)),
+        Block: lambda lowering, step: lowering.step(step.body),
+        Call: Lowering.call,
+        WriteUndef: _nothing,
+        AssumeEqualAcrossReplicas: _nothing,
+        Sync: lambda lowering, step: lowering.emitter.fence(),
+        **steering.STEPS,
+        **transfers.STEPS,
+        **host_steps.STEPS,
+        **timers.STEPS,
+        **float_modes.STEPS,
+    },
+)
 """How each kind of step is lowered."""

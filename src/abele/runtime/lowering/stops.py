@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abele.graph import LibraryCall, Program, Repeat, RepeatWhile
+from abele.graph import LibraryCall, Program
+from abele.graph.flow import Rounds, While
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.memory.effects import EffectsOf
-
-Loop = Repeat | RepeatWhile
 
 
 def step_scopes(program: Program, effects: EffectsOf) -> dict[Program, IntervalSet]:
@@ -26,22 +25,21 @@ def step_scopes(program: Program, effects: EffectsOf) -> dict[Program, IntervalS
     return scopes
 
 
-def loop_body(loop: Loop) -> tuple[Program, ...]:
-    """The steps of one round, in order."""
-    return (loop.body,) if isinstance(loop, Repeat) else (loop.condition, loop.body)
+def _is_loop(step: Program) -> bool:
+    return isinstance(step.flow(), Rounds | While)
 
 
 def _find(owner: Program, body: tuple[Program, ...], effects: EffectsOf, scopes: dict[Program, IntervalSet]) -> None:
     state = scopes[owner] = effects.sequence(body).persistent
     parts = [p for step in body for p in _parts(step)]
-    moving = [p for p in parts if isinstance(p, Repeat | RepeatWhile) and effects(p).written.meets(state)]
+    moving = [p for p in parts if _is_loop(p) and effects(p).written.meets(state)]
     if any(_is_part_of_step(loop, parts, state, effects) for loop in moving):
         return
     for loop in moving:
-        _find(loop, loop_body(loop), effects, scopes)
+        _find(loop, loop.children(), effects, scopes)
 
 
-def _is_part_of_step(loop: Loop, parts: list[Program], state: IntervalSet, effects: EffectsOf) -> bool:
+def _is_part_of_step(loop: Program, parts: list[Program], state: IntervalSet, effects: EffectsOf) -> bool:
     """Whether state that the loop reads is written elsewhere in the same round of what is around it."""
     elsewhere = IntervalSet.union(effects(p).written for p in parts if p is not loop) & state
     return elsewhere.meets(effects(loop).exposed)
@@ -49,11 +47,9 @@ def _is_part_of_step(loop: Loop, parts: list[Program], state: IntervalSet, effec
 
 def _parts(step: Program) -> Iterator[Program]:
     """Loops and plain steps inside a step, not looking into the loops."""
-    match step:
-        case Repeat() | RepeatWhile() | LibraryCall():
-            yield step
-        case _ if step.children():
-            for inner in step.children():
-                yield from _parts(inner)
-        case _:
-            yield step
+    inside = step.children()
+    if not inside or _is_loop(step) or isinstance(step, LibraryCall):
+        yield step
+        return
+    for inner in inside:
+        yield from _parts(inner)

@@ -13,15 +13,12 @@ from abele.graph import (
     Edge,
     End,
     Execute,
-    If,
     LibraryCall,
     Program,
-    Repeat,
-    RepeatWhile,
     Strided,
-    Switch,
     Tensor,
 )
+from abele.graph.flow import InOrder, OneOf, Rounds, While
 from abele.graph.interval_set import EMPTY, IntervalSet
 
 
@@ -96,20 +93,18 @@ class EffectsOf:
             case LibraryCall():
                 written = IntervalSet.union(map(elements_of, step.outputs))
                 return Effects(IntervalSet.union(map(elements_of, step.inputs)), written, written)
-            case Repeat():
-                return self(step.body) if step.count else NOTHING
-            case RepeatWhile():
-                tested = self(step.condition).then(Effects(elements_of(step.predicate)))
-                return tested.then(self(step.body).perhaps())
-            case If():
-                return Effects(elements_of(step.predicate)).then(self(step.then).either(self(step.otherwise)))
-            case Switch():
-                branches = reduce(Effects.either, map(self, step.children()))
-                return Effects(elements_of(step.control)).then(branches)
-            case _:
+        match step.flow():
+            case Rounds(count, body):
+                return self(body) if count else NOTHING
+            case While(condition, predicate, _, body):
+                tested = self(condition).then(Effects(elements_of(predicate)))
+                return tested.then(self(body).perhaps())
+            case OneOf(selector, ways):
+                return Effects(elements_of(selector)).then(reduce(Effects.either, map(self, ways)))
+            case InOrder(steps):
                 written = IntervalSet.union(map(elements_of, step.writes()))
                 own = Effects(IntervalSet.union(map(elements_of, step.reads())), written, written)
-                return self.sequence(step.children()).then(own)
+                return self.sequence(steps).then(own)
 
 
 def elements_of(tensor: End) -> IntervalSet:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from poplibs_kit import Bench
 
+from abele.expr import POPOPS as OPS
 from abele.numerics import bool_
 from abele.poplibs import popops
-from abele.poplibs.popops.expressions.op_table import OPS
 
 FLOATS = np.float32([-3.7, -2.5, -1.0, -0.6, -1e-4, 0.0, 1e-4, 0.3, 0.5, 1.0, 1.5, 2.5, 4.2])
 POSITIVE = np.float32([1e-4, 0.1, 0.5, 1.0, 2.0, 3.3, 10.0, 400.0])

@@ -15,13 +15,13 @@ import torch
 import torch.fx
 
 from abele.errors import UnsupportedOpError
+from abele.expr.derivative import arg, substitute
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugInfo
 from abele.kernels.nest.ir import Apply, Const, Expr
 from abele.numerics import ElementType, bool_, i32
 from abele.parallel import Network, Value
-from abele.parallel.derivative import arg, substitute
 from abele.parallel.ops import build
 
 Handler = Callable[..., Any]

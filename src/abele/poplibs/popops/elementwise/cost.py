@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.expr.operation import UNARY_START
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32
-from abele.poplibs.popops.expressions.fused import Fused, cost_class, operation_slots
-from abele.poplibs.popops.expressions.op_table import UNARY_START, find_op
+from abele.poplibs.popops.expressions.fused import Fused, cost_class, library_cost, operation_slots
 
 Int64 = npt.NDArray[np.int64]
 
@@ -100,7 +100,7 @@ def _flat_terms(fused: Fused, form: Form, vector: int) -> tuple[int, int, float]
     slots = vector_slots(fused, form, vector)
     operations = fused.operations
     if form.streams <= 2 and not form.scalars and all(len(op.args) == 1 for op in operations) and len(operations) <= 1:
-        supervisor, prologue = find_op(operations[0].name).start if operations else UNARY_START
+        supervisor, prologue = library_cost(operations[0]).start if operations else UNARY_START
         return supervisor, UNARY_PROLOGUE_IN_PLACE if form.in_place else prologue, slots
     if len(operations) == 1 and form.streams <= 2:
         return SUPERVISOR_CYCLES, SCALAR_PROLOGUE, slots

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, TypeMismatchError
+from abele.expr import find_popops
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import bool_
 from abele.poplibs.popops.elementwise.map import map, map_with_output
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
-from abele.poplibs.popops.expressions.ops import find_op
 from abele.poplibs.poputil.checks import check_operand, check_program, is_number
 from abele.poplibs.poputil.options import Options
 
@@ -383,17 +383,17 @@ class TernaryWithOutput(_Function):
 
 
 def _unary(op: str) -> tuple[Unary, UnaryInPlace, UnaryWithOutput]:
-    find_op(op)
+    find_popops(op)
     return Unary(op), UnaryInPlace(op), UnaryWithOutput(op)
 
 
 def _binary(op: str) -> tuple[Binary, BinaryInPlace, BinaryWithOutput]:
-    find_op(op)
+    find_popops(op)
     return Binary(op), BinaryInPlace(op), BinaryWithOutput(op)
 
 
 def _ternary(op: str) -> tuple[Ternary, TernaryInPlace, TernaryWithOutput]:
-    find_op(op)
+    find_popops(op)
     return Ternary(op), TernaryInPlace(op), TernaryWithOutput(op)
 
 

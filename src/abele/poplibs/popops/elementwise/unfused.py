@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from abele import expr as ir
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
-from abele.poplibs.popops.expr import Cast, Expr, Op, PlaceHolder
-from abele.poplibs.popops.expressions.fused import Fused, fuse
+from abele.poplibs.popops.expr import Expr
+from abele.poplibs.popops.expressions.fused import Fused, fuse, is_typed_constant, with_leaves
 from abele.poplibs.poputil.broadcast import broadcast_shape
 from abele.poplibs.poputil.layout import create_output_like
 
@@ -51,14 +52,14 @@ class _Steps:
         self.tensors = list(tensors)
         self.name = name
         self.vector_broadcast = vector_broadcast
-        self.known: dict[int, PlaceHolder] = {}
+        self.known: dict[int, ir.Load] = {}
 
-    def compute(self, expression: Expr, out: Tensor | None, wanted: Tensor | None = None) -> Tensor:
+    def compute(self, expression: ir.Expr, out: Tensor | None, wanted: Tensor | None = None) -> Tensor:
         """The result of ``expression``: in ``out``, or in a new tensor like ``wanted``."""
         operands = self._with_operands(expression)
-        numbers = sorted({a.number for a in _placeholders(operands)})
-        inputs = [self.tensors[n - 1] for n in numbers]
-        single = _renumbered(operands, {n: k + 1 for k, n in enumerate(numbers)})
+        numbers = sorted({a.operand for a in (*operands.args, operands) if isinstance(a, ir.Load)})
+        inputs = [self.tensors[n] for n in numbers]
+        single = Expr(with_leaves(operands, {ir.Load(n, ()): ir.Load(k, ()) for k, n in enumerate(numbers)}))
         fixed = out if out is not None else wanted
         fused = fuse([single], tuple(t.dtype for t in inputs), [fixed.dtype if fixed is not None else None])
         if out is None:
@@ -69,31 +70,18 @@ class _Steps:
         )
         return out
 
-    def _with_operands(self, expression: Expr) -> Expr:
+    def _with_operands(self, expression: ir.Expr) -> ir.Expr:
         """An operation whose arguments are operands, constants or results computed before it."""
-        if isinstance(expression, Op):
-            return Op(expression.name, *map(self._operand, expression.args))
-        if isinstance(expression, Cast):
-            return Cast(self._operand(expression.arg), expression.type)
+        if isinstance(expression, ir.Apply):
+            return ir.Apply(expression.op, map(self._operand, expression.args))
+        if isinstance(expression, ir.Cast):
+            return ir.Cast(expression.type, self._operand(expression.arg))
         return expression
 
-    def _operand(self, expression: Expr) -> Expr:
-        if not isinstance(expression, (Op, Cast)):
+    def _operand(self, expression: ir.Expr) -> ir.Expr:
+        if not isinstance(expression, (ir.Apply, ir.Cast)) or is_typed_constant(expression):
             return expression
         if id(expression) not in self.known:
             self.tensors.append(self.compute(expression, None))
-            self.known[id(expression)] = PlaceHolder(len(self.tensors))
+            self.known[id(expression)] = ir.Load(len(self.tensors) - 1, ())
         return self.known[id(expression)]
-
-
-def _placeholders(expression: Expr) -> list[PlaceHolder]:
-    parts = expression.args if isinstance(expression, Op) else (expression.arg,) if isinstance(expression, Cast) else ()
-    return [p for p in (*parts, expression) if isinstance(p, PlaceHolder)]
-
-
-def _renumbered(expression: Expr, numbers: dict[int, int]) -> Expr:
-    if isinstance(expression, PlaceHolder):
-        return PlaceHolder(numbers[expression.number])
-    if isinstance(expression, Op):
-        return Op(expression.name, *(_renumbered(a, numbers) for a in expression.args))
-    return Cast(_renumbered(expression.arg, numbers), expression.type) if isinstance(expression, Cast) else expression

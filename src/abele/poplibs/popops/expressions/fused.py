@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from abele.errors import TypeMismatchError
-from abele.kernels.nest import ir
-from abele.numerics import ElementType, bool_, f32, i32, u32
-from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, Types
-from abele.poplibs.popops.expressions.op_table import CostClass, find_op
-from abele.poplibs.popops.expressions.ops import lower_op
+from abele import expr as ir
+from abele.errors import TypeMismatchError, UnsupportedOpError
+from abele.expr import Types
+from abele.expr.operation import CostClass
+from abele.numerics import ElementType
+from abele.poplibs.popops.expr import Expr, check_placeholders, parts
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Fused:
         lowered: Kernel expressions over loads ``%i[]``, converted to what the outputs hold.
     """
 
-    exprs: tuple[Expr, ...]
+    exprs: tuple[ir.Expr, ...]
     types: Types
     out_types: Types
     lowered: tuple[ir.Expr, ...]
@@ -51,12 +51,9 @@ class Fused:
         return frozenset(e.seed for e in self._leaves if isinstance(e, ir.Random))
 
     @cached_property
-    def operations(self) -> tuple[Op, ...]:
+    def operations(self) -> tuple[ir.Apply, ...]:
         """Every operation once, however often its result is used."""
-        seen: dict[int, Op] = {}
-        for expression in self.exprs:
-            _collect(expression, seen)
-        return tuple(seen.values())
+        return tuple(p for p in parts(*self.exprs) if isinstance(p, ir.Apply))
 
 
 def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | None]) -> Fused:
@@ -68,57 +65,25 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
         out_types: Wanted element type of each output; None for the one that follows from the operands.
 
     Raises:
+        TensorError: An expression uses operands which are not there.
         TypeMismatchError: Operations on types that they do not take, or an output type that needs a cast.
     """
     lowered, stored = [], []
+    expansion = ir.Expansion(types)
     for expression, wanted in zip(exprs, out_types, strict=True):
-        low, natural = _typed(expression, types)
-        natural = natural or ir.result_type(low, types)
+        check_placeholders(expression.node, types)
+        low = expansion.of(expression.node)
+        found = expansion.typing.of(low)
+        natural = ir.element_type(expression.node, types) or found
         out = wanted or natural
         if out.kind != natural.kind and wanted is not None:
             raise TypeMismatchError(
                 f"the expression gives {natural}, the output holds {wanted}", remedy=f"Cast(expr, {wanted})"
             )
         compute = ir.compute_type(out)
-        found = ir.result_type(low, types)
         lowered.append(low if found == compute else ir.Cast(out, low))
         stored.append(out)
-    return Fused(tuple(exprs), types, tuple(stored), tuple(lowered))
-
-
-def _typed(expression: Expr, types: Types) -> tuple[ir.Expr, ElementType | None]:
-    """An expression lowered, and the element type of its result: that of its operands, the wider of two float types, or
-    bool; None for what adapts to its neighbours."""
-    if isinstance(expression, Op):
-        args = [_typed(a, types) for a in expression.args]
-        low = lower_op(expression.name, [a for a, _ in args], types)
-        return low, _op_type(low, [t for _, t in args[: 2 if expression.name == "select" else None]], types)
-    low = expression.lower(types)
-    match expression:
-        case PlaceHolder():
-            return low, types[expression.number - 1]
-        case Const() | Cast():
-            return low, expression.type
-    return low, i32 if isinstance(low, ir.Index) else u32 if isinstance(low, ir.Random) else ir.result_type(low, types)
-
-
-def _op_type(low: ir.Expr, args: Sequence[ElementType | None], types: Types) -> ElementType | None:
-    """The type of an operation's result from those of its arguments."""
-    if ir.result_type(low, types) == bool_:
-        return bool_
-    found = [t for t in args if t is not None]
-    if len(found) > 1 and all(t.is_float for t in found) and any(t != found[0] for t in found):
-        return f32
-    return found[0] if found else None
-
-
-def _collect(expression: Expr, seen: dict[int, Op]) -> None:
-    if isinstance(expression, Cast):
-        _collect(expression.arg, seen)
-    if isinstance(expression, Op) and id(expression) not in seen:
-        for arg in expression.args:
-            _collect(arg, seen)
-        seen[id(expression)] = expression
+    return Fused(tuple(e.node for e in exprs), types, tuple(stored), tuple(lowered))
 
 
 def cost_class(types: Sequence[ElementType]) -> CostClass:
@@ -138,11 +103,31 @@ def operation_slots(fused: Fused, vector: int, in_place: bool) -> float:
     kind = cost_class((*fused.types, *fused.out_types))
     operations = fused.operations
     least = 1.0 if len(operations) > 1 else 0.0
-    total = float(sum(isinstance(e, Cast) for e in fused.exprs))
+    total = float(sum(isinstance(e, ir.Cast) and not is_typed_constant(e) for e in fused.exprs))
     for operation in operations:
-        cost = find_op(operation.name).cost(kind, in_place)
+        cost = library_cost(operation).of(kind, in_place)
         total += max(cost.cycles * vector / cost.elements - len(operation.args), least)
     return total
+
+
+def is_typed_constant(expression: ir.Expr) -> bool:
+    """Whether it is a number of a type of its own, which takes no operation."""
+    return isinstance(expression, ir.Cast) and isinstance(expression.arg, ir.Const)
+
+
+def library_cost(operation: ir.Apply) -> ir.LibraryCost:
+    """What an operation costs in library vertices.
+
+    Raises:
+        UnsupportedOpError: The table does not say.
+    """
+    known = ir.TABLE[operation.op]
+    if known.cost is None:
+        raise UnsupportedOpError(
+            f"the element-wise operation {operation.op!r} has no cost in library vertices",
+            remedy="give cost=loop_cost(...) in its entry of abele.expr.TABLE",
+        )
+    return known.cost
 
 
 def with_leaves(expression: ir.Expr, leaf: dict[ir.Expr, ir.Expr]) -> ir.Expr:

@@ -5,81 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from abele.errors import InvalidOptionError
+from abele.expr import POPOPS, find_popops
 from abele.poplibs.popops.expr import Expr, Op, as_expr
 from abele.poplibs.popops.expressions.op_types import BinaryOpType, TernaryOpType, UnaryOpType
-from abele.poplibs.popops.expressions.ops import find_op
 from abele.words import counted
 
 NAMES = {
-    "Abs": "abs",
-    "Asin": "asin",
-    "BitwiseNot": "bitwise_not",
-    "Cbrt": "cbrt",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "CountLeadingZeros": "count_leading_zeros",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Exp2": "exp2",
-    "Expm1": "expm1",
-    "Floor": "floor",
-    "GeluErf": "gelu_erf",
-    "Hash": "hash",
-    "Inv": "inv",
-    "IsFinite": "is_finite",
-    "IsInf": "is_inf",
-    "IsNaN": "is_nan",
-    "Log": "log",
-    "Log1p": "log1p",
-    "NearbyInt": "nearbyint",
-    "Neg": "neg",
-    "Not": "logical_not",
-    "Popcount": "popcount",
-    "Relu": "relu",
-    "Round": "round",
-    "Rsqrt": "rsqrt",
-    "Sigmoid": "sigmoid",
-    "Signum": "signum",
-    "Sin": "sin",
-    "Sqrt": "sqrt",
-    "Square": "square",
-    "Tan": "tan",
-    "Tanh": "tanh",
-    "Trunc": "trunc",
-    "Add": "add",
-    "And": "logical_and",
-    "Atan2": "atan2",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXnor": "bitwise_xnor",
-    "BitwiseXor": "bitwise_xor",
-    "Divide": "div",
-    "Equal": "eq",
-    "Gt": "gt",
-    "Gte": "gteq",
-    "InvStdDevToVariance": "inv_std_dev_to_variance",
-    "Lt": "lt",
-    "Lte": "lteq",
-    "Max": "max",
-    "Min": "min",
-    "Mul": "mul",
-    "NotEqual": "neq",
-    "Or": "logical_or",
-    "Pow": "pow",
-    "Rem": "rem",
-    "Shl": "shift_left",
-    "Shr": "shift_right",
-    "ShrSE": "shift_right_sign_extend",
-    "Sub": "sub",
-    "VarianceToInvStdDev": "variance_to_inv_std_dev",
-    "Clamp": "clamp",
-    "Select": "select",
+    operation.spelling.builder: name
+    for name, operation in POPOPS.items()
+    if operation.spelling is not None and operation.spelling.builder
 }
-"""Our name of each operation by PopLibs' in expressions. ``Select`` takes (then, otherwise, condition)."""
+"""popops' name of each operation by that of its class in expressions. ``Select`` takes (then, otherwise, condition)."""
 
 
 def _builder(op: str) -> Callable[..., Expr]:
-    arity = find_op(op).arity
+    arity = find_popops(op).arity
 
     def build(*args: object) -> Expr:
         if len(args) != arity:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abele.poplibs.popops.expr import Cast, Const, Expr, Op
-
-POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "inv"}
-"""Constant exponents that are operations of their own."""
+from abele import expr as ir
+from abele.expr.simplify import POWERS
+from abele.poplibs.popops.expr import Expr, parts
 
 
 def simplified(expression: Expr) -> Expr:
@@ -13,36 +12,25 @@ def simplified(expression: Expr) -> Expr:
 
     Parts that are shared stay shared.
     """
-    return _simplified(expression, {})
+    found: dict[int, ir.Expr] = {}
+    for node in parts(expression.node):
+        found[id(node)] = _simplified(node, [found[id(a)] for a in node.args])
+    result = found[id(expression.node)]
+    return expression if result is expression.node else Expr(result)
 
 
-def _simplified(expression: Expr, seen: dict[int, Expr]) -> Expr:
-    key = id(expression)
-    if key in seen:
-        return seen[key]
-    result = expression
-    if isinstance(expression, Cast):
-        arg = _simplified(expression.arg, seen)
-        result = expression if arg is expression.arg else Cast(arg, expression.type)
-    elif isinstance(expression, Op):
-        args = [_simplified(a, seen) for a in expression.args]
-        changed = any(a is not b for a, b in zip(args, expression.args, strict=True))
-        power = _power(args[0], args[1]) if _is_power(expression) else None
-        rebuilt = Op(expression.name, *args) if changed else expression
-        result = rebuilt if power is None else power
-    seen[key] = result
-    return result
+def _simplified(node: ir.Expr, args: list[ir.Expr]) -> ir.Expr:
+    same = all(a is b for a, b in zip(args, node.args, strict=True))
+    if isinstance(node, ir.Apply):
+        power = _power(*args) if node.op == "pow" else None
+        return power or (node if same else ir.Apply(node.op, args))
+    return ir.Cast(node.type, args[0]) if isinstance(node, ir.Cast) and not same else node
 
 
-def _is_power(expression: Op) -> bool:
-    return expression.name == "pow" and len(expression.args) == 2 and isinstance(expression.args[1], Const)
-
-
-def _power(base: Expr, exponent: Expr) -> Expr | None:
-    assert isinstance(exponent, Const)
+def _power(base: ir.Expr, exponent: ir.Expr) -> ir.Expr | None:
+    if not isinstance(exponent, ir.Const):
+        return None
     value = float(exponent.value)
     if value in POWERS:
-        return Op(POWERS[value], base)
-    if value == 3.0:
-        return Op("mul", base, Op("square", base))
-    return None
+        return ir.apply(POWERS[value], base)
+    return ir.apply("mul", base, ir.apply("square", base)) if value == 3.0 else None

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from abele import expr as ir
 from abele import numerics
-from abele.kernels.nest import ir
+from abele.expr import TABLE
 from abele.numerics import ElementType
 from abele.poplibs.popops.expressions.fused import Fused
 from abele.poplibs.popops.expressions.generated import build, type_name
@@ -93,7 +94,7 @@ def element_codelet(
         fields.append("columns: i32")
     if layout.indexed:
         fields += ["base: i32", "row_step: i32", "column_step: i32"]
-    operations = tuple(op.name for op in fused.operations)
+    operations = tuple(TABLE[op.op].popops_name for op in fused.operations)
     return build(name, layout.base, fields, _loop(fused, layout), cycles, extra=(operations, fused.types, cost_key))
 
 

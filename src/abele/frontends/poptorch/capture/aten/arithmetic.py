@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from abele.expr.derivative import arg
+from abele.expr.simplify import simplified
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import Const, Expr, apply, select
 from abele.numerics import bool_
 from abele.parallel import Value
-from abele.parallel.derivative import arg, simplify
 from abele.parallel.ops import build
 
 Operand = Value | float
@@ -64,7 +65,7 @@ def div(call: Call, a: Operand, b: Operand, rounding_mode: str | None = None) ->
 def power(call: Call, a: Operand, b: Operand) -> Value:
     """a to the power of b."""
     if isinstance(b, (int, float)) and isinstance(a, Value):
-        return call.map(simplify(apply("pow", x, Const(float(b)))), a)
+        return call.map(simplified(apply("pow", x, Const(float(b)))), a)
     return call.map(apply("pow", x, y), a, b)
 
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import select
 from abele.numerics import bool_
 from abele.parallel import Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.parallel import Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

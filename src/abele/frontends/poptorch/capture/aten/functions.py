@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.parallel import Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 x = arg(0)

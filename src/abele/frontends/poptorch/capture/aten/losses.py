@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import Network, Value
-from abele.parallel.derivative import arg
 from abele.parallel.input_checks import known_on_host
 from abele.parallel.ops import build
 

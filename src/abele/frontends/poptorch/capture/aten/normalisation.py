@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply
 from abele.numerics import bf16, f16, f32
 from abele.parallel import Network, Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

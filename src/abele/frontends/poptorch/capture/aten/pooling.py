@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.convolution import Extents, per_dim
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Const
 from abele.parallel import Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 from abele.poplibs.popnn.pool_params import PoolKind, PoolParams
 

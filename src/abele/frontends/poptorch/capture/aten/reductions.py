@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import apply
 from abele.parallel import Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 
 

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import UnsupportedOpError
+from abele.expr import evaluate
+from abele.expr.derivative import ONE, ZERO, arg, operands, partial, substitute
+from abele.expr.simplify import simplified
 from abele.kernels.nest import ir
 from abele.kernels.nest.ir import Const, apply, select
 from abele.numerics import f32
-from abele.parallel.derivative import ONE, ZERO, arg, operands, partial, simplify, substitute
-from abele.parallel.ops.elementwise import evaluate
 
 X, Y = arg(0), arg(1)
 
@@ -78,7 +79,7 @@ def test_partial__operation_without_derivative__is_refused() -> None:
     ],
 )
 def test_simplify__trivial_operations__disappear(expression: ir.Expr, expected: ir.Expr) -> None:
-    assert simplify(expression) == expected
+    assert simplified(expression) == expected
 
 
 def test_substitute__constants__fold() -> None:

@@ -1,0 +1,117 @@
+"""Steps of control that hold no others, in a file: barriers, aborts, cycle counters, modes and seeds."""
+
+from __future__ import annotations
+
+from abele.compiler.store.format import Name, Number
+from abele.compiler.store.nodes import Node, stored
+from abele.graph.control import (
+    Abort,
+    CycleStamp,
+    ErrorProgram,
+    GetHwSeeds,
+    SetFloatingPointBehaviour,
+    SetHwSeeds,
+    Sync,
+)
+
+
+class SyncRow(Node, tag="Sync"):
+    """A barrier."""
+
+    kind: Name
+
+
+stored(
+    Sync,
+    SyncRow,
+    parts=lambda out, n: [n.kind],
+    make=lambda at, kind: Sync(kind),
+)
+
+
+class AbortRow(Node, tag="Abort"):
+    """An end with a message."""
+
+    message: Name
+    condition: Number | None
+
+
+stored(
+    Abort,
+    AbortRow,
+    parts=lambda out, n: [n.message, out.view(n.condition)],
+    make=lambda at, message, condition: Abort(message, at.view(condition)),
+)
+
+
+class ErrorProgramRow(Node, tag="ErrorProgram"):
+    """An end with a message and a tensor."""
+
+    message: Name
+    tensor: Number
+
+
+stored(
+    ErrorProgram,
+    ErrorProgramRow,
+    parts=lambda out, n: [n.message, out.view(n.tensor)],
+    make=lambda at, message, tensor: ErrorProgram(message, at.view(tensor)),
+)
+
+
+class CycleStampRow(Node, tag="CycleStamp"):
+    """A reading of the cycle counter."""
+
+    result: Number
+    tile: Number
+    sync: Name
+
+
+stored(
+    CycleStamp,
+    CycleStampRow,
+    parts=lambda out, n: [out.view(n.result), n.tile, n.sync.kind],
+    make=lambda at, result, tile, sync: CycleStamp(at.view(result), at.tile(tile), sync),
+)
+
+
+class BehaviourRow(Node, tag="SetFloatingPointBehaviour"):
+    """What floating-point exceptions do from here on."""
+
+    fields: dict[str, bool]
+
+
+stored(
+    SetFloatingPointBehaviour,
+    BehaviourRow,
+    parts=lambda out, n: [dict(n.fields)],
+    make=lambda at, fields: SetFloatingPointBehaviour(**fields),
+)
+
+
+class GetHwSeedsRow(Node, tag="GetHwSeeds"):
+    """A reading of the seeds."""
+
+    result: Number
+
+
+stored(
+    GetHwSeeds,
+    GetHwSeedsRow,
+    parts=lambda out, n: [out.view(n.result)],
+    make=lambda at, result: GetHwSeeds(at.view(result)),
+)
+
+
+class SetHwSeedsRow(Node, tag="SetHwSeeds"):
+    """New seeds."""
+
+    seeds: Number
+
+
+stored(
+    SetHwSeeds,
+    SetHwSeedsRow,
+    parts=lambda out, n: [out.view(n.seeds)],
+    make=lambda at, seeds: SetHwSeeds(at.view(seeds)),
+)

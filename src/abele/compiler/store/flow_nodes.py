@@ -1,0 +1,197 @@
+"""Steps that hold others, in a file: sequences, loops, branches, named parts, timed parts and calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from abele.compiler.store.format import Int64, Name, Number
+from abele.compiler.store.nodes import Node, stored
+from abele.compiler.store.records import HOST_KERNEL, decode, encode
+from abele.graph.control import Block, CycleCount, Switch
+from abele.graph.program import Call, If, LibraryCall, Repeat, RepeatWhile, Sequence
+from abele.kernels import HostKernel
+
+if TYPE_CHECKING:
+    from abele.compiler.store.programs import ProgramsIn, ProgramsOut
+
+
+class SequenceRow(Node, tag="Sequence"):
+    """Steps, by number."""
+
+    steps: list[Number]
+
+
+stored(
+    Sequence,
+    SequenceRow,
+    parts=lambda out, n: [out.numbers(n.steps)],
+    make=lambda at, steps: Sequence(*(at.node(s) for s in steps)),
+)
+
+
+class RepeatRow(Node, tag="Repeat"):
+    """A loop."""
+
+    count: Annotated[int, Meta(ge=0, le=(1 << 62))]
+    body: Number
+
+
+stored(
+    Repeat,
+    RepeatRow,
+    parts=lambda out, n: [n.count, out.number(n.body)],
+    make=lambda at, count, body: Repeat(count, at.node(body)),
+)
+
+
+class RepeatWhileRow(Node, tag="RepeatWhile"):
+    """A loop that data ends."""
+
+    condition: Number
+    predicate: Number
+    body: Number
+    value: bool
+
+
+def _repeat_while(at: ProgramsIn, condition: int, predicate: int, body: int, value: bool) -> RepeatWhile:
+    return RepeatWhile(at.node(condition), at.view(predicate), at.node(body), value=value)
+
+
+stored(
+    RepeatWhile,
+    RepeatWhileRow,
+    parts=lambda out, n: [out.number(n.condition), out.view(n.predicate), out.number(n.body), n.value],
+    make=_repeat_while,
+)
+
+
+class IfRow(Node, tag="If"):
+    """A branch."""
+
+    predicate: Number
+    then: Number
+    otherwise: Number
+
+
+stored(
+    If,
+    IfRow,
+    parts=lambda out, n: [out.view(n.predicate), out.number(n.then), out.number(n.otherwise)],
+    make=lambda at, predicate, then, otherwise: If(at.view(predicate), at.node(then), at.node(otherwise)),
+)
+
+
+class SwitchRow(Node, tag="Switch"):
+    """A branch of many ways."""
+
+    control: Number
+    cases: list[tuple[Int64, Number]]
+    default: Number
+    unreachable_default: bool
+
+
+def _switch_parts(out: ProgramsOut, node: Switch) -> list[Any]:
+    cases = [[value, out.number(case)] for value, case in node.cases.items()]
+    return [out.view(node.control), cases, out.number(node.default), node.unreachable_default]
+
+
+def _switch(at: ProgramsIn, control: int, cases: list[tuple[int, int]], default: int, unreachable: bool) -> Switch:
+    made = [(value, at.node(case)) for value, case in cases]
+    return Switch(at.view(control), made, at.node(default), unreachable_default=unreachable)
+
+
+stored(Switch, SwitchRow, parts=_switch_parts, make=_switch)
+
+
+class BlockOfSteps(Node, tag="Block"):
+    """Steps under a name."""
+
+    body: Number
+
+
+stored(
+    Block,
+    BlockOfSteps,
+    parts=lambda out, n: [out.number(n.body)],
+    make=lambda at, body: Block(at.node(body), "block"),
+)
+
+
+class CycleCountRow(Node, tag="CycleCount"):
+    """A timed part."""
+
+    body: Number
+    result: Number
+    tile: Number
+    sync: Name
+
+
+stored(
+    CycleCount,
+    CycleCountRow,
+    parts=lambda out, n: [out.number(n.body), out.view(n.result), n.tile, n.sync.kind],
+    make=lambda at, body, result, tile, sync: CycleCount(at.node(body), at.view(result), at.tile(tile), sync),
+)
+
+
+class CallRow(Node, tag="Call"):
+    """A call of a function, by number."""
+
+    function: Number
+    arguments: list[Number]
+    results: list[Number]
+
+
+def _call_parts(out: ProgramsOut, node: Call) -> list[Any]:
+    arguments = [copy.source for copy in node.copies_in]
+    results = [copy.destination for copy in node.copies_out]
+    return [out.function(node.function), out.views(arguments), out.views(results)]
+
+
+stored(
+    Call,
+    CallRow,
+    parts=_call_parts,
+    make=lambda at, function, arguments, results: Call(at.function(function), at.views(arguments), at.views(results)),
+)
+
+
+class LibraryCallRow(Node, tag="LibraryCall"):
+    """A library call; its kernel is a record."""
+
+    name: Name
+    inputs: list[Number]
+    outputs: list[Number]
+    body: Number
+    kernel: Any
+    flops: Annotated[int, Meta(ge=0, le=1 << 60)]
+
+
+def _library_parts(out: ProgramsOut, node: LibraryCall) -> list[Any]:
+    kernel = None if node.kernel is None else encode(node.kernel, HOST_KERNEL)
+    return [node.name, out.views(node.inputs), out.views(node.outputs), out.number(node.body), kernel, node.flops]
+
+
+def _library_call(
+    at: ProgramsIn, name: str, inputs: list[int], outputs: list[int], body: int, kernel: Any, flops: int
+) -> LibraryCall:
+    """A library call whose kernel fits its operands."""
+    read, written, steps = at.views(inputs), at.views(outputs), at.node(body)
+    made = None if kernel is None else decode(kernel, HOST_KERNEL)
+    if made is not None:
+        operands = [*read, *written]
+        fits = isinstance(made, HostKernel) and (made.num_inputs, made.num_outputs) == (len(read), len(written))
+        if (
+            not fits
+            or [(t.dtype, tuple(t.shape)) for t in operands]
+            != list(zip(made.types, made.shapes, strict=True))[: len(operands)]
+        ):
+            raise ValueError(f"the kernel of {name} does not fit its operands")
+    if not isinstance(steps, Sequence) or not all(t.writable for t in written):
+        raise ValueError(f"library call {name} has no body, or writes what it may not")
+    return LibraryCall(name, read, written, steps, made, flops, steps.debug)
+
+
+stored(LibraryCall, LibraryCallRow, parts=_library_parts, make=_library_call)

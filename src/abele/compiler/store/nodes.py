@@ -1,0 +1,77 @@
+"""How program nodes lie in a file: the row of each kind, what is put in it, and how the node is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from abele.compiler.store.format import Debug, Row
+from abele.graph.meanings import Meanings
+from abele.graph.program import Program
+
+if TYPE_CHECKING:
+    from abele.compiler.store.programs import ProgramsIn, ProgramsOut
+
+
+class Node(Row):
+    """A program node; its parts follow in the order of its constructor."""
+
+    debug: Debug
+
+
+@dataclass(frozen=True)
+class StoredNode:
+    """The file form of a kind of node.
+
+    Attributes:
+        row: The type of its row; the tag is the kind's name.
+        parts: Gives what follows ``debug`` in the row, from the writer and the node.
+        make: Makes the node again, from the reader and those parts; constructors check what they are given.
+    """
+
+    row: type[Node]
+    parts: Callable[[ProgramsOut, Any], list[Any]]
+    make: Callable[..., Program]
+
+
+STORED: Meanings[StoredNode] = Meanings("can be saved")
+"""The file form of every kind of node."""
+
+_MAKERS: dict[type[Node], Callable[..., Program]] = {}
+
+
+def stored(
+    kind: type[Program],
+    row: type[Node],
+    parts: Callable[[ProgramsOut, Any], list[Any]],
+    make: Callable[..., Program],
+) -> None:
+    """Enter the file form of a kind of node; see :class:`StoredNode`."""
+    STORED.add(kind, StoredNode(row, parts, make))
+    _MAKERS[row] = make
+
+
+def tag_of(node: Program) -> str:
+    """The word that a node's row begins with."""
+    return str(STORED.of(node).row.__struct_config__.tag)
+
+
+def decoded_nodes(text: msgspec.Raw) -> list[Node]:
+    """The rows of a file's nodes.
+
+    Raises:
+        msgspec.MsgspecError: They are no such rows.
+    """
+    rows: Any = reduce(or_, _MAKERS)
+    found: list[Node] = msgspec.json.decode(text, type=list[rows])
+    return found
+
+
+def made_again(reader: ProgramsIn, row: Node, *parts: Any) -> Program:
+    """The node of a row."""
+    return _MAKERS[type(row)](reader, *parts)

@@ -1,0 +1,15 @@
+"""The operations, by what they do; importing this fills the table."""
+
+from abele.expr.operation import define
+from abele.expr.operations import arithmetic, bits, comparisons, elementary, nonlinearities, rounding
+
+for _operation in (
+    *arithmetic.OPERATIONS,
+    *rounding.OPERATIONS,
+    *elementary.OPERATIONS,
+    *comparisons.OPERATIONS,
+    *bits.OPERATIONS,
+):
+    define(_operation)
+for _operation in nonlinearities.operations():
+    define(_operation)

@@ -1,0 +1,229 @@
+"""Exponentials, logarithms, the circular functions and the error function."""
+
+from __future__ import annotations
+
+import math as math_
+
+import numpy as np
+
+from abele.expr import numpy_meaning as meaning
+from abele.expr.nodes import Expr, apply, as_expr, select
+from abele.expr.operation import FLOAT, Code, InVertex, Operation, Slots, Spelling, Types, loop_cost
+from abele.expr.operations.arithmetic import NATURAL
+from abele.llvm import math
+
+EXP_START = (9 + 11, 33)
+"""As UNARY_START, of the exponential. Source: machine reference §4.8."""
+
+_ERF_SLOPE = 2.0 / math_.sqrt(math_.pi)
+_ATAN = (1.0, -0.333327978849411, 0.19974404573440552, -0.13851478695869446, 0.07984963059425354)
+_ASIN = (1.0, 0.1666678637266159, 0.0749453455209732, 0.0455390103161335, 0.02390936389565468, 0.042553599923849106)
+
+
+def _expm1(types: Types, x: Expr) -> Expr:
+    # tanh keeps its relative accuracy around zero, which exp(x) - 1 loses.
+    half = apply("tanh", x * 0.5)
+    return 2.0 * half / (1.0 - half)
+
+
+def _log1p(types: Types, x: Expr) -> Expr:
+    # The division repairs what rounding 1 + x lost.
+    shifted = 1.0 + x
+    return apply("log", shifted) - ((shifted - 1.0) - x) / shifted
+
+
+def _odd_polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """x·(c0 + c1·x² + …): least-squares fits at Chebyshev nodes, errors below 1e-8 on their ranges."""
+    square = apply("square", x)
+    value: Expr = as_expr(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = value * square + c
+    return x * value
+
+
+def _atan_positive(x: Expr) -> Expr:
+    """Arc tangent of x ≥ 0: reduced to [0, tan π/8] by the addition theorem."""
+    low, high = math_.tan(math_.pi / 8), math_.tan(3 * math_.pi / 8)
+    reduced = select(x > high, -1.0 / apply("max", x, 1e-30), select(x > low, (x - 1.0) / (x + 1.0), x))
+    shift = select(x > high, as_expr(math_.pi / 2), select(x > low, as_expr(math_.pi / 4), as_expr(0.0)))
+    return shift + _odd_polynomial(reduced, _ATAN)
+
+
+def _atan2(types: Types, y: Expr, x: Expr) -> Expr:
+    size_x, size_y = apply("abs", x), apply("abs", y)
+    angle = _atan_positive(size_y / apply("max", size_x, 1e-37))
+    turned = select(x < 0.0, math_.pi - angle, angle)
+    zero = select(x < 0.0, as_expr(math_.pi), as_expr(0.0))
+    size = select(apply("max", size_x, size_y) > 0.0, turned, zero)
+    return select(y < 0.0, -size, size)
+
+
+def _asin(types: Types, x: Expr) -> Expr:
+    size = apply("abs", x)
+    near_one = apply("sqrt", (1.0 - size) * 0.5)
+    inner = _odd_polynomial(select(size > 0.5, near_one, size), _ASIN)
+    angle = select(size > 0.5, math_.pi / 2 - 2.0 * inner, inner)
+    return select(x < 0.0, -angle, angle)
+
+
+OPERATIONS = (
+    Operation(
+        "exp",
+        1,
+        FLOAT,
+        np.exp,
+        slopes=(lambda x: apply("exp", x),),
+        code=Code(math.exp),
+        in_vertex=InVertex("function", "exp"),
+        slots=Slots(aux=3, source="§1.3 S: f32exp"),
+        cost=loop_cost((6, 2), (4, 4), start=EXP_START),
+        spelling=Spelling("exp", "EXPONENT", "Exp"),
+    ),
+    Operation(
+        "exp2",
+        1,
+        FLOAT,
+        np.exp2,
+        expansion=lambda types, x: apply("exp", x * math_.log(2.0)),
+        slopes=(lambda x: math_.log(2.0) * apply("exp2", x),),
+        slots=Slots(aux=3, source="§1.3 S: 6 slots for 2 elements"),
+        cost=loop_cost((6, 2), (4, 4)),
+        spelling=Spelling("exp2", "EXPONENT2", "Exp2"),
+    ),
+    Operation(
+        "expm1",
+        1,
+        FLOAT,
+        np.expm1,
+        expansion=_expm1,
+        slopes=(lambda x: apply("exp", x),),
+        slots=Slots(aux=4, source="§1.3 S: that of exp, and a difference"),
+        cost=loop_cost((12, 2), (12, 4)),
+        spelling=Spelling("expm1", "EXPONENT_MINUS_ONE", "Expm1"),
+    ),
+    Operation(
+        "log",
+        1,
+        FLOAT,
+        np.log,
+        slopes=(lambda x: 1.0 / x,),
+        code=Code(math.log),
+        in_vertex=InVertex("function", "log"),
+        slots=Slots(aux=6, source="§1.3 S: f32log"),
+        cost=loop_cost((12, 2), (4, 4), in_place=((14, 2), (6, 4))),
+        spelling=Spelling("log", "LOGARITHM", "Log"),
+    ),
+    Operation(
+        "log1p",
+        1,
+        FLOAT,
+        np.log1p,
+        expansion=_log1p,
+        slopes=(lambda x: 1.0 / (1.0 + x),),
+        slots=Slots(aux=9, source="§1.3 S: 18 slots for 2 elements"),
+        cost=loop_cost((18 + NATURAL, 2), (18 + NATURAL, 4)),
+        spelling=Spelling("log1p", "LOGARITHM_ONE_PLUS", "Log1p"),
+    ),
+    Operation(
+        "tanh",
+        1,
+        FLOAT,
+        np.tanh,
+        slopes=(lambda x: 1.0 - apply("square", apply("tanh", x)),),
+        code=Code(math.tanh),
+        in_vertex=InVertex("function", "tanh"),
+        slots=Slots(aux=6, source="§1.3 D: 12 slots for 2 elements"),
+        cost=loop_cost((12, 2), (4, 4), in_place=((10, 2), (2, 4))),
+        spelling=Spelling("tanh", "TANH", "Tanh"),
+    ),
+    Operation(
+        "sigmoid",
+        1,
+        FLOAT,
+        meaning.sigmoid,
+        slopes=(lambda x: apply("sigmoid", x) * (1.0 - apply("sigmoid", x)),),
+        code=Code(math.sigmoid),
+        in_vertex=InVertex("function", "sigmoid"),
+        slots=Slots(aux=6, source="§1.3 D: 12 slots for 2 elements"),
+        cost=loop_cost((12, 2), (6, 4), in_place=((10, 2), (4, 4))),
+        spelling=Spelling("sigmoid", "SIGMOID", "Sigmoid"),
+    ),
+    Operation(
+        "erf",
+        1,
+        FLOAT,
+        meaning.erf,
+        slopes=(lambda x: _ERF_SLOPE * apply("exp", -apply("square", x)),),
+        code=Code(math.erf),
+        in_vertex=InVertex("function", "erf"),
+        slots=Slots(aux=41, source="§1.3 S"),
+        cost=loop_cost((41, 1), (13, 1)),
+        spelling=Spelling("erf", "ERF", "Erf"),
+    ),
+    Operation(
+        "gelu_erf",
+        1,
+        FLOAT,
+        meaning.gelu_erf,
+        expansion=lambda types, x: x * 0.5 * (1.0 + apply("erf", x * math_.sqrt(0.5))),
+        cost=loop_cost((22, 1), (16, 1)),
+        spelling=Spelling("gelu_erf", "GELU_ERF", "GeluErf"),
+    ),
+    Operation(
+        "sin",
+        1,
+        FLOAT,
+        np.sin,
+        slopes=(lambda x: apply("cos", x),),
+        code=Code(math.sin),
+        in_vertex=InVertex("function", "sin"),
+        slots=Slots(aux=2300, source="§1.3 S"),
+        cost=loop_cost((2300, 1), (25, 1)),
+        spelling=Spelling("sin", "SIN", "Sin"),
+    ),
+    Operation(
+        "cos",
+        1,
+        FLOAT,
+        np.cos,
+        slopes=(lambda x: -apply("sin", x),),
+        code=Code(math.cos),
+        in_vertex=InVertex("function", "cos"),
+        slots=Slots(aux=2300, source="§1.3 S"),
+        cost=loop_cost((2300, 1), (25, 1)),
+        spelling=Spelling("cos", "COS", "Cos"),
+    ),
+    Operation(
+        "tan",
+        1,
+        FLOAT,
+        np.tan,
+        expansion=lambda types, x: apply("sin", x) / apply("cos", x),
+        slopes=(lambda x: 1.0 + apply("square", apply("tan", x)),),
+        slots=Slots(aux=5100, source="§1.3 S"),
+        cost=loop_cost((5100, 1), (5700, 1)),
+        spelling=Spelling("tan", "TAN", "Tan"),
+    ),
+    Operation(
+        "asin",
+        1,
+        FLOAT,
+        np.arcsin,
+        expansion=_asin,
+        slopes=(lambda x: apply("rsqrt", 1.0 - apply("square", x)),),
+        cost=loop_cost((102 + NATURAL, 1), (102 + NATURAL, 1)),
+        spelling=Spelling("asin", "ASIN", "Asin"),
+    ),
+    Operation(
+        "atan2",
+        2,
+        FLOAT,
+        np.arctan2,
+        expansion=_atan2,
+        slopes=(lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)),
+        slots=Slots(aux=136, source="§1.3 S: 272 slots for 2 elements"),
+        cost=loop_cost((272, 2), (578, 4)),
+        spelling=Spelling("atan2", "ATAN2", "Atan2"),
+    ),
+)
+"""Operations of this module."""

@@ -1,0 +1,91 @@
+"""Cheaper expressions of the same value: no additions of 0, products with 0, 1 or -1, constant powers as products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from abele.expr.nodes import Apply, Const, Expr, apply
+from abele.numerics import bool_
+
+POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "inv"}
+"""Constant exponents that are operations of their own."""
+_ZERO, _ONE = Const(0.0), Const(1.0)
+_FOLDS: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: -a,
+}
+
+
+def total(a: Expr, b: Expr) -> Expr:
+    """a + b, simplified."""
+    return simplified(a + b)
+
+
+def product(a: Expr, b: Expr) -> Expr:
+    """a · b, simplified."""
+    return simplified(a * b)
+
+
+def is_number(expression: Expr, number: float) -> bool:
+    """Whether it is the constant ``number``."""
+    return isinstance(expression, Const) and expression.value == number
+
+
+def simplified(expression: Expr) -> Expr:
+    """The expression without additions of 0, products with 0, 1 or -1, and operations on constants alone."""
+    if not isinstance(expression, Apply):
+        return expression
+    match expression.op, expression.args:
+        case "add", (a, b):
+            return b if is_number(a, 0) else a if is_number(b, 0) else _folded(expression)
+        case "sub", (a, b):
+            return a if is_number(b, 0) else _folded(expression)
+        case "mul", (a, b):
+            return _simplified_product(expression, a, b)
+        case "div", (a, b) if is_number(b, 1):
+            return a
+        case "pow", (a, Const(value=exponent)):
+            return _simplified_power(expression, a, float(exponent))
+        case "select", (_, a, b) if isinstance(a, Const) and a == b:
+            return a
+    return _folded(expression)
+
+
+def _simplified_product(whole: Apply, a: Expr, b: Expr) -> Expr:
+    for one, other in ((a, b), (b, a)):
+        if is_number(one, 0):
+            return _ZERO
+        if is_number(one, 1):
+            return other
+        if is_number(one, -1):
+            return _folded(Apply("neg", (other,)))
+        # A branch without slope stays zero even where the other factor is infinite or NaN, as in PyTorch.
+        match one:
+            case Apply(op="select", args=(condition, then, otherwise)) if is_number(then, 0) or is_number(otherwise, 0):
+                return Apply("select", (condition, product(then, other), product(otherwise, other)))
+    return _folded(whole)
+
+
+def _simplified_power(power: Apply, base: Expr, exponent: float) -> Expr:
+    if exponent in POWERS:
+        return apply(POWERS[exponent], base)
+    match exponent:
+        case 0.0:
+            return _ONE
+        case 1.0:
+            return base
+        case 3.0:
+            return apply("square", base) * base
+    return power
+
+
+def _folded(expression: Apply) -> Expr:
+    """The constant that an operation on constants of one type is, or the operation itself."""
+    constants = [a for a in expression.args if isinstance(a, Const) and a.type != bool_]
+    if expression.op not in _FOLDS or len(constants) != len(expression.args):
+        return expression
+    if len({c.type for c in constants}) != 1:
+        return expression
+    return Const(_FOLDS[expression.op](*(c.value for c in constants)), constants[0].type)

@@ -1,0 +1,77 @@
+"""Flow: how the steps inside a program node follow one another.
+
+Every room that walks a program asks this and not for the class of a node: what a loop reads before it writes, which way
+a debugger goes next, which branch has which title, what becomes a block of the lowered program. A new kind of loop or
+branch is one more node that gives one of these four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from abele.graph.program import Program
+    from abele.graph.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Steps one after the other.
+
+    Attributes:
+        steps: The steps; none in a step that does something itself.
+    """
+
+    steps: tuple[Program, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A body a fixed number of times.
+
+    Attributes:
+        count: How often.
+        body: What runs.
+    """
+
+    count: int
+    body: Program
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Rounds that a predicate ends, which a program computes before each.
+
+    Attributes:
+        condition: What runs before each decision.
+        predicate: What is looked at.
+        value: The truth value of the predicate for which the loop goes on.
+        body: What runs then.
+    """
+
+    condition: Program
+    predicate: Tensor
+    value: bool
+    body: Program
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of several ways, by the number in a scalar.
+
+    Attributes:
+        selector: What is looked at.
+        ways: The ways.
+        titles: What each is called, as in ``then``, ``case 3``.
+        pick: Gives the way of a number; None where the user said that it cannot come up.
+    """
+
+    selector: Tensor
+    ways: tuple[Program, ...]
+    titles: tuple[str, ...]
+    pick: Callable[[int], int | None]
+
+
+Flow = InOrder | Rounds | While | OneOf

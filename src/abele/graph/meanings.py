@@ -1,0 +1,73 @@
+"""What a program node means to a room: one table per room, by the node's class.
+
+A node of the control program means something to several rooms: the graph knows what it reads and writes, the compiler
+what it costs, the engine how it runs, and there are its text and its form in a file. Each room keeps what it knows in a
+table of its own, filled by the module that knows it, so that a new kind of node is one class here and one entry for
+each room that cares. ``tests/compiler/test_new_node.py`` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from abele.errors import ControlProgramError
+from abele.graph.program import Program
+
+M = TypeVar("M")
+
+
+class Meanings(Generic[M]):
+    """What each kind of program node means to one room.
+
+    Args:
+        purpose: What the room does with nodes, as an error says it: ``can be compiled``.
+        meanings: What is known to begin with.
+    """
+
+    def __init__(self, purpose: str, meanings: Mapping[type[Program], M] | None = None) -> None:
+        self._purpose = purpose
+        self._of: dict[type[Program], M] = dict(meanings or {})
+
+    def add(self, kind: type[Program], meaning: M) -> M:
+        """Enter what a kind of node means; returns it.
+
+        Raises:
+            ControlProgramError: The kind has a meaning already.
+        """
+        if kind in self._of:
+            raise ControlProgramError(f"{kind.__name__} is entered a second time among steps that {self._purpose}")
+        self._of[kind] = meaning
+        return meaning
+
+    def find(self, kind: type[Program]) -> M | None:
+        """What a kind of node means, or the nearest kind that it derives from; None when nothing is known."""
+        for each in kind.__mro__:
+            if each in self._of:
+                return self._of[each]
+        return None
+
+    def of(self, node: Program) -> M:
+        """What a node means.
+
+        Raises:
+            ControlProgramError: Nobody entered its kind.
+        """
+        found = self.find(type(node))
+        if found is None:
+            raise ControlProgramError(
+                f"a {type(node).__name__} is no program step that {self._purpose}",
+                at=(getattr(node, "debug", None) and node.debug.location) or None,
+                remedy="use the steps of abele.graph",
+            )
+        return found
+
+    def __contains__(self, kind: type[Program]) -> bool:
+        return kind in self._of
+
+    def __iter__(self) -> Iterator[type[Program]]:
+        return iter(self._of)
+
+    def remove(self, kind: type[Program]) -> None:
+        """Forget a kind of node."""
+        del self._of[kind]
