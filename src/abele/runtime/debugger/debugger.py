@@ -50,10 +50,11 @@ class Debugger:
 
     def __init__(self, engine: Engine, program: int | str = 0, *, history_bytes: int = HISTORY_BYTES) -> None:
         self.engine = engine
-        self._index, options, host = engine.debug_surroundings(program)
+        deployment = engine.deployment
+        self._index = deployment.index(program)
         self.program: Program = engine.executable.programs[self._index]
-        self._leaves = Leaves(engine.executable, self.program, options, host)
-        self._history = History(self._leaves.image, engine.remote_memory, history_bytes)
+        self._leaves = Leaves(engine.executable, self.program, deployment.image_options, deployment.host)
+        self._history = History(self._leaves.image, deployment.remote, history_bytes)
         self._walker = Walker(self.program, self._number)
         self._costs = _cycles_by_step(engine)
         self.breakpoints: dict[int, Breakpoint] = {}
@@ -61,7 +62,7 @@ class Debugger:
         self._seen: dict[int, Outcome] = {}
         self._furthest = 0
         self.position, self.cycles, self.reason = 0, 0, ""
-        engine.lend(self._leaves.image, self._index)
+        deployment.lend(self._leaves.image, self._index)
         self._open = True
         self.step_at_hand: Program | None = self._walker.next_leaf(0)
 
@@ -152,7 +153,7 @@ class Debugger:
         """Give the memory, as it is, back to the engine; nothing can be run any more."""
         if self._open:
             self._open = False
-            self.engine.take_back(self._leaves.image, self._index)
+            self.engine.deployment.take_back(self._leaves.image, self._index)
             self._leaves.image.machine.close()
 
     def _stops_before(self) -> bool:

@@ -24,7 +24,7 @@ class _Twin:
 
     def __init__(self, engine: Engine, image: Image, arrays: Arrays, checks: Checks | None) -> None:
         self.engine = type(engine)(engine.executable, mode="tiles", threads=engine.threads, checks=checks)
-        self.image = self.engine._prepared()
+        self.image = self.engine.deployment.image
         self.arrays = {stream: array.copy() for stream, array in arrays.items()}
         for variable in engine.graph.variables:
             self.image.arena.images(variable)[...] = image.arena.images(variable)

@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
-import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable, RunAccount
-from abele.errors import AbeleError, EngineError, StreamConnectionError, nearest
-from abele.graph import Graph, Program, Stream, Tensor, Variable
+from abele.errors import AbeleError, EngineError
+from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
 from abele.numerics import to_host
-from abele.report import Report
+from abele.report import Report, Table
 from abele.runtime.checks.checks import Checks
-from abele.runtime.checks.untrusted_codelets import first_violation
 from abele.runtime.control.bytecode import Verdict, listing
 from abele.runtime.control.threads import available_cores
-from abele.runtime.debugger.lending import Debuggable
 from abele.runtime.engine.compare_orders import compare_orders
+from abele.runtime.engine.deployment import Deployment
 from abele.runtime.engine.options import read_options, set_log_level
-from abele.runtime.engine.profile_access import ProfileAccess
-from abele.runtime.engine.run_log import AutoReport, RunLog
-from abele.runtime.engine.setup import (
-    MODES,
-    Programs,
-    check_options,
-    checks_of,
-    executable,
-    silent,
-    streams_of,
-    too_little_memory,
-)
+from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
+from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable, silent
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
-from abele.runtime.host.ends import HostEnds
-from abele.runtime.image import Host, Image, ImageOptions, RunCounts, build_image
-from abele.runtime.streams.connections import Connections
-from abele.runtime.streams.prefetch import RunAbandonedError
+from abele.runtime.image import ImageOptions, RunCounts
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
+
+if TYPE_CHECKING:
+    from abele.runtime.debugger.debugger import Debugger
 
 __all__ = ["MODES", "Engine", "Programs"]
 
 
-class Engine(HostEnds, ProfileAccess, Debuggable):
+class Engine:
     """Runs programs of a graph on the host, with real data.
 
     Values of variables, positions of streams and state of vertices persist from run to run until :meth:`load`.
@@ -66,6 +52,16 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             POPLAR_ENGINE_OPTIONS, POPLAR_RUNTIME_OPTIONS and ABELE_ENGINE_OPTIONS override them.
         checks: Checks that no IPU gives: :class:`Checks`, ``"all"``, or names with commas between. They take ``tiles``.
         progress: Called with the name of a compile stage and the part of it that is done.
+
+    Attributes:
+        executable: The compiled programs.
+        graph: Their graph.
+        options: Options under Poplar's names, with their values.
+        checks: The checks that are on.
+        mode: How library calls are carried out.
+        threads: Host threads.
+        print_stream: Where vertices and ``PrintTensor`` print to.
+        deployment: Memory, code and streams of the programs.
 
     Raises:
         AbeleError: The program does not compile; see :func:`abele.compiler.compile_program`.
@@ -92,21 +88,15 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
         fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
         self.executable = executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph
-        HostEnds.__init__(self, self.graph)
         self.checks = checks_of(checks, self.options)
         self.mode = "tiles" if debug or self.checks.any else mode
         self.threads = threads or available_cores()
-        self._interprets = debug
         self.print_stream: IO[str] = sys.stdout
-        self._keep = self._kept(keep)
-        self._progress = progress or silent
-        self._connections = Connections(self.options)
-        self._image: Image | None = None
-        self._running = threading.Lock()
+        image_options = self._image_options(debug, self._kept(keep))
         self._log = RunLog(self.options, self.executable)
         self._auto_report = AutoReport(self.options)
-        self._streams = [streams_of(p) for p in self.executable.programs]
-        self._prepared()
+        self.deployment = Deployment(self.executable, self.options, image_options, self._print, progress or silent)
+        self._log.account.begin(self.deployment.image.tallies.places)
         self._auto_report.after_compile(lambda: self.report)
 
     def _kept(self, keep: Iterable[Handle]) -> frozenset[Variable]:
@@ -135,8 +125,11 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             TensorAccessError: The host may only write it.
         """
         tensor = readable(self.graph, handle)
-        self._check_visible(tensor)
-        return to_host(self._prepared().arena.read_all(tensor), tensor.dtype)
+        image = self.deployment.image
+        hidden = [v for v in tensor.variables if v in image.fused]
+        if hidden:
+            raise _fused_away(hidden[0])
+        return to_host(image.arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
         """Set what a host handle, the name of a variable or a tensor stands for, from an array of its shape, or from
@@ -150,7 +143,7 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             TypeMismatchError: The values do not fit the element type.
         """
         tensor = writable(self.graph, handle)
-        image = self._prepared()
+        image = self.deployment.image
         image.arena.write_all(tensor, checked_values(tensor, values))
         image.checking.host_wrote(tensor)
 
@@ -169,11 +162,48 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             EngineError: No such stream.
             StreamConnectionError: The data does not fit.
         """
-        found = find_stream(self.graph, stream)
-        connection = self._connections.connect(found, data, begin, end)
-        machine = self._prepared().machine
-        if found in machine.streams:
-            machine.connect(connection)
+        self.deployment.connect(find_stream(self.graph, stream), data, begin, end)
+
+    def connect_function(self, handle: str | HostFunction, function: Callable[..., Any]) -> None:
+        """Connect a host function.
+
+        Args:
+            handle: The function or its name.
+            function: Called with an array for each input; gives an array for each output (alone, or as a tuple), or
+                None where there is none. It is called for one replica after the other; one that has a parameter
+                ``replica`` is told which. What it raises ends the run and comes out of :meth:`Engine.run`.
+
+        Raises:
+            EngineError: No such host function.
+            StreamConnectionError: It cannot be called.
+        """
+        self.deployment.functions.connect(handle, function)
+
+    def write_remote(
+        self, buffer: str | RemoteBuffer, row: int | None, values: npt.ArrayLike, replica: int = 0
+    ) -> None:
+        """Set a row of a remote buffer.
+
+        Args:
+            buffer: The buffer or its name.
+            row: Number of the row; None for all rows.
+            values: As many elements as a row has (or all rows have), or one number.
+            replica: Whose buffer.
+
+        Raises:
+            RemoteBufferError: No such buffer, row or replica.
+            TensorError: Another number of elements.
+            TypeMismatchError: The values do not fit the element type.
+        """
+        self.deployment.remote.write(buffer, row, values, replica)
+
+    def read_remote(self, buffer: str | RemoteBuffer, row: int | None = None, replica: int = 0) -> npt.NDArray[Any]:
+        """A copy of a row of a remote buffer, of shape [elements], or of all rows, [rows, elements].
+
+        Raises:
+            RemoteBufferError: No such buffer, row or replica.
+        """
+        return self.deployment.remote.read(buffer, row, replica)
 
     def load(self) -> None:
         """Bring variables with initial contents, the state of vertices and the positions of streams back to how they
@@ -182,10 +212,8 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
         Raises:
             EngineError: A run is under way.
         """
-        with self._alone("be loaded"):
-            image = self._prepared()
-            image.load()
-            self._connections.rewind(image.machine)
+        with self.deployment.alone("be loaded"):
+            self.deployment.load()
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -205,13 +233,11 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             KeyboardInterrupt: Ctrl-C; state is as of the last finished step, and the engine stays usable.
             Exception: What a stream's callback raised, with a note of the stream.
         """
-        index = self._index(program)
-        image = self._prepared()
-        self._check_connected(index, image)
-        self._functions.check_connected(self.executable.programs[index])
-        with self._alone("run"):
+        index = self.deployment.index(program)
+        self.deployment.check_connected(index)
+        with self.deployment.alone("run"):
             start = time.perf_counter()
-            verdict, counts = self._execute(image, index)
+            verdict, counts = self.deployment.execute(index)
             self._note_run(index, counts, name, time.perf_counter() - start)
         return verdict is Verdict.DONE
 
@@ -229,58 +255,36 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
             ApplicationRuntimeError: A result depends on the order; it is named.
             EngineError: A stream is connected to something other than an array.
         """
-        streams = self._streams[self._index(program)]
-        arrays = {c.stream: c.array for c in self._connections.of(streams) if c.array is not None}
-        compare_orders(self, self._prepared(), streams, arrays, program, seeds)
+        streams = self.deployment.streams(self.deployment.index(program))
+        arrays = {c.stream: c.array for c in self.deployment.connections.of(streams) if c.array is not None}
+        compare_orders(self, self.deployment.image, streams, arrays, program, seeds)
 
     def load_and_run(self, program: int | str = 0, name: str = "") -> bool:
         """:meth:`load`, then :meth:`run`."""
         self.load()
         return self.run(program, name)
 
-    def _execute(self, image: Image, index: int) -> tuple[Verdict, RunCounts | None]:
-        """Run a program with its streams; raises what went wrong first. Gives what it counted, if it came to its
-        end."""
-        streams = self._streams[index]
-        verdict, failure, counts = Verdict.FAILED, None, None
-        try:
-            self._connections.begin_run(streams, image.machine)
-            verdict, failure, counts = self._run_machine(image, index)
-        finally:
-            late = self._connections.end_run(streams)
-        if isinstance(failure, RunAbandonedError):
-            return Verdict.STOPPED, None
-        if failure is not None or late is not None:
-            raise failure or late  # type: ignore[misc]
-        return verdict, counts
-
-    def _run_machine(self, image: Image, index: int) -> tuple[Verdict, BaseException | None, RunCounts | None]:
-        machine, interrupt = image.machine, None
-        image.begin_run()
-        while True:
-            try:
-                if interrupt is None:
-                    machine.start(image.entries[index])
-                verdict = machine.wait()
-                break
-            except KeyboardInterrupt as error:
-                interrupt = error
-                self.stop()
-        counts = image.end_run(index, verdict)
-        wrong = image.overruns.error(machine.take_fault())
-        failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
-        if failure is None or isinstance(failure, RunAbandonedError):
-            failure = interrupt or failure
-        return verdict, failure, counts
-
     def stop(self) -> None:
         """Let a run that is under way in another thread end after its current step, within a moment.
 
         A run that waits for stream data which is being prefetched ends at once.
         """
-        if self._image is not None:
-            self._image.machine.stop()
-            self._connections.abandon()
+        self.deployment.stop()
+
+    def debug(self, program: int | str = 0, **options: Any) -> Debugger:
+        """A debugger at the beginning of a program, on memory that holds what the engine's does.
+
+        Args:
+            program: Its position, or its name.
+            **options: ``history_bytes``, the memory for taking steps back.
+
+        Raises:
+            EngineError: No such program, or a run is under way.
+            StreamConnectionError: A stream that the program uses is connected to nothing.
+        """
+        from abele.runtime.debugger.debugger import Debugger
+
+        return Debugger(self, program, **options)
 
     # --- profile -----------------------------------------------------------------------------------------------------
 
@@ -298,18 +302,51 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
         """What the last whole run of each program counted, for ``executable.report_of`` and its kin."""
         return self._log.account.latest
 
+    @property
+    def runs(self) -> Table:
+        """The recorded runs; columns as ``abele.report.RUNS``.
+
+        Raises:
+            ProfilingDisabledError: Runs are not recorded.
+        """
+        return self._log.table()
+
+    def print_profile_summary(self, stream: IO[str] | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Print what the program costs.
+
+        Args:
+            stream: Where to; standard output when left out.
+            options: ``showExecutionSteps``, ``showVarStorage``, ``showOptimizations``; each true or false.
+
+        Raises:
+            ProfilingDisabledError: Execution steps are asked for, and runs are not recorded.
+            InvalidOptionError: An unknown option or value.
+        """
+        text = profile_summary(self.report, self._log.table, options or {})
+        print(shown_text(text, stream), file=stream or sys.stdout)
+
+    def enable_execution_profiling(self) -> None:
+        """Record runs from here on."""
+        self._log.enable()
+
+    def disable_execution_profiling(self) -> None:
+        """Record no runs from here on."""
+        self._log.disable()
+
+    def reset_execution_profile(self) -> None:
+        """Forget the runs recorded so far."""
+        self._log.reset()
+
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""
-        image = self._prepared()
+        image = self.deployment.image
         return listing(image.machine.code) + "\n" + image.listing
 
     # --- end ---------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the host threads; a later run starts them again."""
-        if self._image is not None:
-            self._image.machine.close()
-        self._connections.close()
+        self.deployment.close()
 
     def __enter__(self) -> Self:
         return self
@@ -331,90 +368,27 @@ class Engine(HostEnds, ProfileAccess, Debuggable):
 
     @property
     def state(self) -> str:
-        """``not loaded``, ``loaded`` or ``running``."""
-        if self._image is None:
-            return "not loaded"
-        return "running" if self._running.locked() else "loaded"
+        """``loaded`` or ``running``."""
+        return "running" if self.deployment.is_running else "loaded"
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _alone(self, what: str) -> Iterator[None]:
-        if not self._running.acquire(blocking=False):
-            raise EngineError(
-                f"the engine cannot {what}: it is running already",
-                remedy="wait for the run, or make a second engine",
-            )
-        try:
-            yield
-        finally:
-            self._running.release()
-
-    def _prepared(self) -> Image:
-        if self._image is None:
-            try:
-                self._image = build_image(self.executable, self._image_options(), self._host(), self._progress)
-            except MemoryError as error:
-                raise too_little_memory(self.graph) from error
-            self._connections.attach(self._image.machine)
-            self._log.account.begin(self._image.tallies.places)
-        return self._image
-
-    def _image_options(self) -> ImageOptions:
+    def _image_options(self, debug: bool, keep: frozenset[Variable]) -> ImageOptions:
         options = self.options
         behaviour = CHECKS * options.flag("debug.floatPointOpException")
         behaviour |= STOCHASTIC * options.flag("prng.enableStochasticRounding")
         return ImageOptions(
             native=self.mode == "native",
             num_threads=self.threads,
-            debug=self._interprets,
-            keep=self._keep,
+            debug=debug,
+            keep=keep,
             checks=self.checks,
             behaviour=behaviour,
             seed=options.number("prng.seed"),
         )
 
-    def _host(self) -> Host:
-        return Host(self._print, self._remote, self._functions)
-
     def _print(self, text: str) -> None:
         print(shown_text(text, self.print_stream), file=self.print_stream)
-
-    def _index(self, program: int | str) -> int:
-        names = self.executable.program_names
-        if isinstance(program, str):
-            if program in names:
-                return names.index(program)
-            close = nearest(program, names)
-            raise EngineError(
-                f"no program is called {program!r}",
-                remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(names),
-            )
-        if not isinstance(program, (int, np.integer)):
-            raise EngineError(
-                f"an engine runs programs by number or name, not {type(program).__name__}",
-                because=f"it was made with {len(names)}: {', '.join(names)}",
-                remedy="give all programs to the engine, run one by its place or name",
-            )
-        if not 0 <= program < len(names):
-            raise EngineError(f"there is no program {program}: the engine has {len(names)}")
-        return program
-
-    def _check_connected(self, index: int, image: Image) -> None:
-        missing = image.machine.unconnected(self._streams[index])
-        if missing is not None:
-            raise StreamConnectionError(
-                f"{missing!r} is not connected",
-                at=missing.debug.location,
-                because=f"program {self.executable.program_names[index]!r} copies "
-                + ("from it" if missing.direction == "in" else "to it"),
-                remedy=f"engine.connect({missing.name!r}, array)",
-            )
-
-    def _check_visible(self, tensor: Tensor) -> None:
-        hidden = [v for v in tensor.variables if v in self._prepared().fused]
-        if hidden:
-            raise _fused_away(hidden[0])
 
     def _note_run(self, index: int, counts: RunCounts | None, name: str, seconds: float) -> None:
         recorded = self._log.note(

@@ -1,0 +1,254 @@
+"""Deployment: an executable on the host, with the memory, streams and host functions of its programs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from abele.compiler import Executable
+from abele.errors import EngineError, StreamConnectionError, nearest
+from abele.graph import Stream
+from abele.runtime.checks.untrusted_codelets import first_violation
+from abele.runtime.control.bytecode import Verdict
+from abele.runtime.engine.options import EngineOptions
+from abele.runtime.engine.setup import streams_of, too_little_memory
+from abele.runtime.host.functions import HostFunctions
+from abele.runtime.host.remote_memory import RemoteMemory
+from abele.runtime.image import Host, Image, ImageOptions, RunCounts, build_image
+from abele.runtime.streams.connections import Connections
+from abele.runtime.streams.prefetch import RunAbandonedError
+
+
+class Deployment:
+    """An executable on the host, which runs one of its programs at a time.
+
+    Args:
+        executable: The compiled programs.
+        options: How streams are fetched.
+        image_options: How vertices run.
+        show: Prints what programs print.
+        progress: Called with the name of a stage of making native code and the part of it that is done.
+
+    Attributes:
+        executable: The compiled programs.
+        image: Code and data of all programs.
+        image_options: How their vertices run.
+        connections: What streams are connected to.
+        functions: What host functions are connected to.
+        remote: Contents of the remote buffers.
+        host: What the programs meet on the host.
+
+    Raises:
+        EngineError: The host has too little memory.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        options: EngineOptions,
+        image_options: ImageOptions,
+        show: Callable[[str], None],
+        progress: Callable[[str, float], None],
+    ) -> None:
+        self.executable = executable
+        self.image_options = image_options
+        self.connections = Connections(options)
+        self.functions = HostFunctions(executable.graph)
+        self.remote = RemoteMemory(executable.graph)
+        self.host = Host(show, self.remote, self.functions)
+        self._streams = [streams_of(p) for p in executable.programs]
+        self._running = threading.Lock()
+        try:
+            self.image: Image = build_image(executable, image_options, self.host, progress)
+        except MemoryError as error:
+            raise too_little_memory(executable.graph) from error
+
+    # --- programs ----------------------------------------------------------------------------------------------------
+
+    def index(self, program: int | str) -> int:
+        """Position of a program, by its position or its name.
+
+        Raises:
+            EngineError: There is none.
+        """
+        names = self.executable.program_names
+        if isinstance(program, str):
+            if program in names:
+                return names.index(program)
+            close = nearest(program, names)
+            raise EngineError(
+                f"no program is called {program!r}",
+                remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(names),
+            )
+        if not isinstance(program, (int, np.integer)):
+            raise EngineError(
+                f"an engine runs programs by number or name, not {type(program).__name__}",
+                because=f"it was made with {len(names)}: {', '.join(names)}",
+                remedy="give all programs to the engine, run one by its place or name",
+            )
+        if not 0 <= program < len(names):
+            raise EngineError(f"there is no program {program}: the engine has {len(names)}")
+        return program
+
+    def streams(self, index: int) -> list[Stream]:
+        """The streams that a program copies from and to."""
+        return self._streams[index]
+
+    def check_connected(self, index: int) -> None:
+        """Raise unless all that a program meets on the host is connected.
+
+        Raises:
+            StreamConnectionError: A stream or a host function is connected to nothing.
+        """
+        missing = self.image.machine.unconnected(self._streams[index])
+        if missing is not None:
+            raise StreamConnectionError(
+                f"{missing!r} is not connected",
+                at=missing.debug.location,
+                because=f"program {self.executable.program_names[index]!r} copies "
+                + ("from it" if missing.direction == "in" else "to it"),
+                remedy=f"engine.connect({missing.name!r}, array)",
+            )
+        self.functions.check_connected(self.executable.programs[index])
+
+    def connect(self, stream: Stream, data: Any, begin: int | None, end: int | None) -> None:
+        """Connect a stream, in place of what it was connected to.
+
+        Raises:
+            StreamConnectionError: The data does not fit.
+        """
+        connection = self.connections.connect(stream, data, begin, end)
+        if stream in self.image.machine.streams:
+            self.image.machine.connect(connection)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """True while a program runs, or the memory is lent."""
+        return self._running.locked()
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[None]:
+        """Nothing else runs inside.
+
+        Raises:
+            EngineError: A run is under way.
+        """
+        if not self._running.acquire(blocking=False):
+            raise EngineError(
+                f"the engine cannot {what}: it is running already",
+                remedy="wait for the run, or make a second engine",
+            )
+        try:
+            yield
+        finally:
+            self._running.release()
+
+    def load(self) -> None:
+        """Bring variables, the state of vertices and the positions of streams back to how they started."""
+        self.image.load()
+        self.connections.rewind(self.image.machine)
+
+    def execute(self, index: int) -> tuple[Verdict, RunCounts | None]:
+        """Run a program with its streams.
+
+        Returns:
+            How it ended, and what it counted, if it came to its end.
+
+        Raises:
+            BaseException: What went wrong first; of several things, what happened in the program comes before what data
+                that was fetched ahead and never asked for met.
+        """
+        streams = self._streams[index]
+        verdict, failure, counts = Verdict.FAILED, None, None
+        try:
+            self.connections.begin_run(streams, self.image.machine)
+            verdict, failure, counts = self._run_machine(index)
+        finally:
+            late = self.connections.end_run(streams)
+        if isinstance(failure, RunAbandonedError):
+            return Verdict.STOPPED, None
+        wrong = failure or late
+        if wrong is not None:
+            raise wrong
+        return verdict, counts
+
+    def _run_machine(self, index: int) -> tuple[Verdict, BaseException | None, RunCounts | None]:
+        """Run the code of a program. Ctrl-C stops it after its current step, so that its state stays whole."""
+        image, machine, interrupt = self.image, self.image.machine, None
+        image.begin_run()
+        while True:
+            try:
+                if interrupt is None:
+                    machine.start(image.entries[index])
+                verdict = machine.wait()
+                break
+            except KeyboardInterrupt as error:
+                interrupt = error
+                self.stop()
+        counts = image.end_run(index, verdict)
+        wrong = image.overruns.error(machine.take_fault())
+        failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
+        if failure is None or isinstance(failure, RunAbandonedError):
+            failure = interrupt or failure
+        return verdict, failure, counts
+
+    def stop(self) -> None:
+        """Let a run that is under way end after its current step; one that waits for prefetched data ends at once."""
+        self.image.machine.stop()
+        self.connections.abandon()
+
+    def close(self) -> None:
+        """End the host threads; a later run starts them again."""
+        self.image.machine.close()
+        self.connections.close()
+
+    # --- lending -----------------------------------------------------------------------------------------------------
+
+    def lend(self, image: Image, index: int) -> None:
+        """Give another image the contents of the memory, and the streams, for a run of a program.
+
+        Raises:
+            EngineError: A run is under way, or the memory is lent already.
+            StreamConnectionError: Something that the program meets on the host is connected to nothing.
+        """
+        self.check_connected(index)
+        if not self._running.acquire(blocking=False):
+            raise EngineError(
+                "the engine is running or being debugged already", remedy="finish that first, or make a second engine"
+            )
+        self._hand_over(self.image, image)
+        self.connections.begin_run(self._streams[index], image.machine)
+
+    def take_back(self, image: Image, index: int) -> None:
+        """Take back what :meth:`lend` gave."""
+        try:
+            late = self.connections.end_run(self._streams[index])
+            self._hand_over(image, self.image)
+        finally:
+            self._running.release()
+        if late is not None:
+            raise late
+
+    def _hand_over(self, source: Image, target: Image) -> None:
+        """Give ``target`` the memory, vertex state and stream places of ``source``."""
+        for variable in self.executable.graph.variables:
+            if variable.size and variable not in self.image.fused:
+                target.arena.images(variable)[...] = source.arena.images(variable)
+        groups = {(g.compute_set, g.position): g for g in source.supersteps.placed}
+        for group in target.supersteps.placed:
+            known = groups.get((group.compute_set, group.position))
+            if known is not None:
+                for (new, _), (old, _) in zip(group.tables.state, known.tables.state, strict=True):
+                    new[...] = old
+        places = source.machine.places()
+        self.connections.attach(target.machine)
+        for stream, words in target.machine.places().items():
+            if stream in places:
+                for word in words:
+                    word[...] = places[stream][0]
