@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from abele.codelet import debug_values as values
 from abele.codelet.printing import say
@@ -43,6 +43,8 @@ from abele.codelet.tree import (
     While,
 )
 from abele.numerics import i64
+
+Node = TypeVar("Node", bound="ast.expr | ast.stmt")
 
 _OPERATORS: dict[str, ast.operator] = {
     "add": ast.Add(),
@@ -112,7 +114,7 @@ class PythonCode:
             self.names[self._shared[key]] = value
         return self._name(self._shared[key], ast.Load())
 
-    def _at(self, node: Any) -> Any:
+    def _at(self, node: Node) -> Node:
         node.lineno = node.end_lineno = self._line
         node.col_offset = node.end_col_offset = 0
         return node
@@ -185,13 +187,13 @@ class PythonCode:
         return [before, loop, after]
 
     def _several(self, s: For, context: ast.expr_context) -> ast.expr:
-        return self._at(ast.Tuple([self._name(n, context) for n in s.lanes], context))  # type: ignore[no-any-return]
+        return self._at(ast.Tuple([self._name(n, context) for n in s.lanes], context))
 
     def _method(self, owner: str, name: str, *args: ast.expr) -> ast.expr:
         return self._call(self._at(ast.Attribute(self._name(owner, ast.Load()), name, ast.Load())), *args)
 
     def _name(self, name: str, context: ast.expr_context) -> ast.expr:
-        return self._at(ast.Name(name, context))  # type: ignore[no-any-return]
+        return self._at(ast.Name(name, context))
 
     def _place(self, field: str, index: tuple[Expr, ...], context: ast.expr_context) -> ast.expr:
         """``self.field[…]``, read or written."""
@@ -221,15 +223,15 @@ class PythonCode:
                 return self._binary(e)
             case Compare():
                 left, right = self.value(e.left), self.value(e.right)
-                return self._at(ast.Compare(left, [_COMPARE[e.op]], [right]))  # type: ignore[no-any-return]
+                return self._at(ast.Compare(left, [_COMPARE[e.op]], [right]))
             case Logic():
                 op = ast.And() if e.op == "and" else ast.Or()
-                return self._at(ast.BoolOp(op, [self.value(e.left), self.value(e.right)]))  # type: ignore[no-any-return]
+                return self._at(ast.BoolOp(op, [self.value(e.left), self.value(e.right)]))
             case Unary():
                 return self._unary(e)
             case Choice():
                 parts = self.value(e.condition), self.value(e.then), self.value(e.otherwise)
-                return self._at(ast.IfExp(*parts))  # type: ignore[no-any-return]
+                return self._at(ast.IfExp(*parts))
             case Cast():
                 function = self.shared(
                     ("cast", e.arg.type, e.type), values.conversion(e.arg.type, e.type, self._rounding)
@@ -252,11 +254,11 @@ class PythonCode:
             return self._call(self.shared(("rounded", e.op, e.type), function), left, right)
         if e.op in values.BINARY:
             return self._call(self.shared(("binary", e.op), values.BINARY[e.op]), left, right)
-        return self._at(ast.BinOp(left, _OPERATORS[e.op], right))  # type: ignore[no-any-return]
+        return self._at(ast.BinOp(left, _OPERATORS[e.op], right))
 
     def _unary(self, e: Unary) -> ast.expr:
         arg = self.value(e.arg)
         if e.op == "abs":
             return self._call(self.shared("abs", values.absolute), arg)
         operators = {"neg": ast.USub(), "invert": ast.Invert(), "not": ast.Not()}
-        return self._at(ast.UnaryOp(operators[e.op], arg))  # type: ignore[no-any-return]
+        return self._at(ast.UnaryOp(operators[e.op], arg))

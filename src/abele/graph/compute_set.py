@@ -288,11 +288,11 @@ def definition_of(codelet: Any) -> CodeletDef:
     Raises:
         GraphConnectionError: The class is not decorated with ``@codelet``.
     """
-    definition = getattr(codelet, "codelet", codelet)
+    definition: CodeletDef = getattr(codelet, "codelet", codelet)
     if not hasattr(definition, "fields"):
         name = getattr(codelet, "__name__", repr(codelet))
         raise GraphConnectionError(f"{name} is no codelet", remedy=f"decorate class {name}(Vertex) with @codelet")
-    return definition  # type: ignore[no-any-return]
+    return definition
 
 
 def _wired(definition: CodeletDef, refs: Sequence[VertexRef]) -> tuple[dict[str, Edge], dict[str, StateData]]:

@@ -92,7 +92,8 @@ class Spec:
             return self.cited[name].source
         item = next(item for item in fields(self) if item.name == name)
         if "source" in item.metadata and item.default == value:
-            return item.metadata["source"]  # type: ignore[no-any-return]
+            source: Source = item.metadata["source"]
+            return source
         return Source("given by the user", "U")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 
 from abele.frontends.poptorch.errors import Error
@@ -19,14 +21,20 @@ def _(value: torch.Tensor, reduction: int) -> torch.Tensor:
     return torch.empty_like(value) if reduction == 0 else value.new_empty(())
 
 
-def _setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[torch.Tensor, int], output: object) -> None:
-    ctx.shape, ctx.reduction = inputs[0].shape, inputs[1]  # type: ignore[attr-defined]
+class _Context(Protocol):
+    """What is kept from the forward pass to the backward pass."""
+
+    shape: torch.Size
+    reduction: int
 
 
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-    shape: torch.Size = ctx.shape  # type: ignore[attr-defined]
-    scale = 1 / shape.numel() if ctx.reduction == 1 else 1.0  # type: ignore[attr-defined]
-    return (grad * scale).expand(shape), None
+def _setup_context(ctx: _Context, inputs: tuple[torch.Tensor, int], output: object) -> None:
+    ctx.shape, ctx.reduction = inputs[0].shape, inputs[1]
+
+
+def _backward(ctx: _Context, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    scale = 1 / ctx.shape.numel() if ctx.reduction == 1 else 1.0
+    return (grad * scale).expand(ctx.shape), None
 
 
 _identity_loss.register_autograd(_backward, setup_context=_setup_context)

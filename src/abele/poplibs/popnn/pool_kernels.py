@@ -65,9 +65,10 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
         total = total / ir.apply("max", ir.Load(3, at[2:]), 1.0) if counts else total * (1.0 / math.prod(params.kernel))
     sums = _window_nest(params, shape, ir.Store(2, at, x, "add"))
     nests = (sums, *counts, nest_over(shape, ir.Store(1, at, total)))
-    shapes, types = (params.in_shape, shape, shape), (dtype, dtype, f32)
+    shapes: tuple[tuple[int, ...], ...] = (params.in_shape, shape, shape)
+    types: tuple[ElementType, ...] = (dtype, dtype, f32)
     if counts:
-        shapes, types = (*shapes, shape[2:]), (*types, f32)  # type: ignore[assignment]
+        shapes, types = (*shapes, shape[2:]), (*types, f32)
     return ir.HostKernel(shapes, types, 1, 1, nests)
 
 

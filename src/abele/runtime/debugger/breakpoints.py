@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -24,14 +25,13 @@ class Memory(Protocol):
         """Variables that a step writes, which of their elements, and the present values, [replicas, k]."""
 
 
-class Breakpoint:
-    """A reason to stop before or after a step.
+class Breakpoint(ABC):
+    """A reason to stop before or after a step."""
 
-    Attributes:
-        text: What it is, for lists.
-    """
-
-    text: str
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What it is, for lists."""
 
     def before(self, step: Program, memory: Memory) -> str | None:
         """Why to stop before ``step``, or None."""
@@ -50,7 +50,7 @@ class AtStep(Breakpoint):
     node: Program | None = None
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """What it is."""
         return f"step {self.pattern}"
 
@@ -68,7 +68,7 @@ class AtVertex(Breakpoint):
     tile: int | None = None
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """What it is."""
         return f"vertex {self.codelet}" + ("" if self.tile is None else f" on tile {self.tile}")
 
@@ -90,7 +90,7 @@ class AtTile(Breakpoint):
     tile: int
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """What it is."""
         return f"tile {self.tile}"
 
@@ -114,7 +114,7 @@ class OnChange(Breakpoint):
     _last: npt.NDArray[Any] | None = field(default=None, repr=False)
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """What it is."""
         return f"change of {self.name}"
 
@@ -145,7 +145,7 @@ class OnNan(Breakpoint):
     _last: int = field(default=0, repr=False)
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         """What it is."""
         return f"NaN in {self.name}"
 

@@ -167,9 +167,9 @@ class CallbackFeed(Feed):
 def _overridden(callback: Any, *names: str) -> Callable[[], Any] | None:
     """The first of some methods that an object has of its own, not from :class:`StreamCallback`."""
     for name in names:
-        method = getattr(callback, name, None)
+        method: Callable[[], Any] | None = getattr(callback, name, None)
         if method is not None and getattr(method, "__func__", None) is not getattr(StreamCallback, name):
-            return method  # type: ignore[no-any-return]
+            return method
     return None
 
 

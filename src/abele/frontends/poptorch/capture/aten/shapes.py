@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.parallel import Value
@@ -156,7 +157,7 @@ def unbind(call: Call, value: Value, dim: int = 0) -> tuple[Value, ...]:
 
 
 @aten("aten.constant_pad_nd", "aten.pad")
-def pad(call: Call, value: Value, amounts: Sequence[int], *args: object) -> Value:
+def pad(call: Call, value: Value, amounts: Sequence[int], *args: Any) -> Value:
     """The value with constants around it; negative amounts cut."""
     mode, fill = (
         (args[0], args[1] if len(args) > 1 else None)
@@ -171,5 +172,5 @@ def pad(call: Call, value: Value, amounts: Sequence[int], *args: object) -> Valu
     for dim in range(value.ndim):
         begin, end = max(0, -low[dim]), value.shape[dim] - max(0, -high[dim])
         value = build.slice_(call.net, value, dim, begin, end)
-    around = [max(0, n) for n in low], [max(0, n) for n in high]
-    return build.pad(call.net, value, *around, fill=float(fill or 0))  # type: ignore[arg-type]
+    starts, ends = [max(0, n) for n in low], [max(0, n) for n in high]
+    return build.pad(call.net, value, starts, ends, fill=float(fill or 0))
