@@ -174,6 +174,22 @@ class ProfilingDisabledError(EngineError):
     """A profile that was asked of an engine that was told not to record one."""
 
 
+class SessionError(AbeleError, RuntimeError):
+    """A request that a session cannot serve as it is: it is closed, on the device already, or not there."""
+
+
+class SignatureError(AbeleError, ValueError):
+    """Inputs that differ from those a session was compiled for, in number, name, shape or type."""
+
+
+class BatchSizeError(SignatureError):
+    """A batch that does not divide into the micro-batches of a run."""
+
+
+class UnknownArrayError(AbeleError, KeyError):
+    """A parameter, buffer or piece of optimiser state that nobody holds under this name."""
+
+
 class ProgramRuntimeError(AbeleError):
     """A program that went wrong while it ran."""
 

@@ -1,7 +1,6 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
 from abele.parallel.autodiff import differentiate
-from abele.parallel.input_checks import InputChecks
 from abele.parallel.network import Network, Op, Value
 from abele.parallel.optimisers import Adam, Group, Optimiser, Sgd
 from abele.parallel.program import NetworkProgram, inference_program, training_program
@@ -11,7 +10,6 @@ from abele.parallel.schedule import OutputMode, Schedule
 __all__ = [
     "Adam",
     "Group",
-    "InputChecks",
     "Network",
     "NetworkProgram",
     "Op",

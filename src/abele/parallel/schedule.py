@@ -1,9 +1,15 @@
-"""Schedules: how one run goes over its micro-batches, and what it returns of them."""
+"""Schedules: how one run goes over its micro-batches, and what it returns of them.
+
+The border to sessions: a schedule is what the device loops over, and is compiled in; how the host cuts its batches into
+micro-batches and joins their results is :mod:`abele.session.batching`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from abele.errors import InvalidOptionError
 
 
 class OutputMode(Enum):
@@ -25,6 +31,9 @@ class Schedule:
         mean: Whether the update uses their mean; otherwise their sum.
         outputs: Which micro-batches the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
+
+    Raises:
+        InvalidOptionError: A count that is no positive whole number.
     """
 
     device_iterations: int = 1
@@ -32,6 +41,12 @@ class Schedule:
     mean: bool = True
     outputs: OutputMode = OutputMode.ALL
     period: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("device_iterations", "accumulation", "period"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
 
     @property
     def micro_batches(self) -> int:

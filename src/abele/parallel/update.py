@@ -17,14 +17,14 @@ class GroupUpdate:
         optimiser: The rule.
         name: Prefix of its scalars.
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
-        state: Scalars and tensors that persist from step to step.
+        state: What persists from step to step, by name: scalars of the optimiser, and tensors of each parameter.
     """
 
     def __init__(self, graph: Graph, optimiser: Optimiser, name: str) -> None:
         self.graph = graph
         self.optimiser = optimiser
         self.name = name
-        self.state: list[Tensor] = []
+        self.state: dict[str, Tensor] = {}
         numbers = optimiser.numbers
         self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(optimiser.variable & numbers.keys())}
 
@@ -43,14 +43,14 @@ class GroupUpdate:
 
     def _keep(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
         """A scalar that persists."""
-        self.state.append(self._scalar(name, initial, dtype))
-        return self.state[-1]
+        made = self.state[f"{self.name}/{name}"] = self._scalar(name, initial, dtype)
+        return made
 
     def _slot(self, parameter: Tensor, name: str) -> Tensor:
         """A zeroed f32 tensor beside a parameter, laid out like it; it persists."""
         slot = clone(self.graph, parameter, f"{parameter.name}/{name}", f32)
         self.graph.initialise(slot, 0.0)
-        self.state.append(slot)
+        self.state[f"{parameter.name}/{name}"] = slot
         return slot
 
     def _number(self, name: str) -> Tensor | float:

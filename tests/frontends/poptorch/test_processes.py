@@ -18,10 +18,11 @@ from torch import nn
 
 from abele.errors import OutOfMemoryError
 from abele.frontends import poptorch
-from abele.frontends.poptorch.advice import advised
+from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.numerics import f16
 from abele.parallel import Network
+from abele.session.advice import advice
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs fork")
@@ -176,9 +177,9 @@ def test_advice__half_model_of_one_sample__names_neither() -> None:
     net.input((1, 16), f16, "x")
     tiles = ({"tile": 0, "available_bytes": 1000, "temporaries": 900},)
     opts = options().setAvailableMemoryProportion({"IPU0": 0.4})
-    advice = advised(OutOfMemoryError("too much", tiles=tiles), net, Batching(opts, training=False)).remedy
-    assert advice is not None
-    assert advice.splitlines() == [
+    schedule = Batching(opts, training=False).schedule()
+    found = advice(OutOfMemoryError("too much", tiles=tiles), net, schedule, opts.settings("model"))
+    assert words(found, training=False) == [
         'options.setAvailableMemoryProportion({"IPU0": 0.2}) instead of 0.4',
         "options.Abele.allowOutOfMemory() for a report of the program as it is",
     ]

@@ -1,4 +1,4 @@
-"""The batch rule: what the host sends in one call, and what the model sees of it."""
+"""The batch rule under PopTorch's names: options as a schedule, and PopTorch's error where a batch does not fit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
+from abele.errors import BatchSizeError
 from abele.frontends.poptorch.enums import OutputMode, ReductionType
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
-from abele.parallel import OutputMode as DeviceOutputMode
-from abele.parallel import Schedule
+from abele.session import OutputMode as DeviceOutputMode
+from abele.session import Schedule
+from abele.session.batching import micro_batch_shape
 
 _MODES = {
     OutputMode.All: DeviceOutputMode.ALL,
@@ -28,7 +30,7 @@ INFERENCE_ACCUMULATION = (
 
 @dataclass(frozen=True)
 class Batching:
-    """How a host batch becomes micro-batches, and their results one result.
+    """How a host batch becomes micro-batches.
 
     Attributes:
         options: Where the numbers come from.
@@ -37,11 +39,6 @@ class Batching:
 
     options: Options
     training: bool
-
-    @property
-    def micro_batches(self) -> int:
-        """Micro-batches of one call."""
-        return int(self.options.device_iterations * self.options.Training.gradient_accumulation)
 
     def schedule(self) -> Schedule:
         """The device's loop.
@@ -74,29 +71,25 @@ class Batching:
         Raises:
             CheckError: The first dimension does not divide.
         """
-        size = tensor.shape[0] if tensor.dim() else 1
-        divisor = self.micro_batches
-        if size % divisor:
-            iterations, accumulation = (
-                self.options.device_iterations,
-                self.options.Training.gradient_accumulation,
-            )
-            raise CheckError(
-                f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension ({size}) must be a "
-                f"multiple of Options.deviceIterations({iterations}) * (Options.replicationFactor(1) / "
-                "Options.inputReplicaGrouping.input_group_size(1)) * "
-                f"Options.Training.gradientAccumulation({accumulation}) = {divisor} because it is used to calculate "
-                "the batch size which will be executed on the device in any given iteration."
-            )
-        return int(size // divisor)
+        try:
+            shape = micro_batch_shape(tuple(tensor.shape), self.schedule())
+        except BatchSizeError:
+            raise CheckError(self._invalid(tensor)) from None
+        return shape[0] if shape else 1
+
+    def _invalid(self, tensor: torch.Tensor) -> str:
+        """What PopTorch says of a batch that does not divide."""
+        schedule = self.schedule()
+        return (
+            f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension "
+            f"({tensor.shape[0] if tensor.dim() else 1}) must be a multiple of "
+            f"Options.deviceIterations({schedule.device_iterations}) * (Options.replicationFactor(1) / "
+            "Options.inputReplicaGrouping.input_group_size(1)) * "
+            f"Options.Training.gradientAccumulation({schedule.accumulation}) = {schedule.micro_batches} because it is "
+            "used to calculate the batch size which will be executed on the device in any given iteration."
+        )
 
     def micro_batch(self, tensor: torch.Tensor) -> torch.Tensor:
         """The part of ``tensor`` that the model sees first."""
         size = self.micro_batch_size(tensor)
         return tensor.narrow(0, 0, size) if tensor.dim() else tensor
-
-    def combine(self, stacked: torch.Tensor) -> torch.Tensor:
-        """What the host gets of results [returned, *shape of one micro-batch]."""
-        if self.output_mode in (OutputMode.Sum, OutputMode.Final) or self.micro_batches == 1:
-            return stacked[0]
-        return stacked.flatten(0, 1) if stacked.dim() > 1 else stacked

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -24,28 +22,13 @@ from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.signature import Signature
 from abele.frontends.poptorch.watch import Watch
-from abele.frontends.poptorch.weights import bring_up_to_date, follow, owner_of, release
+from abele.session import Session
+from abele.session.locks import ForkLock
 
 _capturing = False
 
 
-class _ForkLock:
-    """A lock that a forked process finds open, whoever held it when it was forked."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.RLock()
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold it; the same thread may do so again inside."""
-        if self._process != os.getpid():
-            self._process, self._lock = os.getpid(), threading.RLock()
-        with self._lock:
-            yield
-
-
-_COMPILING = _ForkLock()
+_COMPILING = ForkLock()
 """Held while a model is recorded: PyTorch's recording is one for the whole process."""
 
 
@@ -84,11 +67,8 @@ class PoplarExecutor(Inspection):
         self._signature = Signature(model.forward)
         self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
-        self._attached = False
-        self._weights_changed = False
-        self._seen: dict[str, object] = {}
         self._watch: Watch | None = None
-        self._lock = _ForkLock()
+        self._lock = ForkLock()
 
     # --- calling -------------------------------------------------------------------------------------------------
 
@@ -116,14 +96,9 @@ class PoplarExecutor(Inspection):
         compiled = self._compiled or self._compile(args, kwargs)
         self._check_unchanged()
         tensors = self._signature.match(args, kwargs)
-        if not self._attached:
+        if not self.isAttachedToDevice():
             self.attachToDevice()
-        self._refresh_shared_weights()
-        try:
-            results = compiled.run(tensors)
-        finally:
-            self._weights_changed = self._weights_changed or self._changes_weights()
-        return mark_results(results)
+        return mark_results(compiled.run(tensors))
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these without running; a second time does nothing but warn."""
@@ -181,18 +156,13 @@ class PoplarExecutor(Inspection):
         Raises:
             Error: Not compiled, attached already, or offline.
         """
-        compiled = self._require()
-        if self._attached:
+        session = self._require().session
+        if session.attached:
             raise Error("Device is already attached")
         if self._options.connection_type == ConnectionType.Never:
             raise Error("Trying to attach to an offline device (ConnectionType.Never)")
-        first = compiled.attach()
-        self._attached = True
-        self.copyWeightsToDevice()
-        if first:
-            compiled.random_state = [self._first_seed(), 0]
-        if self._changes_weights():
-            follow(compiled.captured.weights.values(), self)
+        if session.attach():
+            session.random_state = [self._first_seed(), 0]
 
     def detachFromDevice(self) -> None:
         """Bring the weights to the host and let another model use the device; optimiser state is kept.
@@ -200,15 +170,14 @@ class PoplarExecutor(Inspection):
         Raises:
             Error: Not compiled, or not attached.
         """
-        self._require()
-        if not self._attached:
+        session = self._require().session
+        if not session.attached:
             raise Error("Device is not attached")
-        self.copyWeightsToHostIfNeeded()
-        self._attached = False
+        session.detach()
 
     def isAttachedToDevice(self) -> bool:
         """Whether the model is on the device."""
-        return self._attached
+        return self._compiled is not None and self._compiled.session.attached
 
     def isCompiled(self) -> bool:
         """Whether the model was compiled."""
@@ -218,11 +187,8 @@ class PoplarExecutor(Inspection):
         """Bring the weights to the host and forget what was compiled; the next call compiles again."""
         if self._compiled is None:
             return
-        self.copyWeightsToHostIfNeeded()
-        release(self._compiled.captured.weights.values(), self)
-        self._compiled.close()
+        self._compiled.session.close()
         self._compiled = self._watch = None
-        self._attached = False
 
     def _first_seed(self) -> int:
         chosen = self._options.random_seed if self._options.exists("random_seed") else torch.initial_seed()
@@ -230,51 +196,23 @@ class PoplarExecutor(Inspection):
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def _changes_weights(self) -> bool:
-        return self._training or bool(self._require().captured.net.updates)
-
     def copyWeightsToHost(self) -> None:
         """Copy weights from the device to the host's tensors, but for those that another wrapper trained since."""
-        self._require().download_weights(lambda tensor: owner_of(tensor) in (self, None))
-        self._weights_changed = False
+        self._require().session.download()
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """Copy weights to the host if the device changed them since the last copy; returns whether it did."""
-        if self._compiled is None or not self._weights_changed:
-            return False
-        self.copyWeightsToHost()
-        return True
+        return self._compiled is not None and self._compiled.session.bring_to_host()
 
     def copyWeightsToDevice(self) -> None:
         """Copy what the host's tensors hold to the device; what the device has learnt and nobody looked at is lost."""
-        compiled = self._require()
-        for tensor in compiled.captured.weights.values():
-            bring_up_to_date(tensor, but=self)
-        compiled.upload_weights()
-        self._weights_changed = False
-        self._seen = self._weight_versions()
-
-    def _weight_versions(self) -> dict[str, object]:
-        """Something that differs once another wrapper's run changed a weight."""
-        return {name: _version(t) for name, t in self._require().captured.weights.items()}
-
-    def _refresh_shared_weights(self) -> None:
-        """Take over weights that another wrapper trained, and their ownership where this one goes on training them."""
-        compiled = self._require()
-        foreign = [t for t in compiled.captured.weights.values() if bring_up_to_date(t, but=self)]
-        if not foreign:
-            return
-        if self._weight_versions() != self._seen:
-            self.copyWeightsToHostIfNeeded()
-            self.copyWeightsToDevice()
-        if self._changes_weights():
-            follow(foreign, self)
+        self._require().session.upload()
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
         """Load weights into the host's model and, if it is there, onto the device."""
         self.copyWeightsToHostIfNeeded()
         keys = self._model.load_state_dict(state_dict, strict)
-        if self._compiled is not None and self._attached:
+        if self.isAttachedToDevice():
             self.copyWeightsToDevice()
         return keys
 
@@ -295,24 +233,24 @@ class PoplarExecutor(Inspection):
             raise Error("An inference model has no optimizer")
         check_parameters(optimizer, self._model)
         if self._compiled is not None:
-            rules, compiled = read_rules(optimizer), self._compiled
-            if len(rules) != len(compiled.program.groups):
-                raise Error(
-                    f"the optimizer has {len(rules)} groups, the model was compiled for {len(compiled.program.groups)}"
-                )
-            assert self._optimizer is not None
-            if parameter_groups(optimizer) != parameter_groups(self._optimizer):
-                raise Error(
-                    "the optimizer's groups hold other parameters than those that the model was compiled for",
-                    remedy="call destroy() to compile again with the next call",
-                )
-            try:
-                for update, rule in zip(compiled.program.groups, rules, strict=True):
-                    update.optimiser.check_replacement(rule)
-            except InvalidOptionError as error:
-                raise Error(error.message, remedy=error.remedy) from error
-            compiled.upload_hyper([rule.numbers for rule in rules])
+            self._replace_rules(self._compiled.session, optimizer)
         self._optimizer = optimizer
+
+    def _replace_rules(self, session: Session, optimizer: torch.optim.Optimizer) -> None:
+        """Give a session the numbers of an optimiser over the groups that it was compiled with."""
+        rules, groups = read_rules(optimizer), session.compiled.optimisers or ()
+        if len(rules) != len(groups):
+            raise Error(f"the optimizer has {len(rules)} groups, the model was compiled for {len(groups)}")
+        assert self._optimizer is not None
+        if parameter_groups(optimizer) != parameter_groups(self._optimizer):
+            raise Error(
+                "the optimizer's groups hold other parameters than those that the model was compiled for",
+                remedy="call destroy() to compile again with the next call",
+            )
+        try:
+            session.replace_optimisers(rules)
+        except InvalidOptionError as error:
+            raise Error(error.message, remedy=error.remedy) from error
 
     # --- what is known -------------------------------------------------------------------------------------------
 
@@ -329,11 +267,11 @@ class PoplarExecutor(Inspection):
     @property
     def rng_state(self) -> list[int]:
         """State of random ops, the seed first; can be set."""
-        return self._require().random_state
+        return self._require().session.random_state
 
     @rng_state.setter
     def rng_state(self, state: list[int]) -> None:
-        self._require().random_state = state
+        self._require().session.random_state = state
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -358,11 +296,6 @@ class PoplarExecutor(Inspection):
     def __repr__(self) -> str:
         kind = "training" if self._training else "inference"
         return f"PoplarExecutor({kind}, {type(self._model).__name__})"
-
-
-def _version(tensor: torch.Tensor) -> object:
-    with torch._C.DisableTorchFunctionSubclass():
-        return tensor._version
 
 
 def _map_tensors(function: Any, tree: Any) -> Any:

@@ -39,11 +39,11 @@ class Inspection:
     @property
     def executable(self) -> Executable:
         """The compiled program."""
-        return self._require().executable
+        return self._require().session.executable
 
     def report(self) -> Report:
         """What the program costs on the machine, and what runs took on the host."""
-        return self._require().report()
+        return self._require().session.report
 
     def cycleCount(self) -> int:
         """Cycles of one call on the machine.
@@ -53,7 +53,7 @@ class Inspection:
         """
         if not self._options.log_cycle_count:
             raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
-        return int(self._require().report().total_cycles)
+        return int(self._require().session.report.total_cycles)
 
     def compilationTime(self) -> datetime.timedelta:
         """Time that compiling took.
@@ -73,7 +73,7 @@ class Inspection:
         """
         if self._compiled is None:
             raise CheckError("The model must be compiled before its tensors have names")
-        return [v.name for v in self._compiled.program.graph.variables]
+        return self._compiled.session.variable_names
 
     def save(self, filename: str | Path) -> None:
         """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""

@@ -1,4 +1,4 @@
-"""Weights that live on the device: the host's tensors follow when they are looked at."""
+"""Weights that live on the device: the host's tensors are cells of sessions, and follow when they are looked at."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import copy
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-
-class WeightOwner(Protocol):
-    """Who holds the newest weights."""
-
-    def copyWeightsToHostIfNeeded(self) -> bool:
-        """Copy them to the host if they changed since."""
-
-
-_OWNERS: dict[int, tuple[weakref.ref[torch.Tensor], weakref.ref[Any]]] = {}
+from abele.frontends.poptorch.tensors import Array, from_array, to_array
+from abele.session.arrays import Holder, SharedArray
 
 
 class _Followed:
@@ -71,13 +66,11 @@ def _plain_twin(tensor: Any) -> torch.Tensor:
         return plain.requires_grad_(tensor.requires_grad) if tensor.is_leaf else plain
 
 
-def bring_up_to_date(tensor: torch.Tensor, *, but: WeightOwner | None = None) -> bool:
-    """Copy newest values to the host, unless ``but`` has them; returns whether another owner has them at all."""
-    owner = owner_of(tensor)
-    if owner is None or owner is but:
-        return False
-    owner.copyWeightsToHostIfNeeded()
-    return True
+def bring_up_to_date(tensor: torch.Tensor) -> None:
+    """Copy newest values to the host, if a session has them."""
+    cell = _CELLS.get(id(tensor))
+    if cell is not None:
+        cell.bring_up_to_date()
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
@@ -90,29 +83,60 @@ def _tensors(tree: Any) -> Iterator[torch.Tensor]:
         yield from _tensors(tuple(tree.values()))
 
 
-def owner_of(tensor: torch.Tensor) -> WeightOwner | None:
-    """Who holds the newest values of ``tensor``, if anyone does."""
-    entry = _OWNERS.get(id(tensor))
-    if entry is None or entry[0]() is not tensor:
-        return None
-    owner: WeightOwner | None = entry[1]()
-    return owner
+class TensorCell(SharedArray):
+    """A parameter or buffer as sessions see it. While a session holds it, it is of a class that asks for its values.
+
+    Args:
+        tensor: The parameter or buffer.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return tuple(self._tensor.shape)
+
+    @property
+    def version(self) -> int:
+        """Something that differs once the tensor was written."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return self._tensor._version
+
+    def values(self) -> Array:
+        """What the tensor holds on the host."""
+        return to_array(self._tensor)
+
+    def assign(self, values: npt.ArrayLike) -> None:
+        """Write the tensor."""
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            self._tensor.copy_(from_array(np.asarray(values)))
+
+    def hold(self, holder: Holder) -> None:
+        """Let the tensor ask ``holder`` for its values from now on."""
+        super().hold(holder)
+        is_parameter = isinstance(self._tensor, torch.nn.Parameter)
+        self._tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer
+
+    def release(self, holder: Holder) -> None:
+        """Make the tensor plain again where ``holder`` held it."""
+        if self.holder in (holder, None):
+            super().release(holder)
+            _make_plain(self._tensor)
 
 
-def follow(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
-    """Let ``tensors`` ask ``owner`` for their values from now on."""
-    for tensor in tensors:
-        _OWNERS[id(tensor)] = (weakref.ref(tensor), weakref.ref(owner))
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
-        tensor.__class__ = PoptorchParameter if is_parameter else PoptorchBuffer
+_CELLS: weakref.WeakValueDictionary[int, TensorCell] = weakref.WeakValueDictionary()
+"""The cell of a tensor, by ``id``: a cell keeps its tensor, so that the number stays its own."""
 
 
-def release(tensors: Iterable[torch.Tensor], owner: WeightOwner) -> None:
-    """Make ``tensors`` plain again where ``owner`` held them."""
-    for tensor in tensors:
-        if owner_of(tensor) in (owner, None):
-            _OWNERS.pop(id(tensor), None)
-            _make_plain(tensor)
+def cell_of(tensor: torch.Tensor) -> TensorCell:
+    """The one cell of a tensor, whichever models it belongs to."""
+    cell = _CELLS.get(id(tensor))
+    if cell is None:
+        cell = _CELLS[id(tensor)] = TensorCell(tensor)
+    return cell
 
 
 def _make_plain(tensor: torch.Tensor) -> None:

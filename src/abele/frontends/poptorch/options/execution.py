@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar, Self
 
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.options.checked import CheckedOptions, positive
 from abele.machine import System, systems
-
-DEFAULT_SYSTEM = "bow-2000"
-SYSTEM_VARIABLE = "ABELE_SYSTEM"
+from abele.session import Settings
 
 
 class AbeleOptions(CheckedOptions):
@@ -49,5 +46,4 @@ class AbeleOptions(CheckedOptions):
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""
-        chosen = self.system_choice or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM
-        return systems.resolve(chosen).with_ipus(1)
+        return Settings(system=self.system_choice).target()

@@ -16,6 +16,7 @@ from abele.frontends.poptorch.options.execution import AbeleOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.training import TrainingOptions
 from abele.machine import System
+from abele.session import Settings
 
 
 class Options(CheckedOptions):
@@ -192,6 +193,22 @@ class Options(CheckedOptions):
     def appendToLocationExcludes(self, *excludes: str) -> Self:
         """Add to :meth:`sourceLocationExcludes`."""
         return self.set(source_location_excludes=[*self.source_location_excludes, *excludes])
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def settings(self, name: str) -> Settings:
+        """What a session is told of these options; ``name`` is the model's where none was chosen."""
+        abele = self.Abele
+        return Settings(
+            system=abele.system_choice,
+            mode=abele.engine_mode,
+            threads=abele.num_threads,
+            allow_out_of_memory=abele.allow_out_of_memory,
+            memory_proportion=self.available_memory_proportion.get("IPU0"),
+            exceptions=self.Precision.floating_point_exceptions,
+            progress=self.show_compilation_progress_bar,
+            name=self.model_name if self.exists("model_name") else name,
+        )
 
     # --- copies --------------------------------------------------------------------------------------------------
 

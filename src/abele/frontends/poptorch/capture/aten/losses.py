@@ -11,8 +11,8 @@ from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import Network, Value
-from abele.parallel.input_checks import known_on_host
 from abele.parallel.ops import build
+from abele.session.input_checks import known_on_host
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich import progress as bars
 
 from abele import terminal
 
-Report = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 
 STAGES = ("capture", "lower to libraries", "lower", "supersteps", "memory")
 """Stages of compiling in order; those of the compiler keep its names."""
 
 
 @contextmanager
-def compilation_progress(shown: bool, title: str = "Graph compilation") -> Iterator[Report]:
+def compilation_progress(shown: bool, title: str = "Graph compilation") -> Iterator[Progress]:
     """A function that moves the bar: called with a stage and the part of it that is done.
 
     The bar goes to the standard error, and only where that is a terminal.
@@ -26,12 +26,12 @@ def compilation_progress(shown: bool, title: str = "Graph compilation") -> Itera
         yield lambda stage, fraction: None
         return
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.percentage:>3.0f} %"),
+        bars.TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as bar:
+    with bars.Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=len(STAGES))
 
         def report(stage: str, fraction: float) -> None:

@@ -1,0 +1,32 @@
+"""Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
+
+from abele.parallel import OutputMode, Schedule
+from abele.session.advice import Advice
+from abele.session.arrays import SharedArray, SharedArrays
+from abele.session.cache import SessionCache
+from abele.session.compiling import Compiled, compile_network
+from abele.session.ends import End, Ends
+from abele.session.feeds import Results
+from abele.session.input_checks import InputChecks
+from abele.session.session import Session
+from abele.session.settings import Settings
+from abele.session.signature import ArraySpec, Signature
+
+__all__ = [
+    "Advice",
+    "ArraySpec",
+    "Compiled",
+    "End",
+    "Ends",
+    "InputChecks",
+    "OutputMode",
+    "Results",
+    "Schedule",
+    "Session",
+    "SessionCache",
+    "Settings",
+    "SharedArray",
+    "SharedArrays",
+    "Signature",
+    "compile_network",
+]

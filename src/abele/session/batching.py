@@ -1,0 +1,61 @@
+"""The batch rule: what the host hands over for one run, and what it gets back.
+
+The device sees micro-batches. The host sends those of one run together, one after the other along the first dimension:
+device iterations outermost, accumulation within. A tensor without dimensions counts as a batch of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from abele.errors import BatchSizeError
+from abele.parallel import OutputMode, Schedule
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+def micro_batch_shape(shape: Shape, schedule: Schedule) -> Shape:
+    """The part of a host batch that the model sees at a time.
+
+    Args:
+        shape: Shape of the host batch.
+        schedule: How one run goes over its micro-batches.
+
+    Raises:
+        BatchSizeError: The first dimension does not divide into the micro-batches of a run.
+    """
+    size, parts = (shape[0] if shape else 1), schedule.micro_batches
+    if size % parts:
+        raise BatchSizeError(
+            f"a batch of {size} does not divide into the {parts} micro-batches of a run",
+            because=f"{schedule.device_iterations} device iterations, {schedule.accumulation} micro-batches each",
+            remedy=f"batches of a multiple of {parts}",
+        )
+    return (size // parts, *shape[1:]) if shape else ()
+
+
+def host_shape(shape: Shape, schedule: Schedule) -> Shape:
+    """The shape of a host batch whose micro-batches have ``shape``; several scalars make a vector."""
+    parts = schedule.micro_batches
+    if not shape:
+        return () if parts == 1 else (parts,)
+    return (shape[0] * parts, *shape[1:])
+
+
+def split(array: Array, schedule: Schedule, shape: Shape) -> Array:
+    """A host batch as [micro_batches, *shape of one micro-batch], without copying."""
+    return array.reshape(schedule.micro_batches, *shape)
+
+
+def combine(stacked: Array, schedule: Schedule) -> Array:
+    """What the host gets of results [returned, *shape of one micro-batch].
+
+    One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
+    """
+    if schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.micro_batches == 1:
+        single: Array = stacked[0]
+        return single
+    return stacked.reshape(-1, *stacked.shape[2:]) if stacked.ndim > 1 else stacked

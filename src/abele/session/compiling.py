@@ -1,0 +1,143 @@
+"""Compiling: from a network and a schedule to an executable whose ends have names."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from abele.compiler import Executable, compile_program
+from abele.errors import OutOfMemoryError
+from abele.graph import Graph
+from abele.parallel import Group, Network, NetworkProgram, Optimiser, Schedule, inference_program, training_program
+from abele.session.advice import Advice, advice
+from abele.session.ends import Ends, expose
+from abele.session.input_checks import InputChecks
+from abele.session.progress import Progress, compilation_progress
+from abele.session.settings import Settings
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network that is ready to be put on a device.
+
+    Attributes:
+        executable: The compiled program with its account.
+        ends: Its streams and tensors by name.
+        schedule: How one run goes over its micro-batches.
+        settings: What it was compiled with.
+        optimisers: The update rule of each group of parameters; None for inference.
+        updated: Names of the weights that runs change.
+        checks: What the inputs of every run must keep to.
+        seconds: Time that compiling took.
+    """
+
+    executable: Executable
+    ends: Ends
+    schedule: Schedule
+    settings: Settings
+    optimisers: tuple[Optimiser, ...] | None
+    updated: frozenset[str]
+    checks: InputChecks
+    seconds: float
+
+    @property
+    def training(self) -> bool:
+        """Whether runs train."""
+        return self.optimisers is not None
+
+
+def compile_network(
+    net: Network,
+    schedule: Schedule | None = None,
+    *,
+    groups: Sequence[Group] | None = None,
+    settings: Settings | None = None,
+    words: Callable[[Advice], list[str]] = Advice.lines,
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compile a network for one schedule; nothing runs and no data is needed.
+
+    Args:
+        net: The network; to train it, one with a loss.
+        schedule: How one run goes over its micro-batches; one micro-batch when left out.
+        groups: Optimisers and the parameters that they update; None for inference.
+        settings: The machine, and how programs run on the host.
+        words: Puts advice about memory into the words of a front end.
+        progress: Called with each stage and the part of it that is done; by default a bar, where settings ask for one.
+
+    Raises:
+        AbeleError: See :func:`abele.parallel.training_program` and :func:`abele.compiler.compile_program`.
+    """
+    start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
+    with collector_paused(), _reporting(progress, settings) as report:
+        report("lower to libraries", 0.0)
+        checks = InputChecks(net)
+        program = _build(net, schedule, groups, settings)
+        ends = expose(net, program)
+        try:
+            executable = compile_program(
+                program.graph, program.program, allow_out_of_memory=settings.allow_out_of_memory, progress=report
+            )
+        except OutOfMemoryError as error:
+            raise _advised(error, words(advice(error, net, schedule, settings))) from None
+    executable.meta |= _described(net, schedule, settings, training=groups is not None)
+    optimisers = None if groups is None else tuple(g.optimiser for g in groups)
+    trained = {p.name for g in groups or () for p in g.parameters}
+    updated = frozenset(trained | {v.name for v in net.updates})
+    seconds = time.perf_counter() - start
+    return Compiled(executable, ends, schedule, settings, optimisers, updated, checks, seconds)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Nothing that compiling makes is garbage before it ends, so looking for some again and again only takes time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progress]:
+    if progress is not None:
+        yield progress
+        return
+    with compilation_progress(settings.progress) as bar:
+        yield bar
+
+
+def _build(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> NetworkProgram:
+    graph, planning, exceptions = Graph(settings.target()), settings.planning, settings.exceptions
+    if groups is None:
+        return inference_program(net, graph, schedule, planning=planning, exceptions=exceptions)
+    return training_program(net, graph, schedule, groups, planning=planning, exceptions=exceptions)
+
+
+def _advised(error: OutOfMemoryError, hints: list[str]) -> OutOfMemoryError:
+    """The error with what can be done about it."""
+    return OutOfMemoryError(
+        error.message, tiles=error.tiles, at=error.at, because=error.because, remedy="\n".join(hints)
+    )
+
+
+def _described(net: Network, schedule: Schedule, settings: Settings, *, training: bool) -> dict[str, Any]:
+    """What the report says about the model."""
+    batched = [v.shape[0] for v in net.inputs if v.shape]
+    samples = {"samples_per_run": batched[0] * schedule.micro_batches, "sample_name": "sample"} if batched else {}
+    return samples | {
+        "name": settings.name,
+        "steps_per_run": schedule.device_iterations,
+        "step_name": "weight update" if training else "batch",
+        "options": {
+            "device_iterations": schedule.device_iterations,
+            "gradient_accumulation": schedule.accumulation,
+            "engine_mode": settings.mode,
+        },
+    }

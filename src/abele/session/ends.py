@@ -1,0 +1,85 @@
+"""The ends of a compiled network towards the host, by name: a program from a file has them as one just built does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abele.graph import Graph, Stream, Tensor
+from abele.numerics import ElementType
+from abele.parallel import Network, NetworkProgram
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A stream, or a tensor that the host may read and write.
+
+    Attributes:
+        name: The network's name of it.
+        handle: What an engine calls it.
+        shape: Dimensions; of a stream, those of one micro-batch.
+        dtype: Element type on the device.
+    """
+
+    name: str
+    handle: str
+    shape: tuple[int, ...]
+    dtype: ElementType
+
+    @property
+    def np(self) -> np.dtype[Any]:
+        """Element type of the host's arrays."""
+        return self.dtype.np
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Everything of a compiled network that the host reaches.
+
+    Attributes:
+        inputs: A stream for each input.
+        outputs: A stream for each output.
+        changed: For each input that the network changes, its position and the stream of what it becomes.
+        weights: Parameters and buffers by name.
+        state: State of optimisers by name.
+        numbers: For each optimiser, its hyper-parameters that may change from run to run.
+        seed: The state of random ops, u32[2], if there are any.
+    """
+
+    inputs: tuple[End, ...]
+    outputs: tuple[End, ...]
+    changed: tuple[tuple[int, End], ...]
+    weights: dict[str, End]
+    state: dict[str, End]
+    numbers: tuple[dict[str, End], ...]
+    seed: End | None
+
+
+def expose(net: Network, program: NetworkProgram) -> Ends:
+    """The ends of a program, each tensor under a handle by which an engine finds it."""
+    graph = program.graph
+    outputs = [f"output{i}" for i in range(len(program.outputs))]
+    positions = [net.inputs.index(v) for v in net.changed_inputs]
+    changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
+    return Ends(
+        tuple(_stream(v.name, s) for v, s in zip(net.inputs, program.inputs, strict=True)),
+        tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
+        tuple(zip(positions, changed, strict=True)),
+        {name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},
+        {name: _tensor(graph, "state", name, t) for update in program.groups for name, t in update.state.items()},
+        tuple(
+            {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in update.hyper.items()}
+            for i, update in enumerate(program.groups)
+        ),
+        None if program.seed is None else _tensor(graph, "random", "state", program.seed),
+    )
+
+
+def _stream(name: str, stream: Stream) -> End:
+    return End(name, stream.name, stream.shape, stream.dtype)
+
+
+def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
+    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype)

@@ -1,0 +1,245 @@
+"""What goes into a run and what comes out: arrays of whole host batches, or micro-batches one at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import ElementRangeError, SignatureError, nearest
+from abele.numerics import ElementType
+from abele.runtime import Engine
+from abele.session.batching import combine, host_shape
+from abele.session.compiling import Compiled
+from abele.session.ends import End
+
+Array = npt.NDArray[Any]
+Outfeed = Callable[[int, tuple[Array, ...]], None]
+"""Takes the number of a micro-batch and its outputs."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run gave.
+
+    Attributes:
+        outputs: The network's outputs, as its schedule says.
+        changed: Inputs that the network changed, as they are afterwards, by position.
+    """
+
+    outputs: tuple[Array, ...]
+    changed: dict[int, Array] = field(default_factory=dict)
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def read_inputs(compiled: Compiled, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    """The inputs in order: an array of the whole host batch, in its own type, or an iterable of micro-batches.
+
+    Raises:
+        SignatureError: They differ from what was compiled.
+    """
+    ends = compiled.ends.inputs
+    found = _by_name(ends, inputs) if isinstance(inputs, Mapping) else list(inputs)
+    if len(found) != len(ends):
+        names = ", ".join(end.name for end in ends) or "none"
+        raise SignatureError(
+            f"the session takes {len(ends)} inputs, got {len(found)}", because=f"its inputs are {names}"
+        )
+    return [_read(compiled, end, given) for end, given in zip(ends, found, strict=True)]
+
+
+def _by_name(ends: Sequence[End], inputs: Mapping[str, Any]) -> list[Any]:
+    names = [end.name for end in ends]
+    for name in inputs:
+        if name not in names:
+            close = nearest(name, names)
+            raise SignatureError(
+                f"the session has no input {name!r}",
+                because=f"its inputs are {', '.join(names) or 'none'}",
+                remedy=f"did you mean {close!r}?" if close else None,
+            )
+    return [inputs[name] for name in names if name in inputs]
+
+
+def _read(compiled: Compiled, end: End, given: Any) -> Any:
+    if _is_feed(given):
+        return given
+    return checked(np.asarray(given), end, host_shape(end.shape, compiled.schedule), "a run")
+
+
+def _is_feed(given: Any) -> bool:
+    """Whether micro-batches are given one at a time: a generator, an iterator, or a list or tuple of arrays."""
+    if isinstance(given, (list, tuple)):
+        return bool(given) and all(isinstance(item, np.ndarray) for item in given)
+    return isinstance(given, Iterable) and not hasattr(given, "__array__") and not hasattr(given, "shape")
+
+
+def checked(array: Array, end: End, shape: tuple[int, ...], what: str) -> Array:
+    """The array, which must have a shape and a type that fits.
+
+    Raises:
+        SignatureError: It does not.
+    """
+    if array.shape != shape:
+        raise SignatureError(
+            f"the input {end.name!r} has shape {list(shape)} for {what}, got {list(array.shape)}",
+            because=f"one micro-batch is {list(end.shape)}",
+            remedy="compile another session for the new shape",
+        )
+    if not _converts(array.dtype, end.dtype):
+        raise SignatureError(f"the input {end.name!r} is {end.dtype}, got {array.dtype}", remedy="convert it first")
+    if end.np.kind in "iu" and end.np.itemsize < 4 and array.dtype != end.np and array.size:
+        _check_range(array, end)
+    return array
+
+
+def _converts(given: np.dtype[Any], wanted: ElementType) -> bool:
+    """Whether arrays of a type are taken for an element type: any width of its kind, and whole numbers for floats."""
+    if wanted.is_float:
+        return given.kind in "iub" or _kind_of(given) == "float"
+    return given.kind == "b" or (wanted.kind != "bool" and given.kind in "iu")
+
+
+def _kind_of(dtype: np.dtype[Any]) -> str:
+    """``float`` for every floating-point type of NumPy and of ml_dtypes."""
+    return "float" if dtype.kind == "f" or dtype.name.startswith(("bfloat", "float")) else dtype.kind
+
+
+def _check_range(array: Array, end: End) -> None:
+    limits, low, high = np.iinfo(end.np), int(array.min()), int(array.max())
+    if low < limits.min or high > limits.max:
+        raise ElementRangeError(
+            f"the input {end.name!r} holds {low if low < limits.min else high}, which does not fit in {end.dtype}",
+            remedy=f"numbers from {limits.min} to {limits.max}",
+        )
+
+
+def connect_inputs(engine: Engine, compiled: Compiled, inputs: Sequence[Any]) -> None:
+    """Connect what :func:`read_inputs` gave.
+
+    Raises:
+        TensorIndexError: An integer outside its bounds.
+        ElementRangeError: An integer that does not fit in 32 bits.
+    """
+    checks, ends = compiled.checks, compiled.ends.inputs
+    if all(isinstance(given, np.ndarray) for given in inputs):
+        checks.check(inputs, compiled.schedule.micro_batches)
+        for end, array in zip(ends, inputs, strict=True):
+            engine.connect(end.handle, np.asarray(array, end.np, order="C"))
+        return
+    # Whole batches beside iterables are cut too, so that the checks see each micro-batch with all of its inputs.
+    parts = [_micro_batches(compiled, end, given) for end, given in zip(ends, inputs, strict=True)]
+    columns = _Columns(_checked_rows(compiled, parts), len(ends))
+    for position, end in enumerate(ends):
+        engine.connect(end.handle, columns.of(position, end))
+
+
+def _micro_batches(compiled: Compiled, end: End, given: Any) -> Iterator[Array]:
+    count = compiled.schedule.micro_batches
+    if isinstance(given, np.ndarray):
+        yield from given.reshape(count, *end.shape)
+        return
+    for item in itertools.islice(given, count):
+        yield checked(np.asarray(item), end, end.shape, "a micro-batch")
+
+
+def _checked_rows(compiled: Compiled, parts: Sequence[Iterator[Array]]) -> Iterator[tuple[Array, ...]]:
+    for row in zip(*parts, strict=False):
+        compiled.checks.check(row, 1)
+        yield row
+
+
+class _Columns:
+    """Micro-batches by input. Each stream is read ahead by a thread of its own, so whoever is first takes the row."""
+
+    def __init__(self, rows: Iterator[tuple[Array, ...]], width: int) -> None:
+        self._rows = rows
+        self._waiting: list[deque[Array]] = [deque() for _ in range(width)]
+        self._lock = threading.Lock()
+
+    def of(self, position: int, end: End) -> Iterator[Array]:
+        """The micro-batches of one input."""
+        while True:
+            with self._lock:
+                if not self._waiting[position]:
+                    row = next(self._rows, None)
+                    if row is None:
+                        return
+                    for waiting, array in zip(self._waiting, row, strict=True):
+                        waiting.append(array)
+                array = self._waiting[position].popleft()
+            yield np.asarray(array, end.np, order="C")
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Pending:
+    """Where the outputs of a run go.
+
+    Attributes:
+        compiled: What runs.
+        outputs: For each output, room for what comes back; empty with an outfeed.
+        changed: The same for inputs that the network changes.
+    """
+
+    compiled: Compiled
+    outputs: list[Array]
+    changed: list[Array]
+
+    def results(self) -> Results:
+        """The results, once the run has ended."""
+        schedule = self.compiled.schedule
+        changed = {
+            position: array.reshape(host_shape(end.shape, schedule))
+            for (position, end), array in zip(self.compiled.ends.changed, self.changed, strict=True)
+        }
+        return Results(tuple(combine(a, schedule) for a in self.outputs), changed)
+
+
+def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
+    """Make room for the outputs of a run, or let ``outfeed`` have them."""
+    schedule, ends = compiled.schedule, compiled.ends
+    changed = [np.empty((schedule.micro_batches, *end.shape), end.np) for _, end in ends.changed]
+    for (_, end), array in zip(ends.changed, changed, strict=True):
+        engine.connect(end.handle, array)
+    outputs: list[Array] = []
+    if outfeed is None:
+        outputs = [np.empty((schedule.returned, *end.shape), end.np) for end in ends.outputs]
+        for end, array in zip(ends.outputs, outputs, strict=True):
+            engine.connect(end.handle, array)
+    else:
+        rows = _Rows(len(ends.outputs), outfeed)
+        for position, end in enumerate(ends.outputs):
+            engine.connect(end.handle, rows.take(position))
+    return Pending(compiled, outputs, changed)
+
+
+class _Rows:
+    """Puts the outputs of each micro-batch together; they come one after the other, those of one stream in order."""
+
+    def __init__(self, width: int, outfeed: Outfeed) -> None:
+        self._columns: list[list[Array]] = [[] for _ in range(width)]
+        self._outfeed = outfeed
+        self._number = 0
+
+    def take(self, position: int) -> Callable[[Array], None]:
+        """What the stream of an output calls with each of its arrays."""
+
+        def take(array: Array) -> None:
+            self._columns[position].append(np.array(array))
+            if all(self._columns):
+                row = tuple(column.pop(0) for column in self._columns)
+                self._number, number = self._number + 1, self._number
+                self._outfeed(number, row)
+
+        return take

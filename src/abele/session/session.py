@@ -1,0 +1,333 @@
+"""Sessions: a compiled network with its data, to be run on NumPy arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.compiler import Executable
+from abele.errors import SessionError
+from abele.parallel import Group, Network, Optimiser, Schedule
+from abele.report import Report
+from abele.runtime import Engine
+from abele.session import feeds
+from abele.session.arrays import SharedArray, SharedArrays
+from abele.session.compiling import Compiled, compile_network
+from abele.session.locks import ForkLock
+from abele.session.mirror import Mirror
+from abele.session.optimisers import check_optimisers
+from abele.session.settings import Settings
+from abele.words import counted
+
+Array = npt.NDArray[Any]
+Inputs = Sequence[Any] | Mapping[str, Any]
+
+
+class Session:
+    """A compiled network on a device: it runs host batches, and its weights are NumPy arrays by name.
+
+    Weights live on the device from the first run on. Reading them from ``weights`` brings the newest values to the
+    host; writing them there, or training them in another session over the same arrays, reaches the next run. The same
+    holds for the state of optimisers.
+
+    Args:
+        compiled: The network.
+        weights: Parameters and buffers by name; a :class:`SharedArrays` is shared with its other sessions.
+        state: State of optimisers by name; what is missing starts as the optimiser says, and is added.
+        seed: What random ops start from.
+        follow_host: Whether weights that are written on the host reach the next run by themselves; otherwise with
+            :meth:`upload`, and what runs have learnt is newer than such writes.
+
+    Attributes:
+        compiled: The network.
+        weights: Parameters and buffers by name.
+        state: State of optimisers by name, such as ``fc.weight/momentum``.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        *,
+        weights: SharedArrays | Mapping[str, npt.ArrayLike | SharedArray] | None = None,
+        state: SharedArrays | None = None,
+        seed: int = 0,
+        follow_host: bool = True,
+    ) -> None:
+        self.compiled = compiled
+        self.weights = weights if isinstance(weights, SharedArrays) else SharedArrays(weights)
+        self.state = SharedArrays() if state is None else state
+        self._seed = seed
+        self._engine: Engine | None = None
+        self._attached = self._closed = False
+        self._optimisers = compiled.optimisers
+        self._lock = ForkLock()
+        self._weights = Mirror(compiled.ends.weights, self.weights, self._lock, follow_host=follow_host)
+        self._state = Mirror(compiled.ends.state, self.state, self._lock, follow_host=True)
+
+    @classmethod
+    def of(
+        cls,
+        net: Network,
+        schedule: Schedule | None = None,
+        *,
+        groups: Sequence[Group] | None = None,
+        settings: Settings | None = None,
+        weights: SharedArrays | Mapping[str, npt.ArrayLike | SharedArray] | None = None,
+        state: SharedArrays | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Compile a network and make a session of it; see :func:`compile_network` for what it raises."""
+        compiled = compile_network(net, schedule, groups=groups, settings=settings)
+        return cls(compiled, weights=weights, state=state, seed=seed)
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Inputs = (), *, outfeed: feeds.Outfeed | None = None) -> feeds.Results:
+        """Run once.
+
+        Args:
+            inputs: For each input, in order or by name, an array that holds the micro-batches of the run one after
+                the other along the first dimension; or an iterable, of which the run takes one micro-batch at a time.
+            outfeed: Called with the number of each micro-batch whose outputs come back, and these outputs, while the
+                run goes on; the outputs of the result are then empty.
+
+        Returns:
+            Outputs as the schedule says, and what became of inputs that the network changes.
+
+        Raises:
+            SignatureError: Inputs that differ in number, name, shape or type from what was compiled.
+            TensorIndexError: An integer outside its bounds, such as a label that no class has.
+            ElementRangeError: An integer that does not fit in the 32 bits of the device.
+            StreamConnectionError: An iterable that ends before the run does.
+            SessionError: The session is closed.
+            UnknownArrayError: A parameter or buffer without values.
+        """
+        self.attach()
+        self._refresh()
+        compiled, engine = self.compiled, self._loaded("run")
+        sent = feeds.read_inputs(compiled, inputs)
+        with self._lock.held():
+            feeds.connect_inputs(engine, compiled, sent)
+            pending = feeds.connect_outputs(engine, compiled, outfeed)
+            try:
+                engine.run()
+            finally:
+                self._weights.changed |= self.changes_weights
+                self._state.changed = True
+        return pending.results()
+
+    def __call__(self, *inputs: Any) -> tuple[Array, ...]:
+        """The outputs of one run on these inputs."""
+        return self.run(inputs).outputs
+
+    # --- the device ----------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """``compiled``, ``attached`` or ``closed``."""
+        return "closed" if self._closed else "attached" if self._attached else "compiled"
+
+    @property
+    def attached(self) -> bool:
+        """Whether the program and its weights are on the device."""
+        return self._attached
+
+    @property
+    def changes_weights(self) -> bool:
+        """Whether runs change weights."""
+        return self.compiled.training or bool(self.compiled.updated)
+
+    def attach(self) -> bool:
+        """Load the program and the host's weights, if they are not there; returns whether that is the first time.
+
+        Raises:
+            SessionError: The session is closed.
+            UnknownArrayError: A parameter or buffer without values.
+        """
+        self._check_open("be attached")
+        if self._attached:
+            return False
+        for name in self.compiled.ends.weights:
+            self.weights.cell(name)
+        first, engine = self._engine is None, self._loaded("be attached")
+        self._attached = True
+        self._adopt_state(engine)
+        self._weights.upload()
+        if first:
+            self.random_state = [self._seed & 0xFFFFFFFF, 0]
+            self._write_numbers(engine)
+        self._state.refresh()
+        self._hold()
+        return first
+
+    def detach(self) -> None:
+        """Bring the weights to the host and let another session use the device; the state of optimisers stays.
+
+        Raises:
+            SessionError: It is not on the device.
+        """
+        self._check_open("be detached")
+        if not self._attached:
+            raise SessionError("the session cannot be detached: it is not on the device", remedy="attach() it first")
+        self._weights.bring_to_host()
+        self._attached = False
+
+    def close(self) -> None:
+        """Bring the weights to the host, and let go of the program and its threads; a second time does nothing."""
+        if self._closed:
+            return
+        for mirror in (self._weights, self._state):
+            mirror.bring_to_host()
+            mirror.detach()
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
+        self._attached, self._closed = False, True
+
+    def _check_open(self, what: str) -> None:
+        if self._closed:
+            raise SessionError(
+                f"the session cannot {what}: it is closed", remedy="make another one from session.compiled"
+            )
+
+    def _loaded(self, what: str) -> Engine:
+        """The engine; made on first use.
+
+        Raises:
+            SessionError: The session is closed.
+        """
+        self._check_open(what)
+        if self._engine is None:
+            settings = self.compiled.settings
+            self._engine = Engine(
+                self.compiled.executable, mode=settings.mode, threads=settings.threads or None, options=settings.engine
+            )
+            for mirror in (self._weights, self._state):
+                mirror.attach(self._engine)
+        return self._engine
+
+    # --- weights and state ---------------------------------------------------------------------------------------
+
+    def upload(self) -> None:
+        """Copy the host's weights to the device; what the device has learnt and nobody looked at is lost.
+
+        Raises:
+            SessionError: The session is closed.
+        """
+        self._loaded("take weights")
+        self._weights.upload()
+
+    def download(self) -> None:
+        """Copy the device's weights to the host, but for those that another session holds.
+
+        Raises:
+            SessionError: The session is closed.
+        """
+        self._loaded("give weights")
+        self._weights.download()
+
+    def bring_to_host(self) -> bool:
+        """Copy weights to the host if runs changed them since the last time; returns whether they did."""
+        return self._weights.bring_to_host()
+
+    def _refresh(self) -> None:
+        """Take over what was written on the host, or by other sessions, since the last run."""
+        for mirror in (self._weights, self._state):
+            mirror.refresh()
+        self._hold()
+
+    def _hold(self) -> None:
+        if self.changes_weights:
+            self._weights.hold()
+        self._state.hold()
+
+    def _adopt_state(self, engine: Engine) -> None:
+        """Add the state of optimisers that nobody gave, as the program starts it."""
+        for name, end in self.compiled.ends.state.items():
+            if name not in self.state:
+                self.state[name] = engine.read(end.handle)
+
+    def replace_optimisers(self, optimisers: Sequence[Optimiser]) -> None:
+        """Take over the numbers of other optimisers, such as a new learning rate; the next run uses them.
+
+        Args:
+            optimisers: One for each group that was compiled; they may differ in what is variable.
+
+        Raises:
+            SessionError: The session does not train.
+            InvalidOptionError: Another number of optimisers, another rule, or a constant that changed.
+        """
+        compiled = self._optimisers
+        if compiled is None:
+            raise SessionError("the session cannot take optimisers: it was compiled for inference")
+        check_optimisers(compiled, optimisers)
+        self._optimisers = tuple(optimisers)
+        if self._engine is not None:
+            self._write_numbers(self._engine)
+
+    def _write_numbers(self, engine: Engine) -> None:
+        for ends, optimiser in zip(self.compiled.ends.numbers, self._optimisers or (), strict=True):
+            for name, end in ends.items():
+                engine.write(end.handle, np.float32(optimiser.numbers[name]))
+
+    @property
+    def random_state(self) -> list[int]:
+        """The state of random ops, the seed first; empty without any. It can be set."""
+        end = self.compiled.ends.seed
+        return [] if end is None else [int(v) for v in self._loaded("tell its random state").read(end.handle)]
+
+    @random_state.setter
+    def random_state(self, state: Sequence[int]) -> None:
+        end = self.compiled.ends.seed
+        if end is not None:
+            engine = self._loaded("take a random state")
+            engine.write(end.handle, np.array(state, np.int64).astype(np.uint32))
+
+    # --- what is known -------------------------------------------------------------------------------------------
+
+    @property
+    def schedule(self) -> Schedule:
+        """How one run goes over its micro-batches."""
+        return self.compiled.schedule
+
+    @property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        return self.compiled.executable
+
+    @property
+    def report(self) -> Report:
+        """What the program costs on the machine, and what runs took on the host if there were any."""
+        return self.executable.report if self._engine is None else self._engine.report
+
+    @property
+    def variable_names(self) -> list[str]:
+        """Names of the variables on the device."""
+        return [v.name for v in self.executable.graph.variables]
+
+    # --- end -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Bring the weights to the host, so that training is not lost with its session."""
+        if not sys.is_finalizing() and self.__dict__.get("_engine") is not None:
+            with contextlib.suppress(Exception):
+                self.close()
+
+    def __repr__(self) -> str:
+        kind = "training" if self.compiled.training else "inference"
+        per_run = counted(self.schedule.micro_batches, "micro-batch")
+        return f"Session({self.compiled.settings.name}, {kind}, {per_run} per run, {self.status})"
