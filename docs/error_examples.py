@@ -555,6 +555,60 @@ EXAMPLES: dict[str, Example] = {
         ),
         "Leave out the option that switches recording off.",
     ),
+    "SessionError": Example(
+        _code(
+            """
+            from abele.parallel import Network
+            from abele.parallel.derivative import arg
+            from abele.parallel.ops import build
+            from abele.session import Session
+
+            net = Network()
+            net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((4,), "f32", "x")]))
+            session = Session.of(net)
+            session.close()
+            session([1.0, 2.0, 3.0, 4.0])
+            """
+        ),
+        "The message names the status that the request needs; [sessions](session.md) says how a session gets there.",
+    ),
+    "SignatureError": Example(
+        _code(
+            """
+            from abele.parallel import Network
+            from abele.parallel.derivative import arg
+            from abele.parallel.ops import build
+            from abele.session import Session
+
+            net = Network()
+            net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((4,), "f32", "x")]))
+            Session.of(net).run({"y": [1.0, 2.0, 3.0, 4.0]})
+            """
+        ),
+        "Give what was compiled for, or compile another session; a `SessionCache` keeps one for each signature.",
+    ),
+    "BatchSizeError": Example(
+        _code(
+            """
+            from abele.session import Schedule
+            from abele.session.batching import micro_batch_shape
+
+            micro_batch_shape((10, 3), Schedule(device_iterations=4))
+            """
+        ),
+        "A host batch holds the micro-batches of a whole run: device iterations times accumulation.",
+    ),
+    "UnknownArrayError": Example(
+        _code(
+            """
+            from abele.session import SharedArrays
+
+            weights = SharedArrays({"fc.weight": [[1.0, 2.0]]})
+            weights["fc.weigth"]
+            """
+        ),
+        "The message has the names that there are. It is a `KeyError` too.",
+    ),
     "ProgramRuntimeError": Example(
         None,
         "Raised as one of the kinds below. State is as of the last finished step, and the engine stays usable.",

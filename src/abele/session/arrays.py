@@ -110,6 +110,21 @@ class SharedArrays(MutableMapping[str, Array]):
             )
         return self._cells[name]
 
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise unless there is an array of this name and shape.
+
+        Raises:
+            UnknownArrayError: There is none of this name.
+            SignatureError: It has another shape.
+        """
+        found = self.cell(name).shape
+        if found != shape:
+            raise SignatureError(
+                f"{name!r} has shape {list(found)}, not {list(shape)}",
+                because="sessions are compiled for the shapes of their weights",
+                remedy="make another SharedArrays and another session for another shape",
+            )
+
     def __getitem__(self, name: str) -> Array:
         cell = self.cell(name)
         cell.bring_up_to_date()
@@ -121,11 +136,7 @@ class SharedArrays(MutableMapping[str, Array]):
             self._cells[name] = SharedArray(values)
             return
         given = np.asarray(values)
-        if given.shape != cell.shape:
-            raise SignatureError(
-                f"{name!r} has shape {list(cell.shape)}, the values have {list(given.shape)}",
-                remedy="sessions were compiled for its shape: make another SharedArrays, and another session",
-            )
+        self.check(name, given.shape)
         cell.assign(given)
 
     def __delitem__(self, name: str) -> None:

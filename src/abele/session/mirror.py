@@ -7,7 +7,7 @@ one side changed never overwrites what only the other side touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Mirror:
         ends: Their ends on the device, by name.
         arrays: Their cells on the host; those that are missing are passed over.
         lock: Held while the engine is used.
+        changing: Names of those that runs change.
         follow_host: Whether a write on the host reaches the device by itself, and is newer than what the device has
             learnt. Otherwise only writes of other sessions do, and the device's values win.
 
@@ -31,8 +32,17 @@ class Mirror:
         changed: Whether the device may have newer values than the host.
     """
 
-    def __init__(self, ends: Mapping[str, End], arrays: SharedArrays, lock: ForkLock, *, follow_host: bool) -> None:
+    def __init__(
+        self,
+        ends: Mapping[str, End],
+        arrays: SharedArrays,
+        lock: ForkLock,
+        *,
+        changing: Collection[str],
+        follow_host: bool,
+    ) -> None:
         self._ends = ends
+        self._changing = {name: end for name, end in ends.items() if name in changing}
         self._arrays = arrays
         self._lock = lock
         self._follow_host = follow_host
@@ -40,10 +50,14 @@ class Mirror:
         self._seen: dict[str, int] = {}
         self.changed = False
 
-    def _cells(self) -> Iterator[tuple[End, SharedArray]]:
-        for name, end in self._ends.items():
+    def _cells(self, ends: Mapping[str, End]) -> Iterator[tuple[str, End, SharedArray]]:
+        for name, end in ends.items():
             if name in self._arrays:
-                yield end, self._arrays.cell(name)
+                yield name, end, self._arrays.cell(name)
+
+    def note_run(self) -> None:
+        """The device has run: what it changes is newer there."""
+        self.changed = bool(self._changing)
 
     def attach(self, engine: Engine) -> None:
         """Use an engine."""
@@ -52,63 +66,58 @@ class Mirror:
     def detach(self) -> None:
         """Use no engine any longer, and hold no cell."""
         self._engine = None
-        for _, cell in self._cells():
+        for _, _, cell in self._cells(self._ends):
             cell.release(self)
 
     def hold(self) -> None:
         """Be asked for the newest values from now on."""
-        for _, cell in self._cells():
+        for _, _, cell in self._cells(self._changing):
             if cell.holder is not self:
                 cell.hold(self)
 
     def upload(self) -> None:
         """Copy all that the host has to the device, also over what the device has learnt."""
-        for _, cell in self._cells():
+        for _, _, cell in self._cells(self._ends):
             cell.bring_up_to_date(but=self)
         with self._lock.held():
-            for end, cell in self._cells():
-                self._write(end, cell)
+            for name, end, cell in self._cells(self._ends):
+                self._write(name, end, cell)
             self.changed = False
 
     def refresh(self) -> None:
         """Copy to the device what others wrote since it was last uploaded."""
-        stale = []
-        for end, cell in self._cells():
-            shared = cell.bring_up_to_date(but=self)
-            if (shared or self._follow_host) and self._seen.get(end.handle) != cell.version:
-                stale.append((end, cell))
-        if not stale:
-            return
+        shared = {name for name, _, cell in self._cells(self._ends) if cell.bring_up_to_date(but=self)}
+        # Another thread may run in between, so what is stale is looked for under the lock.
         with self._lock.held():
-            for end, cell in stale:
-                self._write(end, cell)
+            for name, end, cell in self._cells(self._ends):
+                if (self._follow_host or name in shared) and self._seen.get(name) != cell.version:
+                    self._write(name, end, cell)
 
-    def _write(self, end: End, cell: SharedArray) -> None:
+    def _write(self, name: str, end: End, cell: SharedArray) -> None:
         if self._engine is not None:
             self._engine.write(end.handle, np.asarray(cell.values(), end.np, order="C"))
-            self._seen[end.handle] = cell.version
+            self._seen[name] = cell.version
 
-    def download(self, *, over_host: bool = True) -> None:
-        """Copy what the device has to the host, but for what somebody else holds.
+    def download(self) -> None:
+        """Copy all that the device has to the host, but for what somebody else holds."""
+        self._download(self._ends, over_host=True)
 
-        Args:
-            over_host: Also over what was written on the host since it was last uploaded.
-        """
+    def _download(self, ends: Mapping[str, End], *, over_host: bool) -> None:
         with self._lock.held():
-            for end, cell in self._cells():
+            for name, end, cell in self._cells(ends):
                 mine = cell.holder in (self, None)
-                if mine and (over_host or self._seen.get(end.handle) == cell.version):
-                    self._read(end, cell)
+                if mine and (over_host or self._seen.get(name) == cell.version):
+                    self._read(name, end, cell)
             self.changed = False
 
-    def _read(self, end: End, cell: SharedArray) -> None:
+    def _read(self, name: str, end: End, cell: SharedArray) -> None:
         if self._engine is not None:
             cell.assign(self._engine.read(end.handle))
-            self._seen[end.handle] = cell.version
+            self._seen[name] = cell.version
 
     def bring_to_host(self) -> bool:
         """Copy what runs changed to the host, if any did since the last time; returns whether it did."""
         if not self.changed:
             return False
-        self.download(over_host=not self._follow_host)
+        self._download(self._changing, over_host=not self._follow_host)
         return True

@@ -66,9 +66,10 @@ class Session:
         self._engine: Engine | None = None
         self._attached = self._closed = False
         self._optimisers = compiled.optimisers
-        self._lock = ForkLock()
-        self._weights = Mirror(compiled.ends.weights, self.weights, self._lock, follow_host=follow_host)
-        self._state = Mirror(compiled.ends.state, self.state, self._lock, follow_host=True)
+        self._lock, self._attaching = ForkLock(), ForkLock()
+        ends, updated = compiled.ends, compiled.updated
+        self._weights = Mirror(ends.weights, self.weights, self._lock, changing=updated, follow_host=follow_host)
+        self._state = Mirror(ends.state, self.state, self._lock, changing=ends.state, follow_host=True)
 
     @classmethod
     def of(
@@ -118,8 +119,8 @@ class Session:
             try:
                 engine.run()
             finally:
-                self._weights.changed |= self.changes_weights
-                self._state.changed = True
+                for mirror in (self._weights, self._state):
+                    mirror.note_run()
         return pending.results()
 
     def __call__(self, *inputs: Any) -> tuple[Array, ...]:
@@ -138,11 +139,6 @@ class Session:
         """Whether the program and its weights are on the device."""
         return self._attached
 
-    @property
-    def changes_weights(self) -> bool:
-        """Whether runs change weights."""
-        return self.compiled.training or bool(self.compiled.updated)
-
     def attach(self) -> bool:
         """Load the program and the host's weights, if they are not there; returns whether that is the first time.
 
@@ -150,21 +146,31 @@ class Session:
             SessionError: The session is closed.
             UnknownArrayError: A parameter or buffer without values.
         """
-        self._check_open("be attached")
-        if self._attached:
-            return False
-        for name in self.compiled.ends.weights:
-            self.weights.cell(name)
-        first, engine = self._engine is None, self._loaded("be attached")
-        self._attached = True
-        self._adopt_state(engine)
-        self._weights.upload()
-        if first:
-            self.random_state = [self._seed & 0xFFFFFFFF, 0]
-            self._write_numbers(engine)
-        self._state.refresh()
-        self._hold()
-        return first
+        with self._attaching.held():
+            self._check_open("be attached")
+            if self._attached:
+                return False
+            self._check_arrays()
+            first, engine = self._engine is None, self._loaded("be attached")
+            self._adopt_state(engine)
+            self._weights.upload()
+            if first:
+                self.random_state = [self._seed & 0xFFFFFFFF, 0]
+                self._write_numbers(engine)
+            self._state.refresh()
+            for mirror in (self._weights, self._state):
+                mirror.hold()
+            self._attached = True
+            return first
+
+    def _check_arrays(self) -> None:
+        """Raise unless every weight has values of its shape."""
+        ends = self.compiled.ends
+        for name, end in ends.weights.items():
+            self.weights.check(name, end.shape)
+        for name, end in ends.state.items():
+            if name in self.state:
+                self.state.check(name, end.shape)
 
     def detach(self) -> None:
         """Bring the weights to the host and let another session use the device; the state of optimisers stays.
@@ -240,12 +246,7 @@ class Session:
         """Take over what was written on the host, or by other sessions, since the last run."""
         for mirror in (self._weights, self._state):
             mirror.refresh()
-        self._hold()
-
-    def _hold(self) -> None:
-        if self.changes_weights:
-            self._weights.hold()
-        self._state.hold()
+            mirror.hold()
 
     def _adopt_state(self, engine: Engine) -> None:
         """Add the state of optimisers that nobody gave, as the program starts it."""
