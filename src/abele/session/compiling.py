@@ -80,11 +80,14 @@ def compile_network(
         ends = expose(net, program)
         try:
             executable = compile_program(
-                program.graph, program.program, allow_out_of_memory=settings.allow_out_of_memory, progress=report
+                program.graph,
+                program.program,
+                allow_out_of_memory=settings.allow_out_of_memory,
+                progress=report,
+                meta=_described(net, schedule, settings, training=groups is not None),
             )
         except OutOfMemoryError as error:
             raise _advised(error, words(advice(error, net, schedule, settings))) from None
-    executable.meta |= _described(net, schedule, settings, training=groups is not None)
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
     updated = frozenset(trained | {v.name for v in net.updates})
