@@ -559,7 +559,7 @@ EXAMPLES: dict[str, Example] = {
         _code(
             """
             from abele.parallel import Network
-            from abele.parallel.derivative import arg
+            from abele.expr.derivative import arg
             from abele.parallel.ops import build
             from abele.session import Session
 
@@ -576,7 +576,7 @@ EXAMPLES: dict[str, Example] = {
         _code(
             """
             from abele.parallel import Network
-            from abele.parallel.derivative import arg
+            from abele.expr.derivative import arg
             from abele.parallel.ops import build
             from abele.session import Session
 

@@ -11,9 +11,9 @@ from test_session import session
 from toy_front_end import mlp_batch
 
 from abele.errors import ElementRangeError, SignatureError, StreamConnectionError, TensorIndexError
+from abele.expr.derivative import arg
 from abele.numerics import bf16, bool_, f16, i8, i32
 from abele.parallel import Network, Sgd
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 from abele.session import Schedule, Session
 

@@ -8,8 +8,6 @@ import pytest
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.expr.derivative import arg
 from abele.numerics import f32, i32
-from abele.expr.derivative import arg
-from abele.numerics import f32, i32
 from abele.parallel import Network, Value
 from abele.parallel.ops import build
 from abele.session.input_checks import InputChecks

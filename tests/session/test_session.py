@@ -14,9 +14,9 @@ import pytest
 from toy_front_end import ONE, Trainer, mlp, mlp_batch, mlp_trained, mlp_weights, trace
 
 from abele.errors import InvalidOptionError, OutOfMemoryError, SessionError, SignatureError, UnknownArrayError
+from abele.expr.derivative import arg
 from abele.machine import systems
 from abele.parallel import Adam, Group, Network, Sgd
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 from abele.session import OutputMode, Schedule, Session, Settings, SharedArrays, Signature, compile_network
 

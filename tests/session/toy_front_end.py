@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.expr.derivative import arg
 from abele.numerics import f32
 from abele.parallel import Group, Network, Optimiser, Value
-from abele.parallel.derivative import arg
 from abele.parallel.ops import build
 from abele.session import Schedule, Session, SessionCache, Settings, SharedArrays, Signature
 from abele.session.batching import micro_batch_shape
