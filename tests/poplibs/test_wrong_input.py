@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ GRU = gru.GruParams("f32", 2, 3, (4, 5))
 OPERANDS: dict[str, Callable[[Graph, Sequence, Any], Any]] = {
     "exp": lambda g, p, x: popops.exp(g, x, p),
     "add": lambda g, p, x: popops.add(g, t(g, 4), x, p),
-    "sub": lambda g, p, x: popops.sub_in_place(g, t(g, 4), x, p),
+    "sub_in_place": lambda g, p, x: popops.sub_in_place(g, t(g, 4), x, p),
     "reduce": lambda g, p, x: popops.reduce(g, x, (0,), "ADD", p),
     "cast": lambda g, p, x: popops.cast(g, x, "f16", p),
     "zero": lambda g, p, x: popops.zero(g, x, p),
@@ -92,7 +93,7 @@ def test_operand__no_tensor__is_refused(name: str, given: Any) -> None:
     error = refused(lambda g, p: OPERANDS[name](g, p, given))
     assert isinstance(error, TypeMismatchError)
     assert error.message.startswith(f"{name}: ")
-    assert "must be a tensor, got" in error.message
+    assert re.search("must be a tensor( or a number)?, got", error.message)
 
 
 def test_operand__of_the_whole_graph_in_a_virtual_one__is_taken() -> None:
@@ -235,7 +236,7 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
     ),
     "fractional offset": (
         TensorError,
-        "multi_slice: offsets must be whole numbers or a tensor, got [1.5]",
+        "multi_slice: offsets must be a tensor or whole numbers, as in (0, 1), got list [1.5]",
         lambda g, p: popops.multi_slice(g, t(g, 8, 4), [1.5], (0,), (1,), p),
     ),
     "offset out of range": (
@@ -388,8 +389,8 @@ CASES: dict[str, tuple[type[AbeleError], str, Case]] = {
         lambda g, p: poprand.uniform(g, None, 0, t(g, 4), p, low=float("nan")),
     ),
     "dropout scale": (
-        InvalidOptionError,
-        "dropout: scale is 'twice', it must be a number",
+        TypeMismatchError,
+        "dropout: scale must be a number, got str 'twice'",
         lambda g, p: poprand.dropout(g, None, 0, t(g, 4), 0.5, p, scale="twice"),
     ),
     "elements of top-k": (InvalidOptionError, "top_k: k is '3'", lambda g, p: popops.TopKParams("3")),

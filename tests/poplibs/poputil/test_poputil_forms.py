@@ -384,7 +384,7 @@ WRONG: dict[str, tuple[type[AbeleError], str, Case]] = {
     "no program": (TypeMismatchError, "exp: prog must be given", lambda g, p: popops.exp(g, a(g))),
     "wrong program": (
         TypeMismatchError,
-        "reduce: prog must be the Sequence that steps are appended to, got int 5",
+        "reduce: prog must be the Sequence that steps are appended to or a list, got int 5",
         lambda g, p: popops.reduce(g, a(g), f32, [0], ADD, 5),
     ),
     "other graph": (
@@ -524,7 +524,7 @@ def test_loop__with_a_program_as_its_body__runs_it() -> None:
     popops.addInPlace(bench.graph, total, 2, body)
     bench.prog.add(popops.countedForLoop(bench.graph, 0, limit, 1, body, "loop"))
     assert bench.run_both(total)[0].tolist() == [10]
-    with pytest.raises(TypeMismatchError, match="body must be a function of the counter"):
+    with pytest.raises(TypeMismatchError, match="body must be a function, got int 3"):
         popops.counted_loop(bench.graph, 0, 5, 1, 3)
 
 

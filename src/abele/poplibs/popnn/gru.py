@@ -20,7 +20,7 @@ from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import GruParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
-from abele.poplibs.poputil.guard import guarded_functions
+from abele.poplibs.poputil.guard import guarded, guarded_functions
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
@@ -365,4 +365,4 @@ from abele.poplibs.popnn import augru  # noqa: E402
 
 globals().update(guarded_functions(vars(augru), [n for n in vars(augru) if n.startswith("au_gru_")]))
 globals().update(camel_aliases(globals(), [n for n in vars(augru) if n.startswith("au_gru_")]))
-auGruWU, auGruBwdWithWU = augru.au_gru_wu, augru.au_gru_bwd_with_wu  # noqa: N816
+auGruWU, auGruBwdWithWU = guarded(augru.au_gru_wu), guarded(augru.au_gru_bwd_with_wu)  # noqa: N816

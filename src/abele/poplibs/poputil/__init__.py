@@ -16,7 +16,7 @@ from abele.poplibs.poputil.cpp_forms import (
 )
 from abele.poplibs.poputil.device_half import cast_to_device_half_value, check_accuracy_when_cast
 from abele.poplibs.poputil.groupings import detect_dim_groupings, detect_innermost_grouping, factor_dims, unfactor_dims
-from abele.poplibs.poputil.guard import guarded_functions
+from abele.poplibs.poputil.guard import guarded, guarded_functions
 from abele.poplibs.poputil.ipus import (
     clone_and_expand_aliasing,
     clone_to_graph,
@@ -128,7 +128,7 @@ globals().update(guarded_functions(globals(), __all__, FORMS))
 _OWN_ORDER = {
     "castToDeviceHalfValue": castToDeviceHalfValue,
     "checkAccuracyWhenCast": checkAccuracyWhenCast,
-    "mapTensorLinearlyWithOffset": mapTensorLinearlyWithOffset,
+    "mapTensorLinearlyWithOffset": guarded(mapTensorLinearlyWithOffset),
     "splitRegionsBetweenWorkers": splitRegionsBetweenWorkers,
 }
 globals().update(camel_aliases(globals(), __all__) | _OWN_ORDER)

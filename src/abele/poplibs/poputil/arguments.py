@@ -12,9 +12,9 @@ from abele.errors import AbeleError, TypeMismatchError, nearest
 from abele.graph import Graph, Tensor
 from abele.graph.debug_context import DebugContext, DebugNameAndId
 from abele.graph.expect import described
-from abele.poplibs.poputil.checks import check_of
-from abele.poplibs.poputil.forms import Form, Reading, make_form, read_call, scope_of
+from abele.poplibs.poputil.forms import Form, Reading, hints_of, make_form, read_call
 from abele.poplibs.poputil.kinds import debug_name
+from abele.poplibs.poputil.rules import ANY, Check, rule_of
 from abele.words import counted
 
 Order = str | tuple[str, Callable[..., Any]]
@@ -37,9 +37,6 @@ class Arguments:
         self.function, self.orders = function, orders
         self.called = called or str(getattr(function, "__name__", ""))
         self.names = tuple(n for n, p in parameters.items() if p.kind in by_place)
-        scope = scope_of(function)
-        checks = ((n, check_of(n, str(p.annotation), scope)) for n, p in parameters.items())
-        self.checks = {n: c for n, c in checks if c is not None}
         self.takes_more = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values())
         self.takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         self.parameters = frozenset(parameters)
@@ -48,6 +45,13 @@ class Arguments:
             for n, p in parameters.items()
             if p.default is inspect.Parameter.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         )
+
+    @cached_property
+    def checks(self) -> dict[str, Check]:
+        """How arguments after the graph are looked at. Made at the first call: annotations take time to resolve."""
+        hints = hints_of(self.function)
+        rules = {name: rule_of(hints.get(name, Any)) for name in self.parameters if name != "graph"}
+        return {name: rule.checker for name, rule in rules.items() if rule is not ANY}
 
     @cached_property
     def forms(self) -> list[Form]:

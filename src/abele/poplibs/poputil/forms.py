@@ -20,11 +20,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph.debug_context import DebugContext
-from abele.poplibs.poputil.kinds import KINDS, Fits, PlanningCache, debug_name, fits_annotation, is_debug_name
+from abele.poplibs.poputil.kinds import KINDS, Fits, PlanningCache, debug_name, is_debug_name
+from abele.poplibs.poputil.rules import rule_of
 
 Call = Callable[..., Any]
 
@@ -89,16 +90,20 @@ class Reading:
 def make_form(target: Call, text: str | None = None) -> Form:
     """The form that ``text`` describes; without it the order of the function's own positional parameters."""
     signature = inspect.signature(target).parameters
-    scope = scope_of(target)
+    hints = hints_of(target)
     words = _own_words(signature) if text is None else text.removeprefix("^").split()
-    made = tuple(_word(word, signature, scope, skipped=text is not None) for word in words)
+    made = tuple(_word(word, target, hints, skipped=text is not None) for word in words)
     return Form(target, made, " ".join(words), not (text or "").startswith("^"), frozenset(signature))
 
 
-def scope_of(function: Call) -> dict[str, Any]:
-    """The names that the annotations of a function, or of an object that can be called, are written in."""
+def hints_of(function: Call) -> dict[str, Any]:
+    """The annotations of a function, or of an object that can be called, as the types that they name."""
+    return get_type_hints(_plain(function))
+
+
+def _plain(function: Call) -> Call:
     plain = inspect.unwrap(function)
-    return dict(getattr(plain if inspect.isfunction(plain) else type(plain).__call__, "__globals__", {}))
+    return plain if inspect.isfunction(plain) else type(plain).__call__
 
 
 def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> Reading:
@@ -179,18 +184,13 @@ def _own_words(signature: Mapping[str, inspect.Parameter]) -> list[str]:
     return words
 
 
-def _word(word: str, signature: Mapping[str, inspect.Parameter], scope: Mapping[str, Any], *, skipped: bool) -> Word:
+def _word(word: str, target: Call, hints: Mapping[str, Any], *, skipped: bool) -> Word:
     plain = word.rstrip("?")
     optional = plain != word
     if plain.startswith("="):
         return Word("", KINDS[plain[1:]], optional)
     if plain.startswith("*"):
         name, _, kind = plain[1:].partition(":")
-        return Word(name, fits_annotation(kind, scope), optional, spread=True)
+        return Word(name, rule_of(vars(inspect.getmodule(target))[kind]).fits, optional, spread=True)
     name, _, kind = plain.partition(":")
-    return Word(
-        name,
-        KINDS[kind] if kind else fits_annotation(str(signature[name].annotation), scope),
-        optional,
-        skipped=skipped,
-    )
+    return Word(name, KINDS[kind] if kind else rule_of(hints[name]).fits, optional, skipped=skipped)

@@ -42,7 +42,8 @@ def is_debug_name(value: Any) -> bool:
     return value is None or (isinstance(value, (str, DebugContext, DebugNameAndId)) and not isinstance(value, Enum))
 
 
-def _is_type(value: Any) -> bool:
+def is_type(value: Any) -> bool:
+    """Whether ``value`` is an element type, or what stands for one."""
     if isinstance(value, ElementType):
         return True
     if not isinstance(value, (str, type, np.dtype)):
@@ -59,11 +60,23 @@ def _is_known_type(value: Any) -> bool:
     return not isinstance(value, str) or value in (found.name, found.poplar_name)
 
 
-def _is_real(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Whether ``value`` is a whole number, and no truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_boolean(value: Any) -> bool:
+    """Whether ``value`` is ``True`` or ``False``, of Python or NumPy."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def is_real(value: Any) -> bool:
+    """Whether ``value`` is a number, and no truth value."""
     return isinstance(value, (numbers.Real, np.number)) and not isinstance(value, (bool, np.bool_))
 
 
-def _are_whole(value: Any) -> bool:
+def are_whole(value: Any) -> bool:
+    """Whether ``value`` is a list of whole numbers."""
     if isinstance(value, np.ndarray):
         return value.ndim == 1 and value.dtype.kind in "iu"
     return isinstance(value, (list, tuple, range)) and all(isinstance(n, numbers.Integral) for n in value)
@@ -87,70 +100,19 @@ KINDS: dict[str, Fits] = {
     "list": lambda value: isinstance(value, (list, tuple)),
     "program": lambda value: isinstance(value, Program),
     "into": _is_into,
-    "type": _is_type,
-    "whole": lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool),
-    "real": _is_real,
-    "bool": lambda value: isinstance(value, (bool, np.bool_)),
-    "wholes": _are_whole,
+    "type": is_type,
+    "whole": is_whole,
+    "real": is_real,
+    "bool": is_boolean,
+    "wholes": are_whole,
     "text": lambda value: isinstance(value, str),
     "debug": is_debug_name,
     "label": lambda value: is_debug_name(value) and not (isinstance(value, str) and value.isupper()),
     "options": lambda value: value is None or isinstance(value, Mapping),
     "callable": callable,
-    "padding": lambda value: isinstance(value, (Tensor, Enum)) or _is_real(value),
+    "padding": lambda value: isinstance(value, (Tensor, Enum)) or is_real(value),
     "clone": lambda value: isinstance(value, TensorCloneMethod) and "AND_ALIASES" not in value.name,
     "stream": lambda value: hasattr(value, "write"),
     "any": lambda value: True,
 }
 """What fits an argument, by kind."""
-
-_BY_ANNOTATION = {
-    "Tensor": "tensor",
-    "Tensor | None": "tensor or none",
-    "Operand": "operand",
-    "Scale": "operand",
-    "Scale | None": "operand",
-    "Number": "operand",
-    "float | Tensor": "operand",
-    "Sequence": "program",
-    "Steps": "program",
-    "Program": "program",
-    "Into": "into",
-    "ElementType": "type",
-    "ElementType | None": "type",
-    "ElementType | str": "type",
-    "ElementType | str | None": "type",
-    "Type": "type",
-    "int": "whole",
-    "int | None": "whole",
-    "float": "real",
-    "float | None": "real",
-    "bool": "bool",
-    "str": "text",
-    "Options": "options",
-    "Sequence[int]": "wholes",
-    "Iterable[int]": "wholes",
-    "tuple[int, ...]": "wholes",
-    "Shape": "wholes",
-    "Sequence[Tensor]": "tensors",
-    "Sequence[Tensor] | None": "tensors",
-    "Body": "any",
-    "AllReduce": "callable",
-}
-
-
-_PLAIN_TYPES = {"int": numbers.Integral, "float": numbers.Real, "str": str, "bool": bool}
-
-
-def fits_annotation(annotation: str, scope: Mapping[str, Any]) -> Fits:
-    """What fits a parameter, from its annotation; anything where that says nothing."""
-    if annotation in _BY_ANNOTATION:
-        return KINDS[_BY_ANNOTATION[annotation]]
-    if annotation.startswith(("Sequence[", "list[")):
-        return KINDS["list"]
-    parts = annotation.split(" | ")
-    kinds = tuple(kind for part in parts if isinstance(kind := scope.get(part, _PLAIN_TYPES.get(part)), type))
-    if not kinds:
-        return KINDS["any"]
-    takes_none = "None" in parts
-    return lambda value: isinstance(value, kinds) or (takes_none and value is None)
