@@ -113,7 +113,17 @@ def _weight_update(
 ) -> None:
     ours, plain = _in_our_shape(name, params, weights), params.frozen()
     if isinstance(plain, ConvParams):
-        convolution_weight_update(graph, z_deltas, ours, activations, plain, scale, prog, options=options, name=name)
+        convolution_weight_update(
+            graph,
+            z_deltas,
+            ours,
+            activations=activations,
+            params=plain,
+            scale=scale,
+            prog=prog,
+            options=options,
+            name=name,
+        )
         return
     gradient = _weight_deltas(graph, z_deltas, activations, params, prog, f"{name}_deltas", options=options)
     popops.scaled_add_to(graph, weights, gradient, scale, prog, name=name)

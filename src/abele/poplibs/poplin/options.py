@@ -113,13 +113,13 @@ def read_settings(
     if swaps is None and way == "INFERENCE_FWD" and not is_conv:
         swaps = False
     planning = Planning(
-        values["availableMemoryProportion"],
-        swaps,
-        "TRAINING" in way and not is_conv,
-        values["use128BitConvUnitLoad"],
-        values["tilesPerIPU"],
-        parts,
-        method,
+        proportion=values["availableMemoryProportion"],
+        swaps=swaps,
+        joint="TRAINING" in way and not is_conv,
+        wide_loads=values["use128BitConvUnitLoad"],
+        tiles=values["tilesPerIPU"],
+        parts=parts,
+        method=method,
     )
     partials = values["partialsType"] if partials_type is None else as_element_type(partials_type)
     return Settings(partials, planning)

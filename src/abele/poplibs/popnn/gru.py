@@ -91,7 +91,13 @@ def create_input(graph: Graph, params: GruParams, name: str = "input", *, option
     if not params.do_input_weight_calc:
         return _units(graph, params).stacks(params.time_steps, _GATES, name)
     return new_input_sequence(
-        graph, params.dtype, params.time_steps, params.batch, params.input_size, params.hidden, name
+        graph,
+        params.dtype,
+        params.time_steps,
+        batch=params.batch,
+        size=params.input_size,
+        hidden=params.hidden,
+        name=name,
     )
 
 
@@ -299,10 +305,10 @@ def _backward(
             setting,
             GruCell(setting, params, has_input=has_input),
             weights,
-            intermediates,
-            output_gradient,
-            [None],
-            prog,
+            kept=intermediates,
+            output_gradient=output_gradient,
+            state_gradients=[None],
+            prog=prog,
             gates=_GATES,
             input=input if updates else None,
             has_input=has_input,

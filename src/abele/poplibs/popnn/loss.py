@@ -68,7 +68,9 @@ def nll_loss_gradient(
     """Gradient of :func:`nll_loss` with respect to ``log_probabilities``, in their type and layout."""
     _check_labels(log_probabilities, labels, name)
     scale = _scale(reduction, labels.shape[0], name)
-    return _gradient(graph, "nll_loss_gradient", [log_probabilities, labels], gradient, scale, prog, name)
+    return _gradient(
+        graph, "nll_loss_gradient", [log_probabilities, labels], gradient=gradient, scale=scale, prog=prog, name=name
+    )
 
 
 def cross_entropy_loss(
@@ -99,7 +101,15 @@ def cross_entropy_loss_gradient(
     """Gradient of :func:`cross_entropy_loss` with respect to the logits: (softmax − one-hot), scaled."""
     _check_labels(log_probabilities, labels, name)
     scale = _scale(reduction, labels.shape[0], name)
-    return _gradient(graph, "cross_entropy_gradient", [log_probabilities, labels], gradient, scale, prog, name)
+    return _gradient(
+        graph,
+        "cross_entropy_gradient",
+        [log_probabilities, labels],
+        gradient=gradient,
+        scale=scale,
+        prog=prog,
+        name=name,
+    )
 
 
 def mse_loss(
@@ -136,7 +146,9 @@ def mse_loss_gradient(
     """Gradient of :func:`mse_loss` with respect to ``prediction``, in its type and layout."""
     _check_pair(prediction, target, name)
     scale = _scale(reduction, prediction.size, name)
-    return _gradient(graph, "mse_loss_gradient", [prediction, target], gradient, scale, prog, name)
+    return _gradient(
+        graph, "mse_loss_gradient", [prediction, target], gradient=gradient, scale=scale, prog=prog, name=name
+    )
 
 
 def _check_labels(values: Tensor, labels: Tensor, name: str) -> None:
@@ -207,7 +219,9 @@ def _value(graph: Graph, op: str, tensors: list[Tensor], scale: float, prog: Seq
         terms = create_output_like(graph, [tensors[0]], shape, f32, "terms/out")
         emit_map(graph, body, [_expression(op, scale)], _operands(graph, op, tensors), [terms], "terms")
         finish = Finish(f32, "number")
-        Reduction(graph, terms, (), find_reduce_op("ADD"), finish, scale, "sum").emit(body, out)
+        Reduction(graph, tensor=terms, kept=(), op=find_reduce_op("ADD"), finish=finish, scale=scale, name="sum").emit(
+            body, out
+        )
     return out
 
 

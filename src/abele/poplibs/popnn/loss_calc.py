@@ -63,7 +63,7 @@ def calc_loss(
         TypeMismatchError: Labels that are no 32-bit integers, or others that are no floats.
     """
     scales = [deltas_scale, model_output_scaling]
-    _check(name, model_outputs, expected, loss, deltas, loss_type, scales)
+    _check(name, model_outputs, expected, loss=loss, deltas=deltas, loss_type=loss_type, scales=scales)
     prog = Steps()
     if num_correct is not None:
         prog.add(calc_accuracy(graph, model_outputs, expected, num_correct, name=f"{name}/accuracy"))

@@ -101,7 +101,13 @@ def create_input(graph: Graph, params: LstmParams, name: str = "input", *, optio
     if not params.do_input_weight_calc:
         return _units(graph, params).stacks(params.time_steps, _GATES, name)
     return new_input_sequence(
-        graph, params.dtype, params.time_steps, params.batch, params.input_size, params.hidden, name
+        graph,
+        params.dtype,
+        params.time_steps,
+        batch=params.batch,
+        size=params.input_size,
+        hidden=params.hidden,
+        name=name,
     )
 
 
@@ -302,15 +308,15 @@ def _backward(
         params.check("cell state gradient", cell_state_gradient, one)
     has_input = params.do_input_weight_calc
     with graph.scope(name):
-        kept = _kept(setting, state, intermediates, weights, input, prog, options)
+        kept = _kept(setting, state, intermediates, weights=weights, input=input, prog=prog, options=options)
         made = backward_pass(
             setting,
             LstmCell(setting, has_input=has_input),
             weights,
-            kept,
-            output_gradient,
-            [None, cell_state_gradient],
-            prog,
+            kept=kept,
+            output_gradient=output_gradient,
+            state_gradients=[None, cell_state_gradient],
+            prog=prog,
             gates=_GATES,
             input=input if updates else None,
             has_input=has_input,

@@ -79,7 +79,9 @@ def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tu
     finish = Finish(tensor.dtype, "number" if params.kind == "avg" else "")
     scale = 1.0 / math.prod(params.kernel) if params.kind == "avg" else None
     op = find_reduce_op("MAX" if params.kind == "max" else "ADD")
-    reduction = Reduction(graph, tensor, (0, 1), op, finish, scale, f"{name}/reduce", f32)
+    reduction = Reduction(
+        graph, tensor=tensor, kept=(0, 1), op=op, finish=finish, scale=scale, name=f"{name}/reduce", between=f32
+    )
     out = reduction.create_output()
     return out.reshape(params.out_shape), lambda body: reduction.emit(body, out)
 
@@ -88,7 +90,9 @@ def _pooling(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tup
     """The result of many windows, and what appends its step."""
     group = _group(tensor)
     out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
-    return out, lambda body: body.add(_execute_pool(graph, params, params.kind, {"x": tensor}, out, blocks, group))
+    return out, lambda body: body.add(
+        _execute_pool(graph, params, params.kind, inputs={"x": tensor}, out=out, blocks=blocks, group=group)
+    )
 
 
 def pool_input_gradient(
@@ -142,7 +146,9 @@ def pool_input_gradient(
         debug_name=name,
     )
     with call as body:
-        _emit_gradient(graph, body, params, inputs, out, blocks, group, use_scaled_gradient)
+        _emit_gradient(
+            graph, body, params, inputs=inputs, out=out, blocks=blocks, group=group, is_scaled=use_scaled_gradient
+        )
     return out
 
 
@@ -264,7 +270,11 @@ def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tu
     """The output gradient over the number of elements of each window that equal its maximum."""
     gradient, pooled, tensor = inputs
     ties, blocks = create_blocks(graph, gradient.dtype, params, "ties/out", group=group, is_input=False)
-    body.add(_execute_pool(graph, params, "ties", {"x": tensor, "pooled": pooled}, ties, blocks, group))
+    body.add(
+        _execute_pool(
+            graph, params, "ties", inputs={"x": tensor, "pooled": pooled}, out=ties, blocks=blocks, group=group
+        )
+    )
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
     emit_map(graph, body, [_1 / Op("max", _2, 1.0)], [gradient, ties], [scaled], "scaled")
     return scaled

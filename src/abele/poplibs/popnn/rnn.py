@@ -64,7 +64,13 @@ class RnnParams(RecurrentParams):
 def create_input(graph: Graph, params: RnnParams, name: str = "input") -> Tensor:
     """The input, [steps, batch, input size]; each step lies where its product is fed."""
     return new_input_sequence(
-        graph, params.dtype, params.time_steps, params.batch, params.input_size, params.hidden, name
+        graph,
+        params.dtype,
+        params.time_steps,
+        batch=params.batch,
+        size=params.input_size,
+        hidden=params.hidden,
+        name=name,
     )
 
 
@@ -145,8 +151,10 @@ def param_delta_update(
     """
     with graph.scope(name):
         if deltas.input is not None:
-            _add_product(graph, deltas.input, input, gradient, prog, options, "input")
-        _add_product(graph, deltas.output, previous_output, gradient, prog, options, "output")
+            _add_product(graph, deltas.input, input, gradient=gradient, prog=prog, options=options, name="input")
+        _add_product(
+            graph, deltas.output, previous_output, gradient=gradient, prog=prog, options=options, name="output"
+        )
         reduce_with_output(graph, gradient, deltas.biases[0], (0,), "ADD", prog, update=True, name="biases")
 
 

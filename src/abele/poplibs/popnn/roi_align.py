@@ -178,7 +178,16 @@ def _add_up(graph: Graph, body: Sequence, partials: Tensor, out: Tensor, name: s
         emit_map(graph, body, [_1], [partials.reshape(out.shape)], [out], "narrow")
         return
     kept = tuple(range(1, partials.ndim))
-    Reduction(graph, partials, kept, find_reduce_op("ADD"), Finish(out.dtype), None, f"{name}/sum", f32).emit(body, out)
+    Reduction(
+        graph,
+        tensor=partials,
+        kept=kept,
+        op=find_reduce_op("ADD"),
+        finish=Finish(out.dtype),
+        scale=None,
+        name=f"{name}/sum",
+        between=f32,
+    ).emit(body, out)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def _emit_powers(graph: Graph, body: Steps, x: Tensor, row_type: ElementType) ->
 
     As in PopLibs, elements stay what they are and only the sum, of which there is one per row, is always f32.
     """
-    top = emit_reduce(graph, body, x, [-1], "MAX", "max", row_type)
+    top = emit_reduce(graph, body, x, dims=[-1], op="MAX", name="max", out_type=row_type)
     powers = _new_like(graph, x, x.dtype, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
     return top, powers, emit_reduce(graph, body, powers, [-1], "ADD", "sum")
@@ -183,13 +183,13 @@ def _emit_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], 
     y, g = inputs
     products = _new_like(graph, y, y.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [y, g], [products], "product")
-    total = emit_reduce(graph, body, products, [-1], "ADD", "sum", _row_type(graph, y))
+    total = emit_reduce(graph, body, products, dims=[-1], op="ADD", name="sum", out_type=_row_type(graph, y))
     emit_map(graph, body, [_1 * (_2 - _3)], [y, g, _column(total)], [out], "gradient")
 
 
 def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    total = emit_reduce(graph, body, g, [-1], "ADD", "sum", _row_type(graph, g))
+    total = emit_reduce(graph, body, g, dims=[-1], op="ADD", name="sum", out_type=_row_type(graph, g))
     emit_map(graph, body, [_2 - exp(_1) * _3], [y, g, _column(total)], [out], "gradient")
 
 

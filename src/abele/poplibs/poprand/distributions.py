@@ -70,7 +70,7 @@ def uniform(
     else:
         value = _integers(random_bits(1, modifier), low, high, out, name)
         cycles = DrawCycles(4, 22, INTEGER_CYCLES, out.dtype)
-    generate(graph, value, [source], out, prog, name, cycles)
+    generate(graph, value, [source], out=out, prog=prog, name=name, cycles=cycles)
     return out
 
 
@@ -106,7 +106,7 @@ def log_uniform(
     drawn = Op("exp", unit_interval(random_bits(1, modifier)) * (most - least) + least)
     bounded = Op("clamp", drawn, low, high)
     value = as_output(bounded if out.dtype.is_float else Op("floor", bounded), out)
-    generate(graph, value, [source], out, prog, name, DrawCycles(4, 22, VECTOR_CYCLES, out.dtype))
+    generate(graph, value, [source], out=out, prog=prog, name=name, cycles=DrawCycles(4, 22, VECTOR_CYCLES, out.dtype))
     return out
 
 
@@ -131,7 +131,9 @@ def bernoulli(
     one, zero = (1.0, 0.0) if out.dtype.is_float else (1, 0)
     value = Cast(select(one, zero, happens(random_bits(1, modifier), probability, name)), out.dtype)
     prologue = 23 if out.dtype.bits == 32 else 21
-    generate(graph, value, [source], out, prog, name, DrawCycles(4, prologue, VECTOR_CYCLES, out.dtype))
+    generate(
+        graph, value, [source], out=out, prog=prog, name=name, cycles=DrawCycles(4, prologue, VECTOR_CYCLES, out.dtype)
+    )
     return out
 
 

@@ -60,7 +60,7 @@ def dropout(
         out = clone(graph, reference, f"{name}/out", tensor.dtype)
     kept = select(PlaceHolder(1) * factor, 0.0, keeps)
     # Source: machine reference §4.11 (Dropout): 6 + 6·24 + 2·n/v.
-    generate(graph, kept, [tensor, source], out, prog, name, DrawCycles(6, 24, 2.0, out.dtype))
+    generate(graph, kept, [tensor, source], out=out, prog=prog, name=name, cycles=DrawCycles(6, 24, 2.0, out.dtype))
     return out
 
 
@@ -89,7 +89,7 @@ def shaped_dropout(
     kept = Cast(select(_factor(scale, keep_probability), 0.0, keeps), tensor.dtype)
     # Source: machine reference §4.11 (Bernoulli), then a broadcast product.
     cycles = DrawCycles(4, 23 if tensor.dtype.bits == 32 else 21, 4.0, mask.dtype)
-    generate(graph, kept, [source], mask, prog, f"{name}_mask", cycles)
+    generate(graph, kept, [source], out=mask, prog=prog, name=f"{name}_mask", cycles=cycles)
     return map(graph, lambda x, m: x * m, [tensor, mask], prog, name)
 
 

@@ -47,7 +47,15 @@ def normal(
     radius = unit_interval(random_bits(1, modifier, 0, 2)) + UNIT
     angle = unit_interval(random_bits(1, modifier, 1, 2)) * (2.0 * math.pi)
     value = Op("sqrt", Op("log", radius) * -2.0) * Op("cos", angle) * std + mean
-    generate(graph, as_output(value, out), [source], out, prog, name, DrawCycles(4, 22, VECTOR_CYCLES, out.dtype))
+    generate(
+        graph,
+        as_output(value, out),
+        [source],
+        out=out,
+        prog=prog,
+        name=name,
+        cycles=DrawCycles(4, 22, VECTOR_CYCLES, out.dtype),
+    )
     return out
 
 
@@ -82,7 +90,7 @@ def truncated_normal(
     deviation = Op("clamp", _inverse_erf(within) * math.sqrt(2.0), -alpha, alpha)
     slots = truncated_normal_slots(alpha)
     cycles = DrawCycles(4, 26 if out.dtype.bits == 32 else 28, slots, out.dtype)
-    generate(graph, as_output(deviation * std + mean, out), [source], out, prog, name, cycles)
+    generate(graph, as_output(deviation * std + mean, out), [source], out=out, prog=prog, name=name, cycles=cycles)
     return out
 
 

@@ -69,10 +69,18 @@ def set_seed(graph: Graph, master_seed: Tensor, seed_modifier: int, prog: Sequen
     def cycles(size: Int64, ipu: Ipu) -> Int64:
         return np.full(len(size), SET_SEED_CYCLES, np.int64)
 
-    generate(graph, random_bits(1, seed_modifier), [master_seed], seeds, prog, name, cycles)
+    generate(graph, random_bits(1, seed_modifier), [master_seed], out=seeds, prog=prog, name=name, cycles=cycles)
     prog.add(SetHwSeeds(seeds))
     own = own_seed(graph)
-    generate(graph, random_bits(1, ~seed_modifier & 0x7FFFFFFF), [master_seed], own, prog, f"{name}_own", cycles)
+    generate(
+        graph,
+        random_bits(1, ~seed_modifier & 0x7FFFFFFF),
+        [master_seed],
+        out=own,
+        prog=prog,
+        name=f"{name}_own",
+        cycles=cycles,
+    )
 
 
 def get_seed(graph: Graph, prog: Sequence, name: str = "get_seed") -> Tensor:

@@ -145,7 +145,15 @@ def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
     begin, length, tile = begin[keep], length[keep], tile[keep]
     num_rows = np.maximum(length // columns, 1)
     row = begin // columns
-    return Cells(grid, tile, row // grid.rows, row % grid.rows, begin % columns, num_rows, np.minimum(length, columns))
+    return Cells(
+        grid=grid,
+        tile=tile,
+        block=row // grid.rows,
+        row=row % grid.rows,
+        column=begin % columns,
+        num_rows=num_rows,
+        num_columns=np.minimum(length, columns),
+    )
 
 
 def rectangles_of(grid: Grid, mapping: TileMapping) -> Cells:
@@ -193,11 +201,11 @@ def split_for_workers(cells: Cells, workers: int, grain: int) -> Cells:
     column = np.where(rows, 0, low * grain)
     last = np.minimum(high * grain, wide)
     return Cells(
-        cells.grid,
-        cells.tile[cell],
-        cells.block[cell],
-        cells.row[cell] + np.where(rows, low, 0),
-        cells.column[cell] + column,
-        np.where(rows, high - low, 1),
-        np.where(rows, wide, last - column),
+        grid=cells.grid,
+        tile=cells.tile[cell],
+        block=cells.block[cell],
+        row=cells.row[cell] + np.where(rows, low, 0),
+        column=cells.column[cell] + column,
+        num_rows=np.where(rows, high - low, 1),
+        num_columns=np.where(rows, wide, last - column),
     )

@@ -43,13 +43,14 @@ def families() -> list[Family]:
     moments = tuple(type_of(f32, f16, name=n) for n in ("mean", "power", "output"))
     return [
         Family(
-            "ConvPartial1x1Out",
-            amp,
-            _conv_1x1,
-            "likely",
-            "out of each group from in and weights [out channels, in channels], at the positions of the work lists",
-            (older,),
-            ("half", "float", "true", "false", "16", "4", "false"),
+            name="ConvPartial1x1Out",
+            parameters=amp,
+            make=_conv_1x1,
+            certainty="likely",
+            meaning="out of each group from in and weights [out channels, in channels], "
+            "at the positions of the work lists",
+            others=(older,),
+            example=("half", "float", "true", "false", "16", "4", "false"),
         ),
         Family("OuterProduct", (floats,), _outer, "sure", "out[g][i, c] = in[i] · weights[g · chansPerGroup + c]"),
         Family(
@@ -141,7 +142,18 @@ def _work(v: Any, dtype: ElementType, partials: ElementType) -> Work:
     in_channels = np.asarray(v.numInGroups, np.int64) * np.asarray(v.inChansPerGroup, np.int64)
     positions = v.out.total // np.maximum(groups * out_channels, 1)
     one = np.ones_like(groups)
-    return Work(dtype, partials, groups, in_channels, out_channels, positions, positions, positions, one, one)
+    return Work(
+        dtype=dtype,
+        partials=partials,
+        groups=groups,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        positions=positions,
+        outputs=positions,
+        run=positions,
+        kernel_outer=one,
+        kernel_inner=one,
+    )
 
 
 def _outer(dtype: ElementType) -> Instance:

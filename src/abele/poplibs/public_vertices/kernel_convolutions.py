@@ -34,13 +34,13 @@ def families() -> list[Family]:
     meaning = "out of each group from in and weights, at the positions of the work lists of each kernel position"
     return [
         Family(
-            "ConvPartialnx1",
-            (*types, limited, wide_loads, units, loads, rounding),
-            _conv_nx1,
-            "guessed",
-            meaning,
-            ((*types, limited, wide_loads, units, rounding),),
-            ("half", "float", "true", "false", "16", "4", "false"),
+            name="ConvPartialnx1",
+            parameters=(*types, limited, wide_loads, units, loads, rounding),
+            make=_conv_nx1,
+            certainty="guessed",
+            meaning=meaning,
+            others=((*types, limited, wide_loads, units, rounding),),
+            example=("half", "float", "true", "false", "16", "4", "false"),
         ),
         Family("ConvPartialHorizontalMac", (*types, limited), _horizontal, "guessed", meaning),
     ]
@@ -162,7 +162,13 @@ def _conv_nx1(
     kernel = "(i64(self.kernelOuterSizeM1) + 1) * (i64(self.kernelInnerElementsM1) + 1)"
     loaded = 8 // dtype.bytes
     form = _Form(
-        dtype, partials, limited, sizes, kernel, "i64(self.ampKernelHeightM1) + 1", (8 // partials.bytes, loaded)
+        dtype=dtype,
+        partials=partials,
+        limited=limited,
+        sizes=sizes,
+        kernel=kernel,
+        height="i64(self.ampKernelHeightM1) + 1",
+        units=(8 // partials.bytes, loaded),
     )
     body = form.body(
         f"((i64(self.transformedInStride) - 1) * {loaded} // in_channels + 1)",
@@ -184,7 +190,15 @@ def _horizontal(dtype: ElementType, partials: ElementType, limited: bool) -> Ins
     if dtype == f32 and partials == f16:
         raise refuse("float inputs do not make half partials", "half inputs, or float partials")
     sizes: Sequence[str] = ("kernelSizeM1",)
-    form = _Form(dtype, partials, limited, tuple(sizes), "(i64(self.kernelSizeM1) + 1)", "1", (0, 0))
+    form = _Form(
+        dtype=dtype,
+        partials=partials,
+        limited=limited,
+        sizes=tuple(sizes),
+        kernel="(i64(self.kernelSizeM1) + 1)",
+        height="1",
+        units=(0, 0),
+    )
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         taps = np.asarray(v.kernelSizeM1, np.int64) + 1

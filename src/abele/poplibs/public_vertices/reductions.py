@@ -213,7 +213,9 @@ def _general(out: Any, partials: Any, r: _Reduction, ipu: Ipu) -> Int64:
     reductions, outputs = np.maximum(out.rows, 1), np.maximum(out.total, 1)
     loops = -(-outputs // (width * reductions))
     regions = -(-partials.rows // reductions)
-    return reduce_cost.general(reductions, loops, regions, loops * (partials.total // outputs), ipu, r.op, r.dtype)
+    return reduce_cost.general(
+        reductions, loops, regions, vectors=loops * (partials.total // outputs), ipu=ipu, op=r.op, dtype=r.dtype
+    )
 
 
 def _single(r: _Reduction) -> Instance:
@@ -224,7 +226,9 @@ def _single(r: _Reduction) -> Instance:
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         number = np.asarray(v.numPartials, np.int64)
-        return reduce_cost.continuous(np.ones_like(number), number, ipu, r.op, r.dtype, r.out, r.updates)
+        return reduce_cost.continuous(
+            np.ones_like(number), number, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates
+        )
 
     return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles)
 
@@ -241,7 +245,9 @@ def _strided(r: _Reduction) -> Instance:
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         outputs, partials, width, outer, _ = (np.asarray(getattr(v, n), np.int64) for n in numbers)
-        return reduce_cost.strided((partials + 1) * (outer + 1), outputs + 1, width, ipu, r.op, r.dtype, r.out)
+        return reduce_cost.strided(
+            (partials + 1) * (outer + 1), outputs + 1, width, ipu=ipu, op=r.op, dtype=r.dtype, out=r.out
+        )
 
     defaults = {"numOuterStridesM1": 0, "outerStride": 0}
     return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles, defaults=defaults)
@@ -257,7 +263,7 @@ def _continuous(r: _Reduction) -> Instance:
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         outputs, partials = np.asarray(v.numOutputsM1, np.int64) + 1, np.asarray(v.numPartials, np.int64)
-        return reduce_cost.continuous(outputs, partials, ipu, r.op, r.dtype, r.out, r.updates)
+        return reduce_cost.continuous(outputs, partials, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates)
 
     return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles)
 
@@ -288,7 +294,7 @@ def _equal_size(op: str, dtype: ElementType, out: ElementType, updates: bool) ->
         outputs = np.asarray(v.outCount, np.int64) * lanes
         loops = -(-outputs // reduce_cost.accumulators(r.op, ipu, r.dtype))
         vectors = loops * v.partials.rows * (np.asarray(v.partialsSizeM1, np.int64) + 1)
-        return reduce_cost.general(1, loops, v.partials.rows, vectors, ipu, r.op, r.dtype)
+        return reduce_cost.general(1, loops, v.partials.rows, vectors=vectors, ipu=ipu, op=r.op, dtype=r.dtype)
 
     return Instance("Vertex", tuple(fields), tuple(body), cycles)
 

@@ -72,7 +72,15 @@ def families() -> list[Family]:
         for by_rows in (False, True):
             name = form.name + ("2D" if by_rows else "Supervisor")
             found.append(
-                Family(name, lists[0], _maker(form, by_rows), "likely", form.meaning, tuple(lists[1:]), example)
+                Family(
+                    name=name,
+                    parameters=lists[0],
+                    make=_maker(form, by_rows),
+                    certainty="likely",
+                    meaning=form.meaning,
+                    others=tuple(lists[1:]),
+                    example=example,
+                )
             )
     floats = type_of(f32, f16)
     found.append(Family("HadamardProd", (floats,), _product, "likely", "A ← A · B, element by element"))
@@ -122,7 +130,7 @@ def _maker(form: _Form, by_rows: bool) -> Callable[..., Instance]:
         if len({a.is_float, b.is_float, scale.is_float}) > 1:
             raise refuse(f"{form.name} of {a} and {b} with a scale of {scale} mixes floats and integers")
         is_constant = len(flags) == 2 and flags[0]
-        return _vertex(form, by_rows, a, b, scale, is_constant, flags[-1])
+        return _vertex(form, by_rows, a, b=b, scale=scale, constant=is_constant, memory=flags[-1])
 
     return make
 

@@ -124,13 +124,40 @@ def weight_gradient(
     rows, columns = params.in_channels // groups, params.out_channels // groups
     if swapped:
         axes = tuple(axis.kernel_gradient_swapped() for axis in params.axes)
-        return Contraction(groups, columns, params.batch, rows, axes, dtype, partials, output)
+        return Contraction(
+            groups=groups,
+            batch=columns,
+            in_channels=params.batch,
+            out_channels=rows,
+            axes=axes,
+            dtype=dtype,
+            partials=partials,
+            output=output,
+        )
     axes = tuple(axis.kernel_gradient() for axis in params.axes)
-    return Contraction(groups, rows, params.batch, columns, axes, dtype, partials, output)
+    return Contraction(
+        groups=groups,
+        batch=rows,
+        in_channels=params.batch,
+        out_channels=columns,
+        axes=axes,
+        dtype=dtype,
+        partials=partials,
+        output=output,
+    )
 
 
 def matmul(
     groups: int, rows: int, inner: int, columns: int, dtype: ElementType, partials: ElementType, output: ElementType
 ) -> Contraction:
     """``groups`` products of ``[rows, inner]`` by ``[inner, columns]``."""
-    return Contraction(groups, rows, inner, columns, (), dtype, partials, output)
+    return Contraction(
+        groups=groups,
+        batch=rows,
+        in_channels=inner,
+        out_channels=columns,
+        axes=(),
+        dtype=dtype,
+        partials=partials,
+        output=output,
+    )

@@ -61,17 +61,37 @@ class Axis:
     def input_gradient(self) -> Axis:
         """The axis on which gradients of the outputs become gradients of the inputs."""
         return _signed(
-            self.outputs, self.inputs, self.kernel, self.out_step, self.in_step, -self.kernel_step, -self.offset
+            self.outputs,
+            self.inputs,
+            self.kernel,
+            in_step=self.out_step,
+            out_step=self.in_step,
+            kernel_step=-self.kernel_step,
+            offset=-self.offset,
         )
 
     def kernel_gradient(self) -> Axis:
         """The axis on which inputs, with output gradients as the kernel, become gradients of the kernel."""
-        return Axis(self.inputs, self.kernel, self.outputs, self.in_step, self.kernel_step, self.out_step, self.offset)
+        return Axis(
+            inputs=self.inputs,
+            outputs=self.kernel,
+            kernel=self.outputs,
+            in_step=self.in_step,
+            out_step=self.kernel_step,
+            kernel_step=self.out_step,
+            offset=self.offset,
+        )
 
     def kernel_gradient_swapped(self) -> Axis:
         """The axis on which output gradients, with inputs as the kernel, become gradients of the kernel."""
         return _signed(
-            self.outputs, self.kernel, self.inputs, self.out_step, -self.kernel_step, self.in_step, -self.offset
+            self.outputs,
+            self.kernel,
+            self.inputs,
+            in_step=self.out_step,
+            out_step=-self.kernel_step,
+            kernel_step=self.in_step,
+            offset=-self.offset,
         )
 
     @property
@@ -124,15 +144,15 @@ class Axis:
                 if position % self.in_step:
                     continue
                 yield Phase(
-                    o,
-                    out_period,
-                    -(-(self.outputs - o) // out_period),
-                    k,
-                    kernel_period,
-                    -(-(self.kernel - k) // kernel_period),
-                    position // self.in_step,
-                    self.out_step * out_period // self.in_step,
-                    self.kernel_step * kernel_period // self.in_step,
+                    out_start=o,
+                    out_step=out_period,
+                    num_outputs=-(-(self.outputs - o) // out_period),
+                    kernel_start=k,
+                    kernel_step=kernel_period,
+                    num_kernel=-(-(self.kernel - k) // kernel_period),
+                    in_start=position // self.in_step,
+                    in_per_output=self.out_step * out_period // self.in_step,
+                    in_per_kernel=self.kernel_step * kernel_period // self.in_step,
                 )
 
     def __str__(self) -> str:
@@ -146,7 +166,15 @@ class Axis:
 def _signed(inputs: int, outputs: int, kernel: int, in_step: int, out_step: int, kernel_step: int, offset: int) -> Axis:
     """The axis with the signs chosen so that the factor of the input index is positive."""
     sign = 1 if in_step > 0 else -1
-    return Axis(inputs, outputs, kernel, sign * in_step, sign * out_step, sign * kernel_step, sign * offset)
+    return Axis(
+        inputs=inputs,
+        outputs=outputs,
+        kernel=kernel,
+        in_step=sign * in_step,
+        out_step=sign * out_step,
+        kernel_step=sign * kernel_step,
+        offset=sign * offset,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -114,15 +114,15 @@ class CppConvParams:
     def _full(self) -> TransformedConv:
         groups = self.numConvGroups
         return TransformedConv(
-            self.batchSize,
-            tuple(self.inputFieldShape),
-            tuple(self.kernelShape),
-            self.inputChannelsPerConvGroup * groups,
-            self.outputChannelsPerConvGroup * groups,
-            groups,
-            self.inputTransform.frozen(),
-            self.kernelTransform.frozen(),
-            self.outputTransform.frozen(),
+            batch=self.batchSize,
+            field=tuple(self.inputFieldShape),
+            kernel=tuple(self.kernelShape),
+            in_channels=self.inputChannelsPerConvGroup * groups,
+            out_channels=self.outputChannelsPerConvGroup * groups,
+            groups=groups,
+            input=self.inputTransform.frozen(),
+            kernel_transform=self.kernelTransform.frozen(),
+            output=self.outputTransform.frozen(),
         )
 
     def _words(self) -> str:
@@ -255,21 +255,21 @@ def get_gradient_params(params: CppConvParams) -> CppConvParams:
     core = plain.gradient_params()
     turned = [not flip for flip in core.flip]
     made = CppConvParams(
-        params.inputType,
-        params.outputType,
-        core.batch,
-        list(core.field),
-        list(core.kernel),
-        params.outputChannelsPerConvGroup,
-        params.inputChannelsPerConvGroup,
-        params.numConvGroups,
-        CppInputTransform(
+        inputType=params.inputType,
+        outputType=params.outputType,
+        batchSize=core.batch,
+        inputFieldShape=list(core.field),
+        kernelShape=list(core.kernel),
+        inputChannelsPerConvGroup=params.outputChannelsPerConvGroup,
+        outputChannelsPerConvGroup=params.inputChannelsPerConvGroup,
+        numConvGroups=params.numConvGroups,
+        inputTransform=CppInputTransform(
             dilation=list(core.input_dilation),
             paddingLower=list(core.padding_lower),
             paddingUpper=list(core.padding_upper),
         ),
-        CppInputTransform(dilation=list(core.dilation), flip=turned),
-        CppOutputTransform(stride=list(core.stride)),
+        kernelTransform=CppInputTransform(dilation=list(core.dilation), flip=turned),
+        outputTransform=CppOutputTransform(stride=list(core.stride)),
         forward=params,
     )
     made.exact = (made._words(), ConvParams(**{**vars(core), "flip": tuple(turned)}))

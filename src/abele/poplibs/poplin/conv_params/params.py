@@ -143,7 +143,13 @@ class ConvParams:
         if self.flip[d]:
             step, offset = -step, offset + (self.kernel[d] - 1) * step
         return Axis(
-            self.field[d], self.output_field[d], self.kernel[d], self.input_dilation[d], self.stride[d], step, offset
+            inputs=self.field[d],
+            outputs=self.output_field[d],
+            kernel=self.kernel[d],
+            in_step=self.input_dilation[d],
+            out_step=self.stride[d],
+            kernel_step=step,
+            offset=offset,
         )
 
     def gradient_params(self) -> ConvParams:

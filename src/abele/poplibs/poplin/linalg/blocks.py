@@ -68,9 +68,13 @@ def equal_shares(total: int, each: int) -> list[tuple[slice, slice, int]]:
 
 def emit_product(graph: Graph, body: Sequence, a: Tensor, b: Tensor, proportion: float) -> Tensor:
     """Append the steps of the products of [g, m, k] and [g, k, n] to a body; [g, m, n] in the type of ``a``."""
-    problem = problems.matmul(a.shape[0], a.shape[1], a.shape[2], b.shape[2], a.dtype, f32, a.dtype)
+    problem = problems.matmul(
+        a.shape[0], a.shape[1], a.shape[2], columns=b.shape[2], dtype=a.dtype, partials=f32, output=a.dtype
+    )
     planning = Planning(proportion=proportion)
-    return product_call(graph, "poplin.matmul_grouped", "product", problem, a, b, planning).emit(body)
+    return product_call(graph, "poplin.matmul_grouped", "product", problem=problem, a=a, b=b, planning=planning).emit(
+        body
+    )
 
 
 def block_tiles(graph: Graph, batch: int, index: int) -> Int64:

@@ -81,11 +81,11 @@ def _reflection(graph: Graph, a: Tensor, q: Tensor, counter: Tensor) -> Sequence
     column = rows.new_column(graph, m)
     inner = Sequence()
     summed = {"sums": partials[:, :columns], "pivot": partials[:, columns:]}
-    _on_rows(graph, inner, "sum", partials_codelet(a.dtype), a, q, counter, column, summed)
+    _on_rows(graph, inner, "sum", codelet=partials_codelet(a.dtype), a=a, q=q, at=counter, column=column, each=summed)
     total = emit_reduce(graph, inner, partials, [0], "ADD", "total")
     every = total.expand_dims(0).broadcast_to((count, 2 * columns))
     known = {"sums": every[:, :columns], "pivot": every[:, columns:]}
-    _on_rows(graph, inner, "reflect", reflect_codelet(a.dtype), a, q, counter, column, known)
+    _on_rows(graph, inner, "reflect", codelet=reflect_codelet(a.dtype), a=a, q=q, at=counter, column=column, each=known)
     return inner
 
 

@@ -112,7 +112,7 @@ def triangular_solve(
     if not left_side:
         whole_a, whole_b, lower = whole_a.transpose((0, 2, 1)), whole_b.transpose((0, 2, 1)), not lower
     with graph.scope(name):
-        solve = Solve(graph, whole_a, whole_b, block, lower, unit_diagonal, proportion)
+        solve = Solve(graph, a=whole_a, b=whole_b, block=block, lower=lower, unit=unit_diagonal, proportion=proportion)
         found = concat(solve.out, 1)
     result = (found if left_side else found.transpose((0, 2, 1))).reshape(b.shape)
     flops = b.size * a.shape[-1]

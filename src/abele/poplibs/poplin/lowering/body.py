@@ -28,13 +28,13 @@ def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: 
     """
     grid = Grid(plan)
     if not plan.needs_finish:
-        _partial_products(graph, body, grid, x, w, out, where.regions)
+        _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions)
         return
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
     partials = Partials.create(graph, plan.problem.partials, sizes, plan.depth)
     written = partials.regions()
     graph.map_regions(written, grid.tiles)
-    _partial_products(graph, body, grid, x, w, out, written)
+    _partial_products(graph, body, grid, x=x, w=w, out=out, written=written)
     for step in stages(plan.depth)[:-1]:
         partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
     finish(graph, body, partials, plan.problem.output, where)

@@ -202,7 +202,7 @@ class Call:
         operands = *self._operands(body), self._output(made)
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
             x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
-            build(self.graph, body, plan, x, w, out, where)
+            build(self.graph, body, plan, x=x, w=w, out=out, where=where)
         if made is result:
             return
         if self.is_direct:

@@ -100,14 +100,14 @@ class Grid:
         inner = size[f"k{rank - 1}"] if rank else ones
         outputs = size["b"] * field
         return Work(
-            problem.dtype,
-            problem.partials,
-            size["g"],
-            size["ci"],
-            size["co"],
-            np.ceil(positions).astype(np.int64),
-            outputs,
-            size[f"o{rank - 1}"] if rank else outputs,
-            taps // inner,
-            inner,
+            dtype=problem.dtype,
+            partials=problem.partials,
+            groups=size["g"],
+            in_channels=size["ci"],
+            out_channels=size["co"],
+            positions=np.ceil(positions).astype(np.int64),
+            outputs=outputs,
+            run=size[f"o{rank - 1}"] if rank else outputs,
+            kernel_outer=taps // inner,
+            kernel_inner=inner,
         )

@@ -248,7 +248,7 @@ def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Call:
         x, weights, params = params.seen_input(x), params.seen_weights(weights), params.core
     settings = _settings(one, limits)
     types = resolve_types("multiconv", {"inputs": x.dtype, "weights": weights.dtype}, None, settings.partials)
-    return forward_call(graph, x, weights, params, types, settings.planning, "convolution")
+    return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name="convolution")
 
 
 def _gradient_call(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits) -> Call:
@@ -262,7 +262,16 @@ def _gradient_call(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | 
         z, x, params, like = params.seen_deltas(z), params.seen_input(x), params.core, None
     settings = _settings(one, limits)
     types = resolve_types("multiconv", {"z_deltas": z.dtype, "activations": x.dtype}, kind, settings.partials)
-    gradient = WeightGradient(graph, "calculate_weight_deltas", params, types, z, x, settings.planning, like)
+    gradient = WeightGradient(
+        graph,
+        name="calculate_weight_deltas",
+        params=params,
+        types=types,
+        z_deltas=z,
+        activations=x,
+        planning=settings.planning,
+        like=like,
+    )
     return gradient.cheapest()
 
 

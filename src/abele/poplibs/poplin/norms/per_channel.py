@@ -108,7 +108,7 @@ def norm_whiten(
     """
     _check_acts(name, acts, mean=mean, inv_std_dev=inv_std_dev)
     out = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{name}/out")
-    parts.whiten(graph, acts, (mean, inv_std_dev), KEPT, out, prog, name)
+    parts.whiten(graph, acts, (mean, inv_std_dev), kept=KEPT, out=out, prog=prog, name=name)
     return out
 
 
@@ -206,7 +206,7 @@ def distributed_norm_statistics(
     moments = Moments(KEPT, eps, per_channel(acts) * group, unbiased)
     if not stable:
         total, squares = all_reduce(graph, parts.sums(graph, acts, None, KEPT, prog, name), prog, group)
-        return parts.statistics_of_sums(graph, total, squares, moments, acts.dtype, prog, name)
+        return parts.statistics_of_sums(graph, total, squares, moments=moments, dtype=acts.dtype, prog=prog, name=name)
     total = all_reduce(graph, parts.sums(graph, acts, None, KEPT, prog, name)[:1], prog, group)[0]
     distance = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{name}/distance")
     wide = parts.beside(total, KEPT, acts.ndim)
@@ -215,7 +215,9 @@ def distributed_norm_statistics(
     squares = all_reduce(graph, own, prog, group)[0]
     # Distances have the mean 0: their variance is Σ d² / n, the mean that goes out is that of the elements.
     none = graph.constant(f32, total.shape, 0.0, name=f"{name}/none")
-    _, deviation = parts.statistics_of_sums(graph, none, squares, moments, acts.dtype, prog, name)
+    _, deviation = parts.statistics_of_sums(
+        graph, none, squares, moments=moments, dtype=acts.dtype, prog=prog, name=name
+    )
     mean = create_output_like(graph, [total], total.shape, acts.dtype, f"{name}/mean")
     map_with_output(graph, _1 * (1.0 / moments.count), [total], mean, prog, f"{name}/mean")
     return mean, deviation
@@ -237,7 +239,9 @@ def distributed_norm_statistics_gradients(
     group = replicas_of(name, whitened, norm_batch_size)
     totals = all_reduce(graph, parts.sums(graph, grads_in, whitened, KEPT, prog, name), prog, group)
     operands = (whitened, grads_in, inv_std_dev)
-    return parts.input_gradient_of_sums(graph, operands, totals, KEPT, per_channel(whitened) * group, prog, name)
+    return parts.input_gradient_of_sums(
+        graph, operands, totals, kept=KEPT, count=per_channel(whitened) * group, prog=prog, name=name
+    )
 
 
 def per_channel(acts: Tensor) -> int:

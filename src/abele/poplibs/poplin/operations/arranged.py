@@ -23,14 +23,14 @@ def matmul_with_output(
     Raises:
         TensorError: ``out`` does not have the shape of the product; see also ``matmul``.
     """
-    _product_into(matmul, graph, a, b, out, prog, name, options)
+    _product_into(matmul, graph, a, b=b, out=out, prog=prog, name=name, options=options)
 
 
 def matmul_grouped_with_output(
     graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Program, *, name: str = "matmul_grouped", **options: Any
 ) -> None:
     """Write the products ``a[i] @ b[i]`` to ``out``, [g, m, n]; otherwise as :func:`matmul_with_output`."""
-    _product_into(matmul_grouped, graph, a, b, out, prog, name, options)
+    _product_into(matmul_grouped, graph, a, b=b, out=out, prog=prog, name=name, options=options)
 
 
 def _product_into(

@@ -86,8 +86,10 @@ def convolution(
                 name=name,
             )
 
-        return convolve_deep(graph, x, weights, params, prog, less, name)
-    return forward_call(graph, x, weights, params, types, settings.planning, name).append(prog)
+        return convolve_deep(graph, x, weights, params=params, prog=prog, convolve=less, name=name)
+    return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name=name).append(
+        prog
+    )
 
 
 def forward_call(
@@ -99,7 +101,16 @@ def forward_call(
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(graph, "poplin.convolution", name, problem, left, right, roles, planning)
+    call = Call(
+        graph,
+        function="poplin.convolution",
+        name=name,
+        problem=problem,
+        x=left,
+        w=right,
+        out_roles=roles,
+        planning=planning,
+    )
     return _best_way(call)
 
 
@@ -178,7 +189,16 @@ def convolution_backward_data(
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(graph, "poplin.convolution_backward_data", name, problem, left, right, roles, settings.planning)
+    call = Call(
+        graph,
+        function="poplin.convolution_backward_data",
+        name=name,
+        problem=problem,
+        x=left,
+        w=right,
+        out_roles=roles,
+        planning=settings.planning,
+    )
     return _best_way(call).append(prog)
 
 
@@ -244,7 +264,16 @@ def calculate_weight_deltas(
             )
 
         return weight_deltas_deep(graph, z_deltas, activations, params, less)
-    gradient = WeightGradient(graph, name, params, types, z_deltas, activations, settings.planning, like)
+    gradient = WeightGradient(
+        graph,
+        name=name,
+        params=params,
+        types=types,
+        z_deltas=z_deltas,
+        activations=activations,
+        planning=settings.planning,
+        like=like,
+    )
     return gradient.cheapest().append(prog)
 
 

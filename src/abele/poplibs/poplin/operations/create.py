@@ -190,7 +190,7 @@ def created_call(system: System, params: ConvParams, types: Types, planning: Pla
     calls = []
     for block in _input_blocks(params):
         x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
-        calls.append(forward_call(elsewhere, x, w, params, types, planning, "convolution"))
+        calls.append(forward_call(elsewhere, x, w, params=params, types=types, planning=planning, name="convolution"))
     return cheapest(calls)
 
 

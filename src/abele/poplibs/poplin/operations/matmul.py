@@ -56,8 +56,12 @@ def matmul(
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
-    problem = problems.matmul(1, a.shape[0], a.shape[1], b.shape[1], types.dtype, types.partials, types.output)
-    return product_call(graph, "poplin.matmul", name, problem, a, b, settings.planning, like).append(prog)
+    problem = problems.matmul(
+        1, a.shape[0], a.shape[1], columns=b.shape[1], dtype=types.dtype, partials=types.partials, output=types.output
+    )
+    return product_call(
+        graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=settings.planning, like=like
+    ).append(prog)
 
 
 def matmul_grouped(
@@ -80,7 +84,9 @@ def matmul_grouped(
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
     function = "poplin.matmul_grouped"
-    return product_call(graph, function, name, problem, a, b, settings.planning, like).append(prog)
+    return product_call(graph, function, name, problem=problem, a=a, b=b, planning=settings.planning, like=like).append(
+        prog
+    )
 
 
 def product_call(
@@ -110,7 +116,19 @@ def product_call(
         left = Binding(a, _roles(a, row, "ci"), problem.groups)
         right = Binding(b, _roles(b, "ci", column), problem.groups)
         x, w = (right, left) if swap else (left, right)
-        calls.append(Call(graph, function, name, asked, x, w, _roles(a, row, column), planning, like))
+        calls.append(
+            Call(
+                graph,
+                function=function,
+                name=name,
+                problem=asked,
+                x=x,
+                w=w,
+                out_roles=_roles(a, row, column),
+                planning=planning,
+                like=like,
+            )
+        )
     return cheapest(calls)
 
 

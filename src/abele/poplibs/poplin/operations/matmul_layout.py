@@ -97,7 +97,9 @@ def _gradient(graph: Graph, left: Tensor, right: Tensor, types: Types, planning:
     groups = left.shape[0] if left.ndim == 3 else 1
     shape = groups, left.shape[-2], left.shape[-1], right.shape[-1]
     problem = problems.matmul(*shape, types.dtype, types.partials, types.output)
-    return product_call(graph, "poplin.matmul", "matmul", problem, left, right, planning, like)
+    return product_call(
+        graph, "poplin.matmul", "matmul", problem=problem, a=left, b=right, planning=planning, like=like
+    )
 
 
 def _layout(
@@ -113,14 +115,16 @@ def _layout(
     graph = Graph(system)
     groups = a_shape[0] if len(a_shape) == 3 else 1
     rows, inner, columns = a_shape[-2], a_shape[-1], b_shape[-1]
-    problem = problems.matmul(groups, rows, inner, columns, types.dtype, types.partials, types.output)
+    problem = problems.matmul(
+        groups, rows, inner, columns=columns, dtype=types.dtype, partials=types.partials, output=types.output
+    )
     if swapped:
         a = _as_weights(graph, types.dtype, a_shape, block, "a")
         b = _as_rows(graph, types.dtype, (*b_shape[:-2], columns, inner), "b").moveaxis(-1, -2)
     else:
         a = _as_rows(graph, types.dtype, a_shape, "a")
         b = _as_weights(graph, types.dtype, (*b_shape[:-2], columns, inner), block, "b").moveaxis(-1, -2)
-    call = product_call(graph, "poplin.matmul", "matmul", problem, a, b, planning, swapped=swapped)
+    call = product_call(graph, "poplin.matmul", "matmul", problem=problem, a=a, b=b, planning=planning, swapped=swapped)
     return MatmulLayout(swapped, block, call)
 
 

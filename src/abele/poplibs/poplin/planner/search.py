@@ -109,13 +109,13 @@ def best_plans(
     order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
     return [
         Plan(
-            problem,
-            methods[int(compute[:, i].argmin())],
-            tuple(int(p) for p in parts[i]),
-            grains,
-            tuple((name, int(n[i])) for name, n in terms if n[i]),
-            int(temporary[i]),
-            available,
+            problem=problem,
+            method=methods[int(compute[:, i].argmin())],
+            parts=tuple(int(p) for p in parts[i]),
+            grains=grains,
+            terms=tuple((name, int(n[i])) for name, n in terms if n[i]),
+            temporary_bytes=int(temporary[i]),
+            available_bytes=available,
         )
         for i in order.tolist()
     ]
@@ -188,28 +188,28 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
     inner = size["k" + last] if problem.rank else ones
     outputs = size["b"] * field
     work = Work(
-        problem.dtype,
-        problem.partials,
-        size["g"],
-        size["ci"],
-        size["co"],
-        np.ceil(positions).astype(np.int64),
-        outputs,
-        size["o" + last] if problem.rank else outputs,
-        taps // inner,
-        inner,
+        dtype=problem.dtype,
+        partials=problem.partials,
+        groups=size["g"],
+        in_channels=size["ci"],
+        out_channels=size["co"],
+        positions=np.ceil(positions).astype(np.int64),
+        outputs=outputs,
+        run=size["o" + last] if problem.rank else outputs,
+        kernel_outer=taps // inner,
+        kernel_inner=inner,
     )
     fields, kernels = (_product(count, name, ones) for name in "ok")
     in_dims, weight_dims = ("g", "ci", "b", *problem.in_dims[3:]), ("g", "co", "ci", *problem.weight_dims[3:])
     return _Slices(
-        work,
-        np.prod([size[d] for d in in_dims], axis=0) * problem.dtype.bytes,
-        np.prod([size[d] for d in weight_dims], axis=0) * problem.dtype.bytes,
-        _pieces(problem, grains, in_dims, size),
-        _pieces(problem, grains, weight_dims, size),
-        count["co"],
-        count["b"] * fields,
-        count["ci"] * kernels,
+        work=work,
+        in_bytes=np.prod([size[d] for d in in_dims], axis=0) * problem.dtype.bytes,
+        weight_bytes=np.prod([size[d] for d in weight_dims], axis=0) * problem.dtype.bytes,
+        in_pieces=_pieces(problem, grains, in_dims, size),
+        weight_pieces=_pieces(problem, grains, weight_dims, size),
+        in_sharers=count["co"],
+        weight_sharers=count["b"] * fields,
+        depth=count["ci"] * kernels,
     )
 
 

@@ -54,16 +54,16 @@ def target_of(system: System, planning: Planning = DEFAULT) -> Target:
     ipu = system.ipu
     amp = ipu.amp
     return Target(
-        ipu.name,
-        min(ipu.num_tiles, planning.tiles or ipu.num_tiles),
-        ipu.tile.usable_bytes,
-        ipu.exchange.bytes_per_cycle,
-        ipu.exchange.pair_bytes_per_cycle,
-        ipu.exchange.fragment_cycles,
-        ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
-        ipu.rearrange.local_copy_cycles,
-        ipu.tile.memcpy_bytes_per_cycle,
-        tuple((mode.input, mode.partials, mode.num_units, mode.core_cycles) for mode in ipu.amp.modes),
-        amp.wide_weight_load_bytes_per_cycle if planning.wide_loads else amp.weight_load_bytes_per_cycle,
-        planning.wide_loads,
+        name=ipu.name,
+        tiles=min(ipu.num_tiles, planning.tiles or ipu.num_tiles),
+        tile_bytes=ipu.tile.usable_bytes,
+        exchange_bytes_per_cycle=ipu.exchange.bytes_per_cycle,
+        pair_bytes_per_cycle=ipu.exchange.pair_bytes_per_cycle,
+        fragment_cycles=ipu.exchange.fragment_cycles,
+        superstep_cycles=ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
+        local_copy_cycles=ipu.rearrange.local_copy_cycles,
+        memcpy_bytes_per_cycle=ipu.tile.memcpy_bytes_per_cycle,
+        units=tuple((mode.input, mode.partials, mode.num_units, mode.core_cycles) for mode in ipu.amp.modes),
+        load_bytes=amp.wide_weight_load_bytes_per_cycle if planning.wide_loads else amp.weight_load_bytes_per_cycle,
+        wide_loads=planning.wide_loads,
     )

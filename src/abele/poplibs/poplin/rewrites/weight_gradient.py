@@ -60,4 +60,14 @@ class WeightGradient:
         x, w = (deltas, inputs) if swapped else (inputs, deltas)
         roles = (f"g*{rows}", columns, *field_roles("o", rank))
         function = "poplin.calculate_weight_deltas"
-        return Call(self.graph, function, self.name, problem, x, w, roles, self.planning, self.like)
+        return Call(
+            self.graph,
+            function=function,
+            name=self.name,
+            problem=problem,
+            x=x,
+            w=w,
+            out_roles=roles,
+            planning=self.planning,
+            like=self.like,
+        )

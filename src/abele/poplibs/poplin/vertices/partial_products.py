@@ -199,14 +199,14 @@ def _load_bytes(method: Method, ipu: Any) -> int:
 def _work(v: Any, dtype: ElementType, partials: ElementType) -> Work:
     """The sizes of a group's vertices, from their state."""
     return Work(
-        dtype,
-        partials,
-        v.groups,
-        v.in_channels,
-        v.out_channels,
-        v.positions,
-        v.outputs,
-        v.run,
-        v.kernel_outer,
-        v.kernel_inner,
+        dtype=dtype,
+        partials=partials,
+        groups=v.groups,
+        in_channels=v.in_channels,
+        out_channels=v.out_channels,
+        positions=v.positions,
+        outputs=v.outputs,
+        run=v.run,
+        kernel_outer=v.kernel_outer,
+        kernel_inner=v.kernel_inner,
     )

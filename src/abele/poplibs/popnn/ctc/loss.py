@@ -56,7 +56,9 @@ def calc_loss_and_gradient_log_probabilities(
         InvalidOptionError: A blank class that there is not, an option or value that there is not.
     """
     given = Operands(log_probs, labels, data_lengths, label_lengths)
-    return _loss_and_gradient(graph, out_type, given, prog, blank_class, plan, options, name, False)
+    return _loss_and_gradient(
+        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=False
+    )
 
 
 def calc_loss_and_gradient_logits(
@@ -75,7 +77,9 @@ def calc_loss_and_gradient_logits(
 ) -> tuple[Tensor, Tensor]:
     """As :func:`calc_loss_and_gradient_log_probabilities`, of logits: a log-softmax over the classes comes first."""
     given = Operands(logits, labels, data_lengths, label_lengths)
-    return _loss_and_gradient(graph, out_type, given, prog, blank_class, plan, options, name, True)
+    return _loss_and_gradient(
+        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=True
+    )
 
 
 def calc_ctc_loss_log_probabilities(
@@ -94,7 +98,9 @@ def calc_ctc_loss_log_probabilities(
 ) -> Tensor:
     """The losses [batch] of :func:`calc_loss_and_gradient_log_probabilities` alone: nothing is swept backwards."""
     given = Operands(log_probs, labels, data_lengths, label_lengths)
-    return _loss(graph, out_type, given, prog, blank_class, plan, options, name, False)
+    return _loss(
+        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=False
+    )
 
 
 def calc_ctc_loss_logits(
@@ -113,7 +119,9 @@ def calc_ctc_loss_logits(
 ) -> Tensor:
     """As :func:`calc_ctc_loss_log_probabilities`, of logits: a log-softmax over the classes comes first."""
     given = Operands(logits, labels, data_lengths, label_lengths)
-    return _loss(graph, out_type, given, prog, blank_class, plan, options, name, True)
+    return _loss(
+        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=True
+    )
 
 
 def _loss_and_gradient(

@@ -50,7 +50,19 @@ def beam_search_decoder_log_probabilities(
         InvalidOptionError: A blank class that there is not, more paths than beams, a width that is not the plan's, an
             option or value that there is not.
     """
-    return _decode(graph, log_probs, data_lengths, prog, blank_class, beam_width, top_paths, plan, options, name, False)
+    return _decode(
+        graph,
+        log_probs,
+        data_lengths,
+        prog=prog,
+        blank=blank_class,
+        width=beam_width,
+        paths=top_paths,
+        plan=plan,
+        options=options,
+        name=name,
+        is_logits=False,
+    )
 
 
 def beam_search_decoder_logits(
@@ -67,7 +79,19 @@ def beam_search_decoder_logits(
     name: str = "beam_search",
 ) -> Decoded:
     """As :func:`beam_search_decoder_log_probabilities`, of logits: a log-softmax over the classes comes first."""
-    return _decode(graph, logits, data_lengths, prog, blank_class, beam_width, top_paths, plan, options, name, True)
+    return _decode(
+        graph,
+        logits,
+        data_lengths,
+        prog=prog,
+        blank=blank_class,
+        width=beam_width,
+        paths=top_paths,
+        plan=plan,
+        options=options,
+        name=name,
+        is_logits=True,
+    )
 
 
 def _decode(

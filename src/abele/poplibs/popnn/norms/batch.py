@@ -28,7 +28,7 @@ def batch_norm_statistics(
         TypeMismatchError: Elements that are no floats.
         InvalidOptionError: A negative ``eps``.
     """
-    return norm.statistics(graph, NormView(name, 0), acts, eps, prog, unbiased, stable)
+    return norm.statistics(graph, NormView(name, 0), acts, eps=eps, prog=prog, unbiased=unbiased, stable=stable)
 
 
 def distributed_batch_norm_statistics(
@@ -95,7 +95,9 @@ def batch_normalise(
         TensorError: Parameters or statistics that are not one per channel.
         TypeMismatchError: Elements that are no floats.
     """
-    return norm.normalise(graph, NormView(name, 0), acts, gamma, beta, mean, inv_std_dev, prog)
+    return norm.normalise(
+        graph, NormView(name, 0), acts, gamma=gamma, beta=beta, mean=mean, inv_std_dev=inv_std_dev, prog=prog
+    )
 
 
 def batch_normalise_inference(
@@ -159,7 +161,7 @@ def batch_norm_gradients(
     """
     view = NormView(name, 0)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
-    return norm.gradients(graph, view, whitened, grads_in, inv_std_dev, gamma, prog)
+    return norm.gradients(graph, view, whitened, grads_in=grads_in, inv_std_dev=inv_std_dev, gamma=gamma, prog=prog)
 
 
 def distributed_batch_norm_gradients(
@@ -184,7 +186,14 @@ def distributed_batch_norm_gradients(
     whitened = norm.whitened_of(graph, NormView(name, 0), acts, mean, inv_std_dev, prog)
     scaled = poplin_norms.norm_gradients(graph, grads_in, gamma, prog, f"{name}/scaled")
     return poplin_norms.distributed_norm_statistics_gradients(
-        graph, whitened, scaled, inv_std_dev, prog, all_reduce, norm_batch_size, name
+        graph,
+        whitened,
+        scaled,
+        inv_std_dev=inv_std_dev,
+        prog=prog,
+        all_reduce=all_reduce,
+        norm_batch_size=norm_batch_size,
+        name=name,
     )
 
 
@@ -204,4 +213,4 @@ def batch_norm_param_update(
         TensorError: Shapes that do not go together.
         TypeMismatchError: Elements that are no floats.
     """
-    norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)
+    norm.param_update(graph, name, gamma_delta, beta_delta=beta_delta, scale=scale, gamma=gamma, beta=beta, prog=prog)

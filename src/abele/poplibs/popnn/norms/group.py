@@ -42,7 +42,9 @@ def group_norm_statistics(
         TypeMismatchError: Elements that are no floats.
         InvalidOptionError: An option that there is not.
     """
-    return norm.statistics(graph, group_view(name, num_groups, options), acts, eps, prog, unbiased, stable)
+    return norm.statistics(
+        graph, group_view(name, num_groups, options), acts, eps=eps, prog=prog, unbiased=unbiased, stable=stable
+    )
 
 
 def group_norm_whiten(
@@ -84,7 +86,7 @@ def group_normalise(
         TypeMismatchError: Elements that are no floats.
     """
     view = group_view(name, groups_of(name, acts, mean), options)
-    return norm.normalise(graph, view, acts, gamma, beta, mean, inv_std_dev, prog)
+    return norm.normalise(graph, view, acts, gamma=gamma, beta=beta, mean=mean, inv_std_dev=inv_std_dev, prog=prog)
 
 
 def group_norm_param_gradients(
@@ -133,7 +135,7 @@ def group_norm_gradients(
     """
     view = group_view(name, groups_of(name, acts, inv_std_dev), options)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
-    return norm.gradients(graph, view, whitened, grads_in, inv_std_dev, gamma, prog)
+    return norm.gradients(graph, view, whitened, grads_in=grads_in, inv_std_dev=inv_std_dev, gamma=gamma, prog=prog)
 
 
 def group_norm_param_update(
@@ -152,7 +154,7 @@ def group_norm_param_update(
         TensorError: Shapes that do not go together.
         TypeMismatchError: Elements that are no floats.
     """
-    norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)
+    norm.param_update(graph, name, gamma_delta, beta_delta=beta_delta, scale=scale, gamma=gamma, beta=beta, prog=prog)
 
 
 def groups_of(name: str, acts: Tensor, statistic: Tensor) -> int:

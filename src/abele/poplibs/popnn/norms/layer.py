@@ -39,7 +39,9 @@ def layer_norm_statistics(
         TypeMismatchError: Elements that are no floats.
         InvalidOptionError: An option that there is not.
     """
-    return norm.statistics(graph, group_view(name, 1, options), acts, eps, prog, unbiased, stable)
+    return norm.statistics(
+        graph, group_view(name, 1, options), acts, eps=eps, prog=prog, unbiased=unbiased, stable=stable
+    )
 
 
 def layer_norm_whiten(
@@ -81,7 +83,7 @@ def layer_normalise(
         TypeMismatchError: Elements that are no floats.
     """
     view = group_view(name, 1, options)
-    return norm.normalise(graph, view, acts, gamma, beta, mean, inv_std_dev, prog)
+    return norm.normalise(graph, view, acts, gamma=gamma, beta=beta, mean=mean, inv_std_dev=inv_std_dev, prog=prog)
 
 
 def layer_norm_param_gradients(
@@ -130,7 +132,7 @@ def layer_norm_gradients(
     """
     view = group_view(name, 1, options)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
-    return norm.gradients(graph, view, whitened, grads_in, inv_std_dev, gamma, prog)
+    return norm.gradients(graph, view, whitened, grads_in=grads_in, inv_std_dev=inv_std_dev, gamma=gamma, prog=prog)
 
 
 def layer_norm_param_update(
@@ -149,4 +151,4 @@ def layer_norm_param_update(
         TensorError: Shapes that do not go together.
         TypeMismatchError: Elements that are no floats.
     """
-    norm.param_update(graph, name, gamma_delta, beta_delta, scale, gamma, beta, prog)
+    norm.param_update(graph, name, gamma_delta, beta_delta=beta_delta, scale=scale, gamma=gamma, beta=beta, prog=prog)

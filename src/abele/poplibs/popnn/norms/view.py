@@ -122,7 +122,7 @@ def whiten(graph: Graph, view: NormView, acts: Tensor, mean: Tensor, inv_std_dev
     """(acts − mean) · inv_std_dev."""
     out = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/out")
     stats = view.statistic("mean", mean, acts), view.statistic("inv_std_dev", inv_std_dev, acts)
-    parts.whiten(graph, view.of(acts), stats, view.kept, view.of(out), prog, view.name)
+    parts.whiten(graph, view.of(acts), stats, kept=view.kept, out=view.of(out), prog=prog, name=view.name)
     return out
 
 
@@ -142,7 +142,17 @@ def normalise(
     )
     stats = view.statistic("mean", mean, acts), view.statistic("inv_std_dev", inv_std_dev, acts)
     params = view.parameter("gamma", gamma, acts), view.parameter("beta", beta, acts)
-    parts.whiten(graph, view.of(acts), stats, view.kept, view.of(out), prog, view.name, params, view.of(white))
+    parts.whiten(
+        graph,
+        view.of(acts),
+        stats,
+        kept=view.kept,
+        out=view.of(out),
+        prog=prog,
+        name=view.name,
+        gamma_beta=params,
+        whitened=view.of(white),
+    )
     return out, white
 
 

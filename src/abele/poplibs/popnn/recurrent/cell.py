@@ -102,7 +102,15 @@ class Setting:
         """A product of the columns ``names``."""
         sizes = tuple(columns.sizes[n] for n in names)
         operand = columns.of(*names)
-        return Product(self.graph, self.units, operand, sizes, gates, self.options.types, f"{self.name}/{name}")
+        return Product(
+            self.graph,
+            units=self.units,
+            operand=operand,
+            sizes=sizes,
+            gates=gates,
+            types=self.options.types,
+            name=f"{self.name}/{name}",
+        )
 
     def add_biases(self, loop: Loop, total: Tensor | None, deltas: Tensor) -> Tensor:
         """Add the gradients of biases, the sums of ``deltas``, [gates, batch, units], over the samples, to a total."""

@@ -61,7 +61,9 @@ def execute_elementwise(
     Raises:
         TileMappingError: The first output is not mapped completely.
     """
-    placement = _Placement(graph, fused, inputs, outputs, cycles, base, vector_broadcast)
+    placement = _Placement(
+        graph, fused=fused, inputs=inputs, outputs=outputs, cycles=cycles, base=base, vector_broadcast=vector_broadcast
+    )
     compute_set = graph.compute_set(name)
     placement.add_vertices(compute_set, name)
     return Execute(compute_set)
@@ -202,7 +204,15 @@ class _Placement:
         ipu = self.graph.system.ipu
         grain = ipu.vector_width(vector_type(self.fused))
         rows = self.walks_rows
-        return Layout(tuple(ports), outputs, rows, self.fused.needs_index, ipu.num_workers, grain, self.base)
+        return Layout(
+            inputs=tuple(ports),
+            outputs=outputs,
+            rows=rows,
+            indexed=self.fused.needs_index,
+            workers=ipu.num_workers,
+            grain=grain,
+            base=self.base,
+        )
 
     def _output_port(self, number: int, ports: Sequence[Port | None]) -> Port:
         tensor = self.outputs[number]

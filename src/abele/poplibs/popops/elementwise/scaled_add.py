@@ -82,7 +82,16 @@ def scaled_add_to(
         TypeMismatchError: Integers with a scale that is not whole, or floats and integers together.
         InvalidOptionError: A misspelt option or specialisation.
     """
-    _scaled(graph, a, b, scale_b, prog, scale_a, _form(name, 1.0, specialisation, scale_a, options), name)
+    _scaled(
+        graph,
+        a,
+        b,
+        scale_b=scale_b,
+        prog=prog,
+        scale_a=scale_a,
+        form=_form(name, 1.0, specialisation, scale_a, options),
+        name=name,
+    )
 
 
 def scaled_subtract_from(
@@ -101,7 +110,16 @@ def scaled_subtract_from(
     Raises:
         TensorError, TypeMismatchError, InvalidOptionError: As :func:`scaled_add_to`.
     """
-    _scaled(graph, a, b, scale_b, prog, scale_a, _form(name, -1.0, "DEFAULT", scale_a, options), name)
+    _scaled(
+        graph,
+        a,
+        b,
+        scale_b=scale_b,
+        prog=prog,
+        scale_a=scale_a,
+        form=_form(name, -1.0, "DEFAULT", scale_a, options),
+        name=name,
+    )
 
 
 @dataclass(frozen=True)

@@ -142,13 +142,13 @@ def _one_call(graph: Graph, calls: Sequence[LibraryCall], name: str) -> LibraryC
     is_all = len(kernels) == len(calls)
     host_body = Steps(*hosts) if not is_all and any(call.host_body is not None for call in calls) else None
     return LibraryCall(
-        " + ".join(dict.fromkeys(call.name for call in calls)),
-        tuple(chain.from_iterable(call.inputs for call in calls)),
-        tuple(chain.from_iterable(call.outputs for call in calls)),
-        _zipped(graph, [list(plain_steps(call.body)) for call in calls], name),
-        side_by_side(kernels) if is_all else None,
-        sum(call.flops for call in calls),
-        graph.origin(name),
-        {"side_by_side": tuple(call.attributes for call in calls)},
-        host_body,
+        name=" + ".join(dict.fromkeys(call.name for call in calls)),
+        inputs=tuple(chain.from_iterable(call.inputs for call in calls)),
+        outputs=tuple(chain.from_iterable(call.outputs for call in calls)),
+        body=_zipped(graph, [list(plain_steps(call.body)) for call in calls], name),
+        kernel=side_by_side(kernels) if is_all else None,
+        flops=sum(call.flops for call in calls),
+        debug=graph.origin(name),
+        attributes={"side_by_side": tuple(call.attributes for call in calls)},
+        host_body=host_body,
     )

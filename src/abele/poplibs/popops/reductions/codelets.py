@@ -95,8 +95,8 @@ def rectangle_codelet(
     def formula(v: Any, ipu: Ipu) -> Int64:
         rows, columns, width = (np.asarray(n, np.int64) for n in (v.rows, v.columns, v.width))
         if direction == "rows":
-            return reduce_cost.strided(rows, columns, width, ipu, op, dtype, finish.type)
-        return reduce_cost.continuous(rows, columns, ipu, op, dtype, finish.type, finish.updates)
+            return reduce_cost.strided(rows, columns, width, ipu=ipu, op=op, dtype=dtype, out=finish.type)
+        return reduce_cost.continuous(rows, columns, ipu, op=op, dtype=dtype, out=finish.type, updates=finish.updates)
 
     return build(f"Reduce_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish))
 
@@ -124,9 +124,9 @@ def regions_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, fini
         partials = v.x.total // outputs
         if direction == "rows":
             loops = -(-outputs // width)
-            return reduce_cost.general(1, loops, regions, loops * partials, ipu, op, dtype)
+            return reduce_cost.general(1, loops, regions, vectors=loops * partials, ipu=ipu, op=op, dtype=dtype)
         vectors = np.maximum(-(-partials // width), regions)
-        return reduce_cost.general(outputs, 1, regions, vectors, ipu, op, dtype)
+        return reduce_cost.general(outputs, 1, regions, vectors=vectors, ipu=ipu, op=op, dtype=dtype)
 
     return build(
         f"ReduceRegions_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish)

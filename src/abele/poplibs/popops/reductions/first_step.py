@@ -128,8 +128,10 @@ def first_step(
     bundle = np.cumsum(np.append(False, change))[: cells.num]
     head = np.flatnonzero(np.append(True, change))[: cells.num]
     members = np.bincount(bundle)
-    shares = _shares(cells, bundle, head, outputs, by_row, workers, accumulators)
-    return _dealt(cells, bundle, head, members, shares, begin, outputs, by_row, vector)
+    shares = _shares(cells, bundle, head, outputs=outputs, by_row=by_row, workers=workers, accumulators=accumulators)
+    return _dealt(
+        cells, bundle, head, members=members, shares=shares, begin=begin, outputs=outputs, by_row=by_row, vector=vector
+    )
 
 
 def _shares(
@@ -187,15 +189,15 @@ def _dealt(
     length = np.where(made, columns if by_row else rows, 1)
     partials = Partials(first[one], length[one], cells.tile[cell][one])
     return Rectangles(
-        vertex[order],
-        cells.block[cell][order],
-        (cells.row[cell] + row)[order],
-        (cells.column[cell] + column)[order],
-        rows[order],
-        columns[order],
-        cells.column[cell][order],
-        cells.num_columns[cell][order],
-        partials,
+        vertex=vertex[order],
+        block=cells.block[cell][order],
+        row=(cells.row[cell] + row)[order],
+        column=(cells.column[cell] + column)[order],
+        num_rows=rows[order],
+        num_columns=columns[order],
+        strip=cells.column[cell][order],
+        width=cells.num_columns[cell][order],
+        partials=partials,
     )
 
 

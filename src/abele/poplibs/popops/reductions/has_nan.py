@@ -67,7 +67,9 @@ def _tested(graph: Graph, tensor: Tensor, prog: Sequence, name: str, library: st
         numbers = np.arange(x.num, dtype=np.int64)
         compute_set.vertices(_codelet(dtype, infinite), tile=tiles, x=(x, numbers, rows), found=flags)
         body.add(Execute(compute_set))
-        Reduction(graph, flags, (), find_reduce_op("LOGICAL_OR"), Finish(bool_), None, "any").emit(body, out)
+        Reduction(
+            graph, tensor=flags, kept=(), op=find_reduce_op("LOGICAL_OR"), finish=Finish(bool_), scale=None, name="any"
+        ).emit(body, out)
     return out
 
 

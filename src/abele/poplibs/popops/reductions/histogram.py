@@ -55,7 +55,7 @@ def histogram(
     counts = f32 if read_options("histogram", options, OPTIONS)["useFloatArithmetic"] else u32
     _check(tensor, levels, name)
     out = map_tensor_linearly(graph, graph.variable(counts, (levels.size + 1,), name=f"{name}/out"))
-    _count(graph, tensor, out, levels, absolute, prog, name, update=False)
+    _count(graph, tensor, out, levels=levels, absolute=absolute, prog=prog, name=name, update=False)
     return out
 
 
@@ -86,7 +86,7 @@ def histogram_with_output(
         raise TensorError(f"{name}: the output {out!r} has shape {list(out.shape)}, not [{levels.size + 1}]")
     if out.dtype not in (u32, f32):
         raise TypeMismatchError(f"{name}: counts are u32 or f32, the output {out!r} holds {out.dtype}")
-    _count(graph, tensor, out, levels, absolute, prog, name, update=update)
+    _count(graph, tensor, out, levels=levels, absolute=absolute, prog=prog, name=name, update=update)
 
 
 def _check(tensor: Tensor, levels: Tensor, name: str) -> None:
@@ -139,7 +139,9 @@ def _count(
         )
         body.add(Execute(compute_set))
         finish = Finish(out.dtype, updates=update)
-        Reduction(graph, counts, (1,), find_reduce_op("ADD"), finish, None, "total").emit(body, out)
+        Reduction(
+            graph, tensor=counts, kept=(1,), op=find_reduce_op("ADD"), finish=finish, scale=None, name="total"
+        ).emit(body, out)
 
 
 @lru_cache(maxsize=16)

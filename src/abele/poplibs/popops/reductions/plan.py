@@ -110,7 +110,7 @@ class Planner:
 
     def _slots(self, rows: int, columns: int) -> int:
         one, wide = np.asarray([rows]), np.asarray([columns])
-        slots = reduce_cost.strided(one, wide, wide, self.system.ipu, self.op, self.type, self.type)
+        slots = reduce_cost.strided(one, wide, wide, ipu=self.system.ipu, op=self.op, dtype=self.type, out=self.type)
         return int(slots[0])
 
     def _columns(self, size: int, rows: int) -> int:
@@ -147,7 +147,19 @@ class Planner:
         kept, reduced = self._dealing(hosts, count, columns)
         local = np.cumsum(np.append(False, np.diff(rectangle) != 0))
         entry = pieces.entry[order]
-        step = _dealt(partials, entry, pieces.offset[order], local, first, count, begin, columns, hosts, kept, reduced)
+        step = _dealt(
+            partials,
+            entry,
+            pieces.offset[order],
+            rectangle=local,
+            first=first,
+            rows=count,
+            begin=begin,
+            columns=columns,
+            hosts=hosts,
+            kept=kept,
+            reduced=reduced,
+        )
         steps.append(step)
         return self._join_on_tiles(steps, step.partials).merged()
 

@@ -238,7 +238,9 @@ def _checked(graph: Graph, wanted: SingleReduceOp, out: Tensor | None, between: 
     given = out.dtype if out is not None else wanted.out_type
     finish = Finish(given or (kind if counts else tensor.dtype), _scale_kind(factor), params.update)
     chosen = between if kind == f32 and not _is_exact(op) else None
-    reduction = Reduction(graph, tensor, kept, op, finish, factor, name, chosen)
+    reduction = Reduction(
+        graph, tensor=tensor, kept=kept, op=op, finish=finish, scale=factor, name=name, between=chosen
+    )
     return _Call(reduction, out if out is not None else reduction.create_output())
 
 
@@ -270,7 +272,16 @@ def emit_reduce(
     chosen = find_reduce_op(op)
     kind = accumulator(chosen, tensor.dtype)
     finish = Finish(out_type or kind)
-    reduction = Reduction(graph, tensor, kept_dims(tensor, dims, name), chosen, finish, None, name, kind)
+    reduction = Reduction(
+        graph,
+        tensor=tensor,
+        kept=kept_dims(tensor, dims, name),
+        op=chosen,
+        finish=finish,
+        scale=None,
+        name=name,
+        between=kind,
+    )
     result = reduction.create_output()
     reduction.emit(body, result)
     return result

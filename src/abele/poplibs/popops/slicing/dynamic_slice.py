@@ -66,7 +66,9 @@ def dynamic_slice(
     """
     found = checked_dims(tensor.shape, dims, sizes, name)
     out = create_like_window(graph, tensor, found, tuple(sizes), f"{name}/out")
-    dynamic_slice_with_output(graph, out, tensor, offset, dims, sizes, prog, options=options, name=name)
+    dynamic_slice_with_output(
+        graph, out, tensor, offset=offset, dims=dims, sizes=sizes, prog=prog, options=options, name=name
+    )
     return out
 
 
@@ -88,8 +90,8 @@ def dynamic_slice_with_output(
         TensorError: ``output`` has another shape than the slice; see also :func:`dynamic_slice`.
         TypeMismatchError: It has another element type.
     """
-    found, order, chosen = _checked(tensor, output, offset, dims, sizes, options, name)
-    _validate(graph, tensor, offset, found, sizes, chosen, prog, name)
+    found, order, chosen = _checked(tensor, output, offset, dims=dims, sizes=sizes, options=options, name=name)
+    _validate(graph, tensor, offset, dims=found, sizes=sizes, chosen=chosen, prog=prog, name=name)
     if not output.size:
         return
     remap = _remap(chosen)
@@ -100,7 +102,9 @@ def dynamic_slice_with_output(
             dim, size = found[i], sizes[i]
             is_last = i == order[-1]
             out = output if is_last else create_like_window(graph, current, (dim,), (size,), f"dim{dim}")
-            host.add(emit_window(graph, body, current, out, offset[i], dim, f"slice{dim}", remap=remap))
+            host.add(
+                emit_window(graph, body, current, part=out, at=offset[i], dim=dim, name=f"slice{dim}", remap=remap)
+            )
             current = out
     note_host(prog, host)
 
@@ -129,8 +133,8 @@ def dynamic_update(
         TensorError: ``piece`` has another shape than the window; see also :func:`dynamic_slice`.
         TypeMismatchError: It has another element type.
     """
-    found, order, chosen = _checked(tensor, piece, offset, dims, sizes, options, name)
-    _validate(graph, tensor, offset, found, sizes, chosen, prog, name)
+    found, order, chosen = _checked(tensor, piece, offset, dims=dims, sizes=sizes, options=options, name=name)
+    _validate(graph, tensor, offset, dims=found, sizes=sizes, chosen=chosen, prog=prog, name=name)
     if not piece.size:
         return
     remap = _remap(chosen)
@@ -139,13 +143,28 @@ def dynamic_update(
         levels, host = [tensor], Steps()
         for i in order[:-1]:
             inner = create_like_window(graph, levels[-1], (found[i],), (sizes[i],), f"dim{found[i]}")
-            host.add(emit_window(graph, body, levels[-1], inner, offset[i], found[i], f"slice{found[i]}", remap=remap))
+            host.add(
+                emit_window(
+                    graph,
+                    body,
+                    levels[-1],
+                    part=inner,
+                    at=offset[i],
+                    dim=found[i],
+                    name=f"slice{found[i]}",
+                    remap=remap,
+                )
+            )
             levels.append(inner)
         current = piece
         for i, level in zip(reversed(order), reversed(levels), strict=True):
             dim = found[i]
             step = f"update{dim}"
-            host.add(emit_window(graph, body, level, current, offset[i], dim, step, remap=remap, is_update=True))
+            host.add(
+                emit_window(
+                    graph, body, level, part=current, at=offset[i], dim=dim, name=step, remap=remap, is_update=True
+                )
+            )
             current = level
     note_host(prog, host)
 

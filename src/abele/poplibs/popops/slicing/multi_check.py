@@ -150,7 +150,9 @@ def validate_indices(graph: Graph, offsets: Tensor, entries: int, prog: Sequence
         own = boxes(flat, first[used][:, None], num[used][:, None])
         step.vertices(check_codelet(flat.dtype), tile=used.astype(np.int32), offsets=own, found=flags, entries=entries)
         body.add(Execute(step))
-        Reduction(graph, flags, (), find_reduce_op("LOGICAL_OR"), Finish(bool_), None, "any").emit(body, found)
+        Reduction(
+            graph, tensor=flags, kept=(), op=find_reduce_op("LOGICAL_OR"), finish=Finish(bool_), scale=None, name="any"
+        ).emit(body, found)
     prog.add(Abort(f"{name}: index out of range: {offsets!r} names rows of a table of {entries} entries", found))
 
 

@@ -30,7 +30,16 @@ def emit_join(graph: Graph, body: Sequence, plan: SlicePlan, partials: Tensor, t
     """
     kept = tuple(range(1, partials.ndim))
     finish = Finish(table.dtype, updates=True)
-    reduction = Reduction(graph, partials, kept, find_reduce_op(op), finish, None, "join", partials.dtype)
+    reduction = Reduction(
+        graph,
+        tensor=partials,
+        kept=kept,
+        op=find_reduce_op(op),
+        finish=finish,
+        scale=None,
+        name="join",
+        between=partials.dtype,
+    )
     given, source, out = _ranges(plan), partials.flatten(), blocked(table, plan).flatten()
     steps = reduction.planner.combinations(given, graph.mapping_of(out))
     for number, step in enumerate(steps):

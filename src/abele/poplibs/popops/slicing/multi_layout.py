@@ -61,7 +61,9 @@ def create_sliceable_tensor(
         InvalidOptionError: A misspelt option.
     """
     read_options(name, options, PLAN_OPTIONS)
-    return _sliceable(graph, as_element_type(dtype), 1, tuple(shape), dims, sizes, plan, name)[0]
+    return _sliceable(
+        graph, as_element_type(dtype), 1, shape=tuple(shape), dims=dims, sizes=sizes, plan=plan, name=name
+    )[0]
 
 
 def create_grouped_sliceable_tensor(
@@ -78,7 +80,9 @@ def create_grouped_sliceable_tensor(
 ) -> Tensor:
     """A new tensor [group_size, *shape], every group as of :func:`create_sliceable_tensor`; ``dims`` count in shape."""
     read_options(name, options, PLAN_OPTIONS)
-    return _sliceable(graph, as_element_type(dtype), group_size, tuple(shape), dims, sizes, plan, name)
+    return _sliceable(
+        graph, as_element_type(dtype), group_size, shape=tuple(shape), dims=dims, sizes=sizes, plan=plan, name=name
+    )
 
 
 def create_slice_tensor(
@@ -98,7 +102,7 @@ def create_slice_tensor(
         TensorError: As for :func:`create_sliceable_tensor`.
     """
     read_options(name, options, PLAN_OPTIONS)
-    return _slices(graph, tensor.expand_dims(0), dims, sizes, num_indices, plan, name)[0]
+    return _slices(graph, tensor.expand_dims(0), dims, sizes=sizes, num=num_indices, plan=plan, name=name)[0]
 
 
 def create_grouped_slice_tensor(
@@ -114,7 +118,7 @@ def create_grouped_slice_tensor(
 ) -> Tensor:
     """A new tensor [groups, num_indices, *slice] for slices of ``tensor`` [groups, *shape]; ``dims`` count in shape."""
     read_options(name, options, PLAN_OPTIONS)
-    return _slices(graph, tensor, dims, sizes, num_indices, plan, name)
+    return _slices(graph, tensor, dims, sizes=sizes, num=num_indices, plan=plan, name=name)
 
 
 def create_indices_tensor(
@@ -203,7 +207,7 @@ def plan_of_call(graph: Graph, table: Tensor, num: int, plan: SlicePlan | None, 
         TensorError: The plan is for another table.
     """
     groups, entries, columns = table.shape
-    layout = plan_for(graph, table.dtype, groups, entries, columns, plan, name)
+    layout = plan_for(graph, table.dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
     if plan is not None or layout.column_split == 1 or not table.size:
         return layout
     zero = np.zeros(1, np.int64)
@@ -291,7 +295,7 @@ def _sliceable(
     found = checked_dims(shape, dims, sizes, name)
     rest = [d for d in range(len(shape)) if d not in found]
     entries, columns = math.prod(shape[d] for d in found), math.prod(shape[d] for d in rest)
-    layout = plan_for(graph, dtype, groups, entries, columns, plan, name)
+    layout = plan_for(graph, dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
     made = create_blocked(graph, dtype, layout, entries, own_entries(layout, layout.parts), name)
     order = [*found, *rest]
     return made.reshape((groups, *(shape[d] for d in order))).transpose(
@@ -311,7 +315,7 @@ def _slices(
     shape = tensor.shape[1:]
     found = checked_dims(shape, dims, sizes, name)
     groups, entries, columns = as_table(tensor, found).shape
-    layout = plan_for(graph, tensor.dtype, groups, entries, columns, plan, name)
+    layout = plan_for(graph, tensor.dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
     rows = num * math.prod(sizes)
     made = create_blocked(graph, tensor.dtype, layout, rows, own_lookups(layout, layout.parts, rows), name)
     return as_slices(made, shape, found, tuple(sizes))

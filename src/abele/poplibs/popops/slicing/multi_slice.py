@@ -72,9 +72,13 @@ def multi_slice(
         InvalidOptionError: A misspelt option.
     """
     if not isinstance(offsets, Tensor):
-        return _static_slice(graph, tensor, offsets, dims, sizes, prog, plan, options, name)
+        return _static_slice(
+            graph, tensor, offsets, dims=dims, sizes=sizes, prog=prog, plan=plan, options=options, name=name
+        )
     given = checked_offsets(offsets, None, name)
-    return _slice(graph, tensor.expand_dims(0), given, dims, sizes, prog, plan, options, name)[0]
+    return _slice(
+        graph, tensor.expand_dims(0), given, dims=dims, sizes=sizes, prog=prog, plan=plan, options=options, name=name
+    )[0]
 
 
 def grouped_multi_slice(
@@ -100,7 +104,7 @@ def grouped_multi_slice(
     if tensor.ndim < 2:
         raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
     given = checked_offsets(offsets, tensor.shape[0], name)
-    return _slice(graph, tensor, given, dims, sizes, prog, plan, options, name)
+    return _slice(graph, tensor, given, dims=dims, sizes=sizes, prog=prog, plan=plan, options=options, name=name)
 
 
 def _slice(
@@ -120,7 +124,7 @@ def _slice(
     check_single(found, tuple(sizes), name)
     table = as_table(tensor, found)
     layout = plan_of_call(graph, table, num, plan, name)
-    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan, chosen, prog, name)
+    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan=plan, chosen=chosen, prog=prog, name=name)
     out = create_blocked(graph, tensor.dtype, layout, num, own_lookups(layout, layout.parts, num), f"{name}/out")
     if out.size:
         with graph.library_call(

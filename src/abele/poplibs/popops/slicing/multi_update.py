@@ -79,7 +79,20 @@ def multi_update(
         UnsupportedOpError: Slices of more than one entry, or along several dimensions.
         InvalidOptionError: A misspelt option.
     """
-    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "none", 1.0)
+    _single(
+        graph,
+        tensor,
+        slices,
+        offsets=offsets,
+        dims=dims,
+        sizes=sizes,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation="none",
+        scale=1.0,
+    )
 
 
 def multi_update_add(
@@ -107,7 +120,20 @@ def multi_update_add(
         TensorError: A scale of several elements; see also :func:`multi_update`.
         TypeMismatchError: A scale that is not whole for integers.
     """
-    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "add", scale)
+    _single(
+        graph,
+        tensor,
+        slices,
+        offsets=offsets,
+        dims=dims,
+        sizes=sizes,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation="add",
+        scale=scale,
+    )
 
 
 def multi_update_max(
@@ -124,7 +150,20 @@ def multi_update_max(
     name: str = "multi_update_max",
 ) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i; see :func:`multi_update`."""
-    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "max", 1.0)
+    _single(
+        graph,
+        tensor,
+        slices,
+        offsets=offsets,
+        dims=dims,
+        sizes=sizes,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation="max",
+        scale=1.0,
+    )
 
 
 def multi_update_mul(
@@ -141,7 +180,20 @@ def multi_update_mul(
     name: str = "multi_update_mul",
 ) -> None:
     """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i; see :func:`multi_update`."""
-    _single(graph, tensor, slices, offsets, dims, sizes, prog, plan, options, name, "mul", 1.0)
+    _single(
+        graph,
+        tensor,
+        slices,
+        offsets=offsets,
+        dims=dims,
+        sizes=sizes,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation="mul",
+        scale=1.0,
+    )
 
 
 def grouped_multi_update(
@@ -180,8 +232,30 @@ def grouped_multi_update(
     if tensor.ndim < 2:
         raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
     given = checked_offsets(offsets, tensor.shape[0], name)
-    _check(tensor, slices, tensor.shape[1:], given.shape, dims, sizes, operation, scale, name)
-    _update(graph, tensor, slices, given, dims, prog, plan, options, name, operation, scale)
+    _check(
+        tensor,
+        slices,
+        tensor.shape[1:],
+        indices=given.shape,
+        dims=dims,
+        sizes=sizes,
+        operation=operation,
+        scale=scale,
+        name=name,
+    )
+    _update(
+        graph,
+        tensor,
+        slices,
+        offsets=given,
+        dims=dims,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation=operation,
+        scale=scale,
+    )
 
 
 def _single(
@@ -203,9 +277,31 @@ def _single(
         numbers = static_offsets(offsets, tensor.shape[found[0]], name)
         offsets = graph.constant(u32, (len(numbers),), np.array(numbers, np.uint32), name=f"{name}/offsets")
     given = checked_offsets(offsets, None, name)
-    _check(tensor, slices, tensor.shape, given.shape[1:], dims, sizes, operation, scale, name)
+    _check(
+        tensor,
+        slices,
+        tensor.shape,
+        indices=given.shape[1:],
+        dims=dims,
+        sizes=sizes,
+        operation=operation,
+        scale=scale,
+        name=name,
+    )
     table, rows = tensor.expand_dims(0), slices.expand_dims(0)
-    _update(graph, table, rows, given, dims, prog, plan, options, name, operation, scale)
+    _update(
+        graph,
+        table,
+        rows,
+        offsets=given,
+        dims=dims,
+        prog=prog,
+        plan=plan,
+        options=options,
+        name=name,
+        operation=operation,
+        scale=scale,
+    )
 
 
 def _check(
@@ -244,7 +340,7 @@ def _update(
     table = as_table(tensor, dims)
     rows = as_table(slices.squeeze((2 + dims[0],)), (0,))
     layout = plan_of_call(graph, table, offsets.shape[1], plan, name)
-    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan, chosen, prog, name)
+    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan=plan, chosen=chosen, prog=prog, name=name)
     if not rows.size:
         return
     inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
@@ -252,10 +348,14 @@ def _update(
     flops = 0 if operation == "none" else rows.size
     with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
         if operation == "none" or layout.lookup_split == 1:
-            body.add(_in_place(graph, layout, table, rows, offsets, operation, factor))
+            body.add(_in_place(graph, layout, table, slices=rows, offsets=offsets, operation=operation, scale=factor))
         else:
-            _emit_parted(graph, body, layout, table, rows, offsets, operation, factor)
-    host = _in_place(graph, for_host(layout, entries=True), table, rows, offsets, operation, factor)
+            _emit_parted(
+                graph, body, layout, table=table, slices=rows, offsets=offsets, operation=operation, scale=factor
+            )
+    host = _in_place(
+        graph, for_host(layout, entries=True), table, slices=rows, offsets=offsets, operation=operation, scale=factor
+    )
     note_plan(prog, layout, Steps(host))
 
 
@@ -313,7 +413,7 @@ def _emit_parted(
     map_blocked(graph, flat, plan, where, entry_rows(plan, parts))
     empty = fuse([Const(_identity(operation, type_), type_)], (), [type_])
     body.add(execute_elementwise(graph, empty, [], [partials], "fill", FillCycles(type_)))
-    body.add(_parted(graph, plan, flat, where, slices, offsets, operation, scale))
+    body.add(_parted(graph, plan, flat, where=where, slices=slices, offsets=offsets, operation=operation, scale=scale))
     emit_join(graph, body, plan, partials, table, REDUCTION[operation])
 
 
@@ -355,7 +455,9 @@ def _codelet(
     scaled: Scaled = "tensor" if isinstance(scale, Tensor) else "" if scale == 1.0 else "number"
     kind = scale.dtype if isinstance(scale, Tensor) else f32
     fields = {"scale": shared(scale) if isinstance(scale, Tensor) else scale} if scaled else {}
-    codelet = update_codelet(dtype, slices.dtype, offsets.dtype, operation, scaled, kind, short(plan.width))
+    codelet = update_codelet(
+        dtype, slices.dtype, offsets.dtype, operation=operation, scaled=scaled, scale_type=kind, width=short(plan.width)
+    )
     return codelet, fields
 
 

@@ -89,9 +89,13 @@ def scatter(
     windows = Windows(tuple(n if d in dims else sizes[d] for d, n in enumerate(operand.shape)), dims, sizes)
     given = updates.transpose((*batch, *placed)).reshape((starts.shape[0], *sizes))
     if callable(update_computation):
-        _one_by_one(graph, operand, starts, given, windows, update_computation, prog, name)
+        _one_by_one(
+            graph, operand, starts, updates=given, windows=windows, computation=update_computation, prog=prog, name=name
+        )
     else:
-        _all_at_once(graph, operand, starts, given, windows, update_computation, prog, name)
+        _all_at_once(
+            graph, operand, starts, updates=given, windows=windows, computation=update_computation, prog=prog, name=name
+        )
 
 
 def _all_at_once(
@@ -110,7 +114,9 @@ def _all_at_once(
     entries = windows.valid(graph, starts, prog, name)
     table, rows = windows.table(operand), windows.rows(updates)
     if computation == "add":
-        multi_update_add(graph, table, rows, entries, 1.0, (0,), (1,), prog, options=_SKIPS, name=name)
+        multi_update_add(
+            graph, table, rows, offsets=entries, scale=1.0, dims=(0,), sizes=(1,), prog=prog, options=_SKIPS, name=name
+        )
         return
     update = {None: multi_update, "max": multi_update_max, "mul": multi_update_mul}[computation]
     update(graph, table, rows, entries, (0,), (1,), prog, options=_SKIPS, name=name)
@@ -144,7 +150,17 @@ def _one_by_one(
         new = dynamic_slice(graph, updates, at, (0,), (1,), steps, name=f"{name}/update")[0]
         old = dynamic_slice(graph, target, offset, dims, sizes, steps, options=_SKIPS, name=f"{name}/window")
         joined = computation(graph, old, new, steps)
-        dynamic_update(graph, target, joined, offset, dims, sizes, steps, options=_SKIPS, name=f"{name}/write")
+        dynamic_update(
+            graph,
+            target,
+            joined,
+            offset=offset,
+            dims=dims,
+            sizes=sizes,
+            prog=steps,
+            options=_SKIPS,
+            name=f"{name}/write",
+        )
         return steps
 
     prog.add(counted_loop(graph, 0, updates.shape[0], 1, body, f"{name}/loop"))

@@ -58,7 +58,7 @@ def select_scalar_from_rows(
     library = "popops.select_scalar_from_rows"
     with graph.library_call(prog, library, inputs=(params, indices), outputs=(out,), debug_name=name) as body:
         if len(parts.row) == params.shape[0]:
-            _emit_select(graph, body, parts, params, indices, out, name)
+            _emit_select(graph, body, parts, params=params, indices=indices, out=out, name=name)
         else:
             partials = graph.variable(params.dtype, (len(parts.row),), name="partials")
             by_row = np.argsort(parts.begin, kind="stable")
@@ -67,7 +67,7 @@ def select_scalar_from_rows(
             )
             place = np.empty_like(by_row)
             place[by_row] = np.arange(len(by_row), dtype=np.int64)
-            _emit_select(graph, body, parts, params, indices, partials, name, place)
+            _emit_select(graph, body, parts, params=params, indices=indices, out=partials, name=name, place=place)
             _emit_join(graph, body, parts.row[by_row], partials, out)
     return out
 

@@ -75,7 +75,7 @@ def top_k(graph: Graph, prog: Steps, tensor: Tensor, params: TopKParams, name: s
         InvalidOptionError: A row does not have so many elements.
         TypeMismatchError: The elements are truth values.
     """
-    return _found(graph, prog, tensor, [], params, name, "popops.top_k", by_index=False)[0]
+    return _found(graph, prog, tensor, values=[], params=params, name=name, library="popops.top_k", by_index=False)[0]
 
 
 def top_k_key_value(
@@ -87,7 +87,16 @@ def top_k_key_value(
         TensorError: The shapes differ; see also :func:`top_k`.
     """
     by_index = params.stable
-    found = _found(graph, prog, keys, [values], params, name, "popops.top_k_key_value", by_index=by_index)
+    found = _found(
+        graph,
+        prog,
+        keys,
+        values=[values],
+        params=params,
+        name=name,
+        library="popops.top_k_key_value",
+        by_index=by_index,
+    )
     return found[0], found[-1]
 
 
@@ -101,7 +110,9 @@ def top_k_with_permutation(
     Raises:
         TensorError: The tensor is a scalar; see also :func:`top_k`.
     """
-    found = _found(graph, prog, tensor, [], params, name, "popops.top_k_with_permutation", by_index=True)
+    found = _found(
+        graph, prog, tensor, values=[], params=params, name=name, library="popops.top_k_with_permutation", by_index=True
+    )
     return found[0], found[1]
 
 
