@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_kernel, run_plan
+from small_programs import BATCH, UNITS, WIDTH, Calls, training_step
 
 from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
-from abele.kernels.nest.ir import affine, load, nest, select, store
+from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.plan.place_memory import Lifetime, padded, place
 from abele.kernels.tasks.choose_samples import samples_per_block
 from abele.kernels.tasks.divisors import Chain
@@ -19,45 +20,8 @@ from abele.kernels.tasks.program import Program
 from abele.kernels.tasks.sample_dim import find_sample_dim
 from abele.numerics import f32
 
-BATCH, WIDTH, UNITS = 32, 12, 6
 
-
-class Layers:
-    """Two dense layers with their weight gradients, as calls."""
-
-    def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
-        self.calls: list[Call] = []
-
-    def buffer(self, shape: tuple[int, ...], name: str, pinned: bool = False) -> Buffer:
-        self.buffers.append(Buffer(len(self.buffers), shape, f32, pinned, name))
-        return self.buffers[-1]
-
-    def call(self, name: str, inputs: list[Buffer], output: Buffer, loops: dict[str, int], index, value, combine="set"):
-        operands = [*inputs, output]
-        body = nest(loops, store(len(inputs), index, value, combine))
-        kernel = HostKernel(tuple(b.shape for b in operands), (f32,) * len(operands), len(inputs), 1, (body,))
-        self.calls.append(Call(kernel, tuple(map(bind, operands)), name))
-
-
-def training_step() -> Layers:
-    made = Layers()
-    x, w = made.buffer((BATCH, WIDTH), "x", True), made.buffer((UNITS, WIDTH), "w", True)
-    y, z = made.buffer((BATCH, UNITS), "y"), made.buffer((BATCH, UNITS), "z")
-    dw, norm = made.buffer((UNITS, WIDTH), "dw"), made.buffer((BATCH, UNITS), "norm", True)
-    total = made.buffer((UNITS,), "total")
-    every = {"b": BATCH, "n": UNITS, "k": WIDTH}
-    rows = {"b": BATCH, "n": UNITS}
-    made.call("dense", [x, w], y, every, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
-    made.call("relu", [y], z, rows, ("b", "n"), select(load(0, "b", "n") > 0.0, load(0, "b", "n"), 0.0))
-    made.call("grad", [z, x], dw, every, ("n", "k"), load(0, "b", "n") * load(1, "b", "k"), "add")
-    made.call("sgd", [w, dw], w, {"n": UNITS, "k": WIDTH}, ("n", "k"), load(0, "n", "k") - load(1, "n", "k") * 0.1)
-    made.call("total", [z], total, rows, ("n",), load(0, "b", "n"), "add")
-    made.call("norm", [z, total], norm, rows, ("b", "n"), load(0, "b", "n") / (load(1, "n") + 1.0))
-    return made
-
-
-def after(name: str, made: Layers) -> Program:
+def after(name: str, made: Calls) -> Program:
     return form_after(name, made.buffers, made.calls)
 
 
@@ -84,7 +48,7 @@ def test_fuse_tasks__activation_and_update__join_their_producers():
 
 
 def test_fuse_tasks__reader_between__keeps_the_order():
-    made = Layers()
+    made = Calls()
     x, y = made.buffer((8, 4), "x", True), made.buffer((8, 4), "y", True)
     total = made.buffer((4,), "total", True)
     loops, cell = {"i": 8, "j": 4}, ("i", "j")
@@ -162,7 +126,7 @@ def test_listing__of_a_plan__shows_tasks_and_schedules():
 
 
 def test_window__padding__is_a_guard_on_the_loops():
-    made = Layers()
+    made = Calls()
     x, y = made.buffer((BATCH, 10), "x", True), made.buffer((BATCH, 10), "y", True)
     window = load(0, "b", affine("i", "k", const=-1), fill=0.0) * 0.5
     made.call("blur", [x], y, {"b": BATCH, "i": 10, "k": 3}, ("b", "i"), window, "add")

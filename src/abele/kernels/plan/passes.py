@@ -24,6 +24,7 @@ from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
 from abele.kernels.plan.text import calls_text, functions_text
+from abele.kernels.target import Target
 from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.choose_samples import choose_samples
 from abele.kernels.tasks.copy_operands import copy_operands
@@ -138,8 +139,17 @@ def plan_native(buffers: Sequence[Buffer], calls: Sequence[Call]) -> NativePlan:
     return plan
 
 
-def dump_passes(buffers: Sequence[Buffer], calls: Sequence[Call], *, after: str | None = None) -> str:
-    """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line."""
+def dump_passes(
+    buffers: Sequence[Buffer], calls: Sequence[Call], *, after: str | None = None, target: Target | None = None
+) -> str:
+    """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line.
+
+    Args:
+        buffers: Every buffer that a call is bound to.
+        calls: Kernels with their operands bound.
+        after: Name of the last pass to run; None: all.
+        target: The CPU that is planned for; None: this one.
+    """
     parts: list[str] = []
     last = ""
 
@@ -150,7 +160,7 @@ def dump_passes(buffers: Sequence[Buffer], calls: Sequence[Call], *, after: str 
         parts.extend([] if text == last else [text, ""])
         last = text
 
-    run_passes(bound_calls(buffers, calls), after=after, watch=watch)
+    run_passes(bound_calls(buffers, calls, target), after=after, watch=watch)
     return "\n".join(parts)
 
 

@@ -69,9 +69,9 @@ class Names:
 
 
 def program_text(program: Program) -> str:
-    """``program``, its tasks in stages where they are ordered."""
+    """``program``, its tasks in stages where they are ordered; spaces that no task touches are left out."""
     names = Names(program.spaces)
-    lines = [*space_lines(program.spaces, names, program.layouts)]
+    lines = [*space_lines(_touched(program.spaces, program.tasks), names, program.layouts)]
     lines += samples_lines(program.samples, program.block, names)
     if not program.stages:
         for task in program.tasks:
@@ -84,9 +84,10 @@ def program_text(program: Program) -> str:
 
 
 def leaf_program_text(program: LeafProgram) -> str:
-    """``program``, its tasks leaf by leaf."""
+    """``program``, its tasks leaf by leaf; spaces that no task touches are left out."""
     names = Names(program.spaces)
-    lines = [*space_lines(program.spaces, names, program.layouts)]
+    every = [task for leaf in program.leaves for task in leaf.tasks]
+    lines = [*space_lines(_touched(program.spaces, every), names, program.layouts)]
     for number, leaf in enumerate(program.leaves):
         lines.append(f"leaf {number}: {loop_text(leaf.loop, len(leaf.tasks))}")
         for task in leaf.loop.starts if leaf.loop is not None else ():
@@ -95,6 +96,11 @@ def leaf_program_text(program: LeafProgram) -> str:
         for task in leaf.tasks:
             lines += (f"  {line}" for line in task_lines(task, names))
     return "\n".join(lines)
+
+
+def _touched(spaces: Sequence[Space], tasks: Sequence[Task]) -> list[Space]:
+    used = {number for task in tasks for number in task.reads | task.writes}
+    return [space for space in spaces if space.number in used]
 
 
 def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, Layout]) -> Iterator[str]:

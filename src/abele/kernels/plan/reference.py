@@ -1,0 +1,412 @@
+"""The meaning of every form between passes, in NumPy: what a pass may never change. Slow and plain.
+
+Bound calls mean what :func:`abele.kernels.evaluate` gives for each kernel. A task, and likewise a loop nest over flat
+memory, means: evaluate every accumulator, local value and store over a grid of all points, then store. Loops over
+blocks run as such, chunk after chunk and block after block, since that is what their forms add. The arithmetic is
+always that of :func:`abele.kernels.evaluate`: expressions go there with what they load as inputs, so that operations
+are defined once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from abele.errors import InvalidOptionError
+from abele.expr.operation import COMBINES, Array, identity
+from abele.kernels.nest.binding import Binding, BoundCalls
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
+from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, Local, LoopNest
+from abele.kernels.nest.reference import evaluate
+from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.tasks.flatten import BLOCK
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
+from abele.kernels.tasks.program import Program, Put, Ref, Space, Task, move, substitute
+from abele.numerics import ElementType, as_element_type, u32
+
+Storage = dict[int, Array]
+"""Flat arrays of the caller's buffers, by id."""
+
+
+def evaluate_form(form: object, storage: Mapping[int, Array]) -> Storage:
+    """What the caller's buffers hold after ``form`` has run.
+
+    Args:
+        form: Bound calls, or a program of any of the later forms; no native plan, which is run and not evaluated.
+        storage: What they hold before, by id: arrays of each buffer's type and number of elements.
+
+    Raises:
+        InvalidOptionError: It is none of these forms.
+    """
+    held = {number: np.array(array).reshape(-1) for number, array in storage.items()}
+    match form:
+        case BoundCalls():
+            _run_calls(form, held)
+        case Program():
+            order = [n for stage in form.stages for n in stage.tasks] or range(len(form.tasks))
+            arrays = _arrays(form.spaces, held)
+            for number in order:
+                _run(_of_task(form.tasks[number], arrays))
+        case LeafProgram():
+            arrays = _arrays(form.spaces, held)
+            for leaf in form.leaves:
+                for task in _tasks_in_order(leaf):
+                    _run(_of_task(task, arrays))
+        case FunctionProgram():
+            memory = _memory(form, held)
+            for functions in form.leaves:
+                for body in _bodies_in_order(form, functions, memory):
+                    _run(body)
+        case _:
+            raise InvalidOptionError(f"{type(form).__name__} is no form that can be evaluated")
+    return held
+
+
+def _run_calls(form: BoundCalls, held: Storage) -> None:
+    memory = {b.id: held.get(b.id, np.zeros(math.prod(b.shape), b.type.np)) for b in form.buffers.values()}
+    for call in form.calls:
+        places = [_elements(binding) for binding in call.bindings]
+        operands = [memory[b.buffer][place] for b, place in zip(call.bindings, places, strict=True)]
+        for number, values in zip(call.kernel.outputs, evaluate(call.kernel, operands), strict=True):
+            memory[call.bindings[number].buffer][places[number]] = values
+
+
+def _elements(binding: Binding) -> Array:
+    """The element of the buffer that each element of a view is."""
+    total = np.asarray(binding.offset)
+    for factors in binding.factors:
+        along = np.zeros(1, np.int64)
+        for extent, stride in factors:
+            along = (along[:, None] + np.arange(extent) * stride).reshape(-1)
+        total = total[..., None] + along
+    return total
+
+
+@dataclass(frozen=True)
+class _Accumulator:
+    combine: str
+    value: Expr
+    type: ElementType
+    guards: tuple[Bound, ...]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A store: where it goes for a grid of points, and what."""
+
+    array: Array
+    type: ElementType
+    place: Callable[[Mapping[str, Array]], tuple[Array, ...]]
+    value: Expr
+    combine: str
+    guards: tuple[Bound, ...]
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A task or loop nest: what is the same in both. ``read`` loads one of its loads, or a seed, for a grid."""
+
+    parallel: Dims
+    reduced: Dims
+    accumulators: Sequence[_Accumulator]
+    locals: Sequence[Expr]
+    targets: Sequence[_Target]
+    read: Callable[[Expr, Mapping[str, Array]], tuple[Array, ElementType]]
+
+
+def _run(body: _Body) -> None:
+    """Evaluate ``body`` at every point, and store."""
+    known: dict[Expr, tuple[Array, ElementType]] = {}
+    count = len(body.parallel)
+    whole = (*body.parallel, *body.reduced)
+    for number, item in enumerate(body.accumulators):
+        values = _values(body, item.value, whole, known, compute_type(item.type))
+        start = identity(item.combine, values.dtype)
+        values = np.where(_hold(item.guards, whole), values, start)
+        axes = tuple(range(count, len(whole)))
+        known[Acc(number)] = COMBINES[item.combine].reduce(values, axis=axes), item.type  # type: ignore[attr-defined]
+    for number, value in enumerate(body.locals):
+        values = _values(body, value, body.parallel, known, None)
+        known[Local(number)] = values, as_element_type(values.dtype)
+    stored = [_values(body, t.value, body.parallel, known, compute_type(t.type)) for t in body.targets]
+    for target, values in zip(body.targets, stored, strict=True):
+        _store(target, values, body.parallel)
+
+
+def _store(target: _Target, values: Array, dims: Dims) -> None:
+    sure = _hold(target.guards, dims)
+    where = tuple(np.broadcast_to(i, values.shape)[sure] for i in target.place(_grid(dims)))
+    if target.combine == "set":
+        target.array[where] = values[sure].astype(target.array.dtype)
+        return
+    wide = target.array.astype(values.dtype)
+    COMBINES[target.combine].at(wide, where, values[sure])  # type: ignore[attr-defined]
+    target.array[...] = wide.astype(target.array.dtype)
+
+
+def _values(
+    body: _Body,
+    expression: Expr,
+    dims: Dims,
+    known: Mapping[Expr, tuple[Array, ElementType]],
+    wanted: ElementType | None,
+) -> Array:
+    """``expression`` at every point of ``dims``: a kernel of its own, whose inputs are what it loads."""
+    grid, sizes = _grid(dims), tuple(extent for _, extent in dims)
+    names = [dim for dim, _ in dims]
+    inputs: list[Array] = []
+    types: list[ElementType] = []
+    numbers: dict[Expr, int] = {}
+
+    def leaf(part: Expr) -> Expr | None:
+        if not isinstance(part, Ref | Fetch | Hash | Acc | Local):
+            return None
+        if part not in numbers:
+            array, type_ = known[part] if part in known else body.read(part, grid)
+            whole = array if isinstance(part, Hash) else _spread(array, sizes, isinstance(part, Acc | Local))
+            numbers[part] = len(inputs)
+            inputs.append(whole)
+            types.append(type_)
+        if isinstance(part, Hash):
+            return Random(numbers[part], part.modifier, part.index)
+        return load(numbers[part], *names)
+
+    value = rewrite(expression, leaf)
+    result = wanted or result_type(value, tuple(types))
+    shapes = tuple(a.shape for a in inputs)
+    one = nest(dict(dims), store(len(inputs), names, value))
+    kernel = HostKernel((*shapes, sizes), (*types, result), len(inputs), 1, (one,))
+    return evaluate(kernel, inputs)[0]
+
+
+def _spread(array: Array, sizes: Sequence[int], is_outside: bool) -> Array:
+    """``array`` over all points; accumulators and local values have the parallel dims alone, which come first."""
+    if is_outside:
+        array = array.reshape(array.shape + (1,) * (len(sizes) - array.ndim))
+    return np.broadcast_to(array, sizes)
+
+
+def _grid(dims: Dims) -> dict[str, Array]:
+    return dict(zip((d for d, _ in dims), np.ix_(*(np.arange(n) for _, n in dims)), strict=True))
+
+
+def _position(position: Affine, grid: Mapping[str, Array]) -> Array:
+    return np.asarray(sum((grid[d] * c for d, c in position.terms), np.int64(position.const)))
+
+
+def _hold(bounds: Sequence[Bound], dims: Dims) -> Array:
+    """Whether all ``bounds`` hold, at every point of ``dims``."""
+    grid, holds = _grid(dims), np.ones([extent for _, extent in dims], np.bool_)
+    for bound in bounds:
+        at = _position(bound.position, grid)
+        holds &= (at >= 0) & (at < bound.extent)
+    return holds
+
+
+def _gather(
+    array: Array, index: Sequence[Array], bounds: Sequence[Bound], fill: float | None, grid: Mapping[str, Array]
+) -> Array:
+    """Elements of ``array``; where ``bounds`` fail it is not touched, and the value is ``fill`` or any."""
+    holds = np.asarray(True)
+    for bound in bounds:
+        at = _position(bound.position, grid)
+        holds = holds & (at >= 0) & (at < bound.extent)
+    shape = np.broadcast_shapes(holds.shape, *(i.shape for i in index))
+    holds = np.broadcast_to(holds, shape)
+    where = tuple(np.where(holds, i, 0) for i in index)
+    for place, extent in zip(where, array.shape, strict=True):
+        if place.size and not 0 <= place.min() <= place.max() < extent:
+            raise IndexError(f"elements {place.min()} to {place.max()} of {extent} are read")
+    return np.where(holds, array[where], np.asarray(fill or 0).astype(array.dtype)).astype(array.dtype)
+
+
+def _arrays(spaces: Sequence[Space], held: Storage) -> list[tuple[Array, ElementType]]:
+    """Every space as an array, a view of the caller's buffer or new; one without dims has one of one element."""
+    shapes = [s.shape or (1,) for s in spaces]
+    return [
+        (held[s.buffer].reshape(shape) if s.buffer is not None else np.zeros(shape, s.type.np), s.type)
+        for s, shape in zip(spaces, shapes, strict=True)
+    ]
+
+
+def _index(access: Ref | Put, grid: Mapping[str, Array]) -> tuple[Array, ...]:
+    return tuple(_position(a, grid) for a in access.index or (Affine(()),))
+
+
+def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Body:
+    def read(part: Expr, grid: Mapping[str, Array]) -> tuple[Array, ElementType]:
+        if isinstance(part, Hash):
+            start = part.seed.address.const
+            return arrays[part.seed.array][0].reshape(-1)[start : start + 2], u32
+        assert isinstance(part, Ref)
+        array, type_ = arrays[part.space]
+        return _gather(array, _index(part, grid), part.bounds, part.fill, grid), type_
+
+    def target(put: Put) -> _Target:
+        def place(grid: Mapping[str, Array]) -> tuple[Array, ...]:
+            return _index(put, grid)
+
+        return _Target(*arrays[put.space], place, put.value, put.combine, put.guards)
+
+    accumulators = [_Accumulator(r.combine, r.value, r.type, r.guards) for r in task.reductions]
+    return _Body(task.parallel, task.reduced, accumulators, task.locals, list(map(target, task.puts)), read)
+
+
+def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
+    """The tasks of ``leaf``, those in a loop over blocks once for every block, over its samples alone."""
+    loop = leaf.loop
+    if loop is None:
+        yield from leaf.tasks
+        return
+    for chunk in range(loop.chunks):
+        yield from (_in_chunk(task, loop, chunk) for task in loop.starts)
+        for block in _blocks(loop, chunk):
+            low = block * loop.block
+            for task, dim in zip(leaf.tasks, loop.dims, strict=True):
+                yield _in_chunk(_over(task, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
+
+
+def _blocks(loop: BlockLoop, chunk: int) -> range:
+    return range(chunk * loop.blocks // loop.chunks, (chunk + 1) * loop.blocks // loop.chunks)
+
+
+def _over(task: Task, dim: str, low: int, high: int) -> Task:
+    """``task`` over the points of ``dim`` from ``low`` to before ``high``."""
+    moved = {dim: Affine(((dim, 1),), low)}
+
+    def dims(pairs: Dims) -> Dims:
+        return tuple((d, high - low if d == dim else n) for d, n in pairs)
+
+    return replace(
+        task,
+        parallel=dims(task.parallel),
+        reduced=dims(task.reduced),
+        locals=tuple(substitute(value, moved) for value in task.locals),
+        reductions=tuple(
+            replace(r, value=substitute(r.value, moved), guards=tuple(move(g, moved) for g in r.guards))
+            for r in task.reductions
+        ),
+        puts=tuple(
+            replace(
+                p,
+                index=tuple(a.substitute(moved) for a in p.index),
+                value=substitute(p.value, moved),
+                guards=tuple(move(g, moved) for g in p.guards),
+            )
+            for p in task.puts
+        ),
+    )
+
+
+def _in_chunk(task: Task, loop: BlockLoop, chunk: int) -> Task:
+    """``task`` with the parts of chunked spaces counted from the first chunk, not from the one at hand."""
+
+    def index(space: int, positions: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return (positions[0] + chunk, *positions[1:]) if space in loop.partials else positions
+
+    def change(part: Expr) -> Expr | None:
+        return replace(part, index=index(part.space, part.index)) if isinstance(part, Ref) else None
+
+    changed = task.rewritten(change)
+    return replace(changed, puts=tuple(replace(p, index=index(p.space, p.index)) for p in changed.puts))
+
+
+def _memory(program: FunctionProgram, held: Storage) -> list[tuple[Array, ElementType]]:
+    """Every space as flat memory; what a thread keeps for itself exists once."""
+    return [
+        (held[s.buffer] if s.buffer is not None else np.zeros(size // s.type.bytes, s.type.np), s.type)
+        for s, size in zip(program.spaces, program.sizes, strict=True)
+    ]
+
+
+def _bodies_in_order(
+    program: FunctionProgram, leaf: LeafFunctions, memory: Sequence[tuple[Array, ElementType]]
+) -> Iterator[_Body]:
+    loop = leaf.loop
+    if loop is None:
+        yield from (_of_function(f, f.nest, memory, None, 0) for f in leaf.functions)
+        return
+    for chunk in range(loop.chunks):
+        yield from (_of_function(f, f.nest, memory, loop, chunk) for f in leaf.functions if f.is_start)
+        for block in _blocks(loop, chunk):
+            for function in leaf.functions:
+                if not function.is_start:
+                    yield _of_function(function, _of_block(function.nest, block), memory, loop, chunk)
+
+
+def _of_block(item: LoopNest, block: int) -> LoopNest:
+    """``item`` for one block: a block dim of one point, from which every address counts."""
+    moved = {BLOCK: Affine((), block)}
+
+    def change(part: Expr) -> Expr | None:
+        match part:
+            case Fetch():
+                access = replace(part.access, address=part.access.address.substitute(moved))
+                return replace(part, access=access, bounds=tuple(move(b, moved) for b in part.bounds))
+            case Hash():
+                return replace(part, index=part.index.substitute(moved))
+        return substitute(part, moved) if not part.args else None
+
+    return replace(
+        item,
+        parallel=tuple((d, 1 if d == BLOCK else n) for d, n in item.parallel),
+        accumulates=tuple(
+            replace(a, value=rewrite(a.value, change), guards=tuple(move(g, moved) for g in a.guards))
+            for a in item.accumulates
+        ),
+        locals=tuple(rewrite(value, change) for value in item.locals),
+        outs=tuple(
+            replace(
+                o,
+                access=replace(o.access, address=o.access.address.substitute(moved)),
+                value=rewrite(o.value, change),
+                guards=tuple(move(g, moved) for g in o.guards),
+            )
+            for o in item.outs
+        ),
+    )
+
+
+def _of_function(
+    function: Function,
+    item: LoopNest,
+    memory: Sequence[tuple[Array, ElementType]],
+    loop: BlockLoop | None,
+    chunk: int,
+) -> _Body:
+    """A function's nest, each array from where its pointer points."""
+    arrays: list[tuple[Array, ElementType, int]] = []
+    for number, space in enumerate(function.spaces):
+        array, type_ = memory[space]
+        start = function.starts[number] // type_.bytes if function.starts else 0
+        if loop is not None and space in loop.partials:
+            start += chunk * (array.size // loop.chunks)
+        arrays.append((array, type_, start))
+
+    def read(part: Expr, grid: Mapping[str, Array]) -> tuple[Array, ElementType]:
+        if isinstance(part, Hash):
+            array, _, start = arrays[part.seed.array]
+            return array[start + part.seed.address.const :][:2], u32
+        assert isinstance(part, Fetch)
+        if function.panel is not None and part.access == function.panel.packed:
+            part = function.panel.fetch  # the copy holds what the operand does
+        array, type_, start = arrays[part.access.array]
+        address = _position(part.access.address, grid) + start
+        return _gather(array, [address], part.bounds, part.fill, grid), type_
+
+    targets = []
+    for out in item.outs:
+        array, type_, start = arrays[out.access.array]
+
+        def place(
+            grid: Mapping[str, Array], address: Affine = out.access.address, start: int = start
+        ) -> tuple[Array, ...]:
+            return (_position(address, grid) + start,)
+
+        targets.append(_Target(array, type_, place, out.value, out.combine, out.guards))
+    accumulators = [_Accumulator(a.combine, a.value, a.type, a.guards) for a in item.accumulates]
+    return _Body(item.parallel, item.reduced, accumulators, item.locals, targets, read)

@@ -1,0 +1,56 @@
+"""What each pass of the planner makes of small programs, as text."""
+
+from __future__ import annotations
+
+import pytest
+from kernels_kit import form_after
+from small_programs import PROGRAMS
+from syrupy.assertion import SnapshotAssertion
+
+from abele.kernels.plan.passes import PIPELINE, dump_passes, form_text
+from abele.kernels.target import Target
+
+CPU = Target(lanes=16, registers=32)
+"""What the plans are for, whatever runs the tests."""
+
+SHOWN = {
+    "normalise": ("half_histogram",),
+    "split_dims": ("training_step", "samples_in_blocks", "convolution"),
+    "join_dims": ("samples_in_blocks",),
+    "fuse_tasks": ("training_step", "softmax"),
+    "drop_unread": ("training_step",),
+    "choose_samples": ("training_step", "softmax", "long_product"),
+    "order_stages": ("training_step",),
+    "lay_out_blocks": ("training_step", "softmax"),
+    "block_samples": ("training_step", "softmax"),
+    "copy_operands": ("convolution",),
+    "split_reductions": ("long_product",),
+    "group_leaves": ("convolution",),
+    "lower_tasks": ("training_step", "softmax"),
+    "merge_dims": ("training_step", "samples_in_blocks"),
+    "shift_arrays": ("long_product",),
+    "choose_schedules": ("training_step", "convolution", "long_product", "softmax"),
+    "generate_code": ("samples_in_blocks",),
+    "assemble": ("training_step", "convolution"),
+}
+"""For each pass, the programs in which it has something to do."""
+
+
+@pytest.mark.parametrize(("name", "program"), [(name, p) for name, programs in SHOWN.items() for p in programs])
+def test_pass__on_a_small_program__makes_this_form(name: str, program: str, snapshot: SnapshotAssertion) -> None:
+    made = PROGRAMS[program]()
+    assert form_text(form_after(name, made.buffers, made.calls, CPU)) == snapshot
+
+
+def test_shown__passes__are_all_of_the_pipeline() -> None:
+    assert list(SHOWN) == [step.name for step in PIPELINE]
+
+
+def test_pipeline__as_text__names_every_pass_and_what_it_does(snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(map(str, PIPELINE)) == snapshot
+
+
+@pytest.mark.parametrize("program", ["training_step", "softmax"])
+def test_dump__of_a_small_program__tells_what_each_pass_did(program: str, snapshot: SnapshotAssertion) -> None:
+    made = PROGRAMS[program]()
+    assert dump_passes(made.buffers, made.calls, after="choose_schedules", target=CPU) == snapshot

@@ -1,0 +1,109 @@
+"""Small programs, each of which shows what some of the planner's passes do."""
+
+from __future__ import annotations
+
+from abele.kernels import Binding, Buffer, Call, HostKernel, bind, copy_kernel
+from abele.kernels.nest.ir import affine, apply, load, nest, select, store
+from abele.numerics import ElementType, f16, f32
+
+BATCH, WIDTH, UNITS = 32, 12, 6
+
+
+class Calls:
+    """Buffers and calls while they are written down."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.calls: list[Call] = []
+
+    def buffer(self, shape: tuple[int, ...], name: str, pinned: bool = False, type_: ElementType = f32) -> Buffer:
+        self.buffers.append(Buffer(len(self.buffers), shape, type_, pinned, name))
+        return self.buffers[-1]
+
+    def call(self, name: str, inputs: list[Buffer], output: Buffer, loops: dict[str, int], index, value, combine="set"):
+        operands = [*inputs, output]
+        body = nest(loops, store(len(inputs), index, value, combine))
+        types = tuple(b.type for b in operands)
+        kernel = HostKernel(tuple(b.shape for b in operands), types, len(inputs), 1, (body,))
+        self.calls.append(Call(kernel, tuple(map(bind, operands)), name, frozenset({len(self.calls)})))
+
+
+def training_step() -> Calls:
+    """Two dense layers with their weight gradients."""
+    made = Calls()
+    x, w = made.buffer((BATCH, WIDTH), "x", True), made.buffer((UNITS, WIDTH), "w", True)
+    y, z = made.buffer((BATCH, UNITS), "y"), made.buffer((BATCH, UNITS), "z")
+    dw, norm = made.buffer((UNITS, WIDTH), "dw"), made.buffer((BATCH, UNITS), "norm", True)
+    total = made.buffer((UNITS,), "total")
+    every = {"b": BATCH, "n": UNITS, "k": WIDTH}
+    rows = {"b": BATCH, "n": UNITS}
+    made.call("dense", [x, w], y, every, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
+    made.call("relu", [y], z, rows, ("b", "n"), select(load(0, "b", "n") > 0.0, load(0, "b", "n"), 0.0))
+    made.call("grad", [z, x], dw, every, ("n", "k"), load(0, "b", "n") * load(1, "b", "k"), "add")
+    made.call("sgd", [w, dw], w, {"n": UNITS, "k": WIDTH}, ("n", "k"), load(0, "n", "k") - load(1, "n", "k") * 0.1)
+    made.call("total", [z], total, rows, ("n",), load(0, "b", "n"), "add")
+    made.call("norm", [z, total], norm, rows, ("b", "n"), load(0, "b", "n") / (load(1, "n") + 1.0))
+    return made
+
+
+def samples_in_blocks() -> Calls:
+    """64 samples of 8 features, which the plan keeps in blocks of 16 with the features in between."""
+    made = Calls()
+    x, y = made.buffer((64, 8), "x", True), made.buffer((64, 8), "y", True)
+    middle = made.buffer((4, 8, 16), "middle")
+    view = Binding(middle.id, (((4, 128), (16, 1)), ((8, 16),)))
+    made.calls = [
+        Call(copy_kernel((64, 8), f32), (bind(x), view), "in"),
+        Call(copy_kernel((64, 8), f32), (view, bind(y)), "out"),
+    ]
+    return made
+
+
+def convolution() -> Calls:
+    """A window over the edge of images of 16-bit elements, every one of which is used often."""
+    made = Calls()
+    x, w = made.buffer((2, 14, 64), "x", True, f16), made.buffer((64, 3, 64), "w", True, f16)
+    y = made.buffer((2, 14, 64), "y", True, f16)
+    window = load(0, "b", affine("i", "k", const=-1), "c", fill=0.0) * load(1, "o", "k", "c")
+    loops = {"b": 2, "i": 14, "o": 64, "k": 3, "c": 64}
+    made.call("conv", [x, w], y, loops, ("b", "i", "o"), window, "add")
+    return made
+
+
+def long_product() -> Calls:
+    """A product whose reduction is long, and whose second operand is read across its rows."""
+    made = Calls()
+    a, b = made.buffer((256, 2048), "a", True), made.buffer((2048, 512), "b", True)
+    c = made.buffer((256, 512), "c", True)
+    made.call(
+        "product", [a, b], c, {"i": 256, "j": 512, "k": 2048}, ("i", "j"), load(0, "i", "k") * load(1, "k", "j"), "add"
+    )
+    return made
+
+
+def softmax() -> Calls:
+    """A softmax along rows that are long."""
+    made = Calls()
+    x, y = made.buffer((64, 1000), "x", True), made.buffer((64, 1000), "y", True)
+    top, power, total = made.buffer((64,), "top"), made.buffer((64, 1000), "power"), made.buffer((64,), "total")
+    loops, at = {"b": 64, "i": 1000}, ("b", "i")
+    made.call("max", [x], top, loops, ("b",), load(0, *at), "max")
+    made.call("exp", [x, top], power, loops, at, apply("exp", load(0, *at) - load(1, "b")))
+    made.call("sum", [power], total, loops, ("b",), load(0, *at), "add")
+    made.call("divide", [power, total], y, loops, at, load(0, *at) / load(1, "b"))
+    return made
+
+
+def half_histogram() -> Calls:
+    """A sum of 16-bit elements into few places, onto a start value, with a loop of one point."""
+    made = Calls()
+    x, y = made.buffer((1, 40), "x", True, f16), made.buffer((8,), "y", True, f16)
+    made.call("fold", [x], y, {"b": 1, "i": 8, "k": 5}, (affine(("i", 1), ("k", 1), const=-2),),
+              load(0, "b", affine(("i", 5), "k")), "add")  # fmt: skip
+    return made
+
+
+PROGRAMS = {
+    made.__name__: made
+    for made in (training_step, samples_in_blocks, convolution, long_product, softmax, half_histogram)
+}
