@@ -70,6 +70,7 @@ class _Meta(msgspec.Struct):
     sample_name: Word = ""
     step_name: Word = ""
     programs: list[Word] = []
+    figures_of: list[Word] = []
     compile_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 0.0
     samples_per_run: Annotated[float, msgspec.Meta(ge=0, le=1e18)] | None = None
     steps_per_run: Count = 0

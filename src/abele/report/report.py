@@ -51,7 +51,8 @@ class Report:
         lifetimes: When variables are live; columns as ``schema.LIFETIMES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
-            (names); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
+            (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
+            ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
     """
 
     target: dict[str, Any]

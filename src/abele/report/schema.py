@@ -240,7 +240,7 @@ RUNS = Schema(
         "threads": ColumnSpec("<i4", "host threads", 1),
         "wall_seconds": ColumnSpec("<f8", "time on the host", 0.0),
         "samples": _count("samples that it consumed, 0 when unknown"),
-        "cycles": _count("modelled cycles, data-dependent ones as counted; 0 when not counted"),
+        "cycles": _count("modelled cycles of the run, with what data decides as counted; 0 if it did not end"),
     },
 )
 

@@ -57,6 +57,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "graph", " · ".join(_count(key, value) for key, value in report.graph.items() if value)
     step, per_step = report.meta.get("step_name", "step"), report.step_cycles
     yield f"one {step}", f"{count_text(per_step.total)} cycles = {seconds_text(report.seconds(per_step.total))}"
+    if data_dependent := sorted(set(report.steps.where("program", 0)["basis"].tolist()) - {"", "static"}):
+        yield "figures of", _figures_of(report, data_dependent)
     yield "spent on", " · ".join(f"{category_text(k)} {percent_text(v)}" for k, v in per_step.shares().items())
     if per_step.hidden:
         busy = per_step.total + per_step.hidden
@@ -67,6 +69,14 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "memory", _fullest(report)
     yield "which holds", _categories(report)
     yield from _runs(report)
+
+
+def _figures_of(report: Report, bases: list[str]) -> str:
+    """Which run the figures of program 0 are of, where data decides some of them."""
+    of = next(iter(report.meta.get("figures_of", ())), "")
+    run = f"{of}, the last whole one" if str(of).startswith("run ") else str(of)
+    rest = "some vertices and decisions assumed" if "assumed" in bases and run != "assumptions" else ""
+    return " · ".join(filter(None, (run, rest))) or "assumptions"
 
 
 def _target(report: Report) -> str:

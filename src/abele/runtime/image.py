@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
 from abele.graph import Variable, walk
-from abele.graph.intervals import Int64
 from abele.runtime.checks.checking import Checking
 from abele.runtime.checks.checks import Checks
 from abele.runtime.checks.overruns import Overruns
@@ -26,7 +25,8 @@ from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import Native
 from abele.runtime.supersteps.float_behaviour import Behaviour
-from abele.runtime.supersteps.native_supersteps import CountedVertices, Supersteps
+from abele.runtime.supersteps.native_supersteps import Supersteps
+from abele.runtime.supersteps.placed_groups import CountedVertices
 from abele.runtime.supersteps.seeds import Seeds
 from abele.runtime.supersteps.vertex_prints import VertexPrints
 
@@ -37,12 +37,12 @@ class RunCounts:
 
     Attributes:
         program: The program that ran.
-        words: How often each way was taken that data decides, int64[words]; see ``Tallies``.
+        words: How often each way was taken that data decides, int64[words] as bytes; see ``Tallies``.
         vertices: Issue slots of vertices whose cost depends on data.
     """
 
     program: int
-    words: Int64
+    words: bytes
     vertices: tuple[CountedVertices, ...]
 
 

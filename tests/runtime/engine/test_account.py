@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -427,3 +428,32 @@ def test_account__given_to_the_executable__makes_its_report_and_listing(made):
         assert executable.start_cycles(engine.account)[1] == engine.report.total_cycles
         assert "~" not in executable.listing(account=engine.account)
         assert "~" in executable.listing()
+
+
+def test_summary__where_data_decides__says_which_run_it_is_of(made):
+    deciding, executable = made
+    assert re.search(r"^figures of +assumptions$", executable.report.summary(), re.M)
+    with Engine(executable) as engine:
+        for _ in range(2):
+            deciding.give(engine, trips=3)
+            engine.run()
+        assert re.search(r"^figures of +run 2, the last whole one$", engine.report.summary(), re.M)
+
+
+def test_summary__where_it_decides_nothing__does_not_speak_of_runs():
+    deciding = Deciding()
+    with Engine(deciding.graph, Repeat(3, deciding.down)) as engine:
+        engine.run()
+        assert "figures of" not in engine.report.summary()
+
+
+def test_report__saved_and_loaded__still_says_which_run_it_is_of(made, tmp_path):
+    deciding, executable = made
+    with Engine(executable) as engine:
+        deciding.give(engine, trips=3)
+        engine.run()
+        engine.report.save(tmp_path / "run.abele-report")
+        loaded = Report.load(tmp_path / "run.abele-report")
+        assert loaded.meta["figures_of"] == ["run 1"]
+        assert figures(loaded) == figures(engine.report)
+        assert loaded.runs["cycles"].tolist() == [engine.report.total_cycles]

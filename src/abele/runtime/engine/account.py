@@ -1,7 +1,8 @@
 """The account of an engine: what its runs counted, kept as they leave it and worked out when somebody asks.
 
 A run leaves a few words (which way each decision went) and, where the cost of vertices depends on data, issue slots
-per vertex. Both are shared with the run before where they are equal, as they mostly are. Executions of steps, compute
+per vertex, both as bytes, which are quickly copied and compared. They are shared with the run before where they are
+equal, as they mostly are. Executions of steps, compute
 phases and cycles follow from them and the executable. They are found for many runs at once, when a report or the table
 of runs is asked for, or when what is kept would grow past a bound; after that only the cycles of a run are kept, and
 the counts of the last whole run of each program. So a run pays for a copy of its counts, and a report for the runs
@@ -24,9 +25,9 @@ from abele.compiler import Executable
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.run_account import RunAccount
 from abele.graph import ComputeSet, Execute, Program
-from abele.graph.intervals import Int64
 from abele.report import Report
 from abele.runtime.image import RunCounts
+from abele.runtime.supersteps.placed_groups import CountedVertices
 
 _MOST_KEPT_BYTES = 1 << 26
 """Counts of runs whose cycles nobody has asked for yet."""
@@ -35,27 +36,23 @@ _AT_ONCE = 256
 
 
 class CountedSuperstep:
-    """Issue slots of the vertices of one superstep, shared by all runs in a row that counted the same.
+    """What was counted of the vertices of one superstep, shared by all runs in a row that counted the same.
 
     Args:
         executable: The executable.
         number: Number of the superstep.
-        slots: Issue slots of one execution of each vertex, int64[N], by position of the group.
+        groups: Counts of its vertex groups.
     """
 
-    def __init__(self, executable: Executable, number: int, slots: Mapping[int, Int64]) -> None:
+    def __init__(self, executable: Executable, number: int, groups: tuple[CountedVertices, ...]) -> None:
         self._executable = executable
         self.number = number
-        self.slots = slots
+        self.groups = groups
 
     @cached_property
     def compute(self) -> ComputeCycles:
         """The compute phase with vertices as counted."""
-        return self._executable.counted_compute(self.number, self.slots)
-
-    def equals(self, slots: Mapping[int, Int64]) -> bool:
-        """Whether the same was counted."""
-        return self.slots.keys() == slots.keys() and all(np.array_equal(self.slots[n], slots[n]) for n in slots)
+        return self._executable.counted_compute(self.number, {g.position: g.slots for g in self.groups})
 
 
 @dataclass(eq=False, slots=True)
@@ -65,14 +62,16 @@ class CountedRun:
     Attributes:
         number: How many runs the engine had made by then, with this one.
         program: The program.
-        words: How often each way was taken that data decides, int64[words]; None once it is no longer needed.
-        supersteps: What was counted of vertices.
+        words: How often each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
+        vertices: What was counted of vertices.
+        supersteps: The same by superstep.
         cycles: Its modelled cycles; None until they are asked for.
     """
 
     number: int
     program: int
-    words: Int64 | None
+    words: bytes | None
+    vertices: tuple[CountedVertices, ...]
     supersteps: tuple[CountedSuperstep, ...]
     cycles: int | None = None
 
@@ -160,30 +159,25 @@ class EngineAccount:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _shared(self, counts: RunCounts) -> CountedRun:
-        """A run whose counts are those of the run before as far as they are equal."""
-        before, words, kept = self._last.get(counts.program), counts.words, 0
-        if before is not None and before.words is not None and np.array_equal(before.words, words):
-            words = before.words
-        else:
-            kept += words.nbytes
-        known = {s.number: s for s in before.supersteps} if before is not None else {}
+        """A run that shares with the one before what both counted."""
+        before, number, program = self._last.get(counts.program), self._num_runs, counts.program
+        if before is not None and before.words == counts.words and before.vertices == counts.vertices:
+            return CountedRun(number, program, before.words, before.vertices, before.supersteps)
+        words = before.words if before is not None and before.words == counts.words else counts.words
+        known = {s.groups: s for s in before.supersteps} if before is not None else {}
+        found: dict[int, list[CountedVertices]] = {}
+        for vertices in counts.vertices:
+            if vertices.compute_set in self._number_of:
+                found.setdefault(self._number_of[vertices.compute_set], []).append(vertices)
         supersteps = []
-        for number, slots in self._by_superstep(counts).items():
-            same = known.get(number)
-            if same is None or not same.equals(slots):
-                same = CountedSuperstep(self._executable, number, slots)
-                kept += sum(s.nbytes for s in slots.values())
+        for superstep, groups in found.items():
+            same = known.get(tuple(groups))
+            if same is None:
+                same = CountedSuperstep(self._executable, superstep, tuple(groups))
+                self._kept_bytes += sum(len(g.raw) for g in groups)
             supersteps.append(same)
-        self._kept_bytes += kept
-        return CountedRun(self._num_runs, counts.program, words, tuple(supersteps))
-
-    def _by_superstep(self, counts: RunCounts) -> dict[int, dict[int, Int64]]:
-        found: dict[int, dict[int, Int64]] = {}
-        for counted in counts.vertices:
-            number = self._number_of.get(counted.compute_set)
-            if number is not None:
-                found.setdefault(number, {})[counted.position] = counted.slots
-        return found
+        self._kept_bytes += len(words)
+        return CountedRun(number, program, words, counts.vertices, tuple(supersteps))
 
     @cached_property
     def _number_of(self) -> dict[ComputeSet, int]:
@@ -211,7 +205,8 @@ class EngineAccount:
             return
         for first in range(0, len(runs), _AT_ONCE):
             chunk = runs[first : first + _AT_ONCE]
-            entries, known = scopes.entries(np.array([run.words for run in chunk]), self._places)
+            words = np.frombuffer(b"".join(run.words or b"" for run in chunk), np.int64).reshape(len(chunk), -1)
+            entries, known = scopes.entries(words, self._places)
             for run, entered, told in zip(chunk, entries, known, strict=True):
                 executions, assumed = before.executions.copy(), before.assumed.copy()
                 executions[scopes.steps] = entered[scopes.of_step]
@@ -238,4 +233,4 @@ class EngineAccount:
                 last = {id(run) for run in self._last.values()}
                 for run in waiting:
                     if id(run) not in last:
-                        run.words, run.supersteps = None, ()
+                        run.words, run.vertices, run.supersteps = None, (), ()

@@ -43,6 +43,6 @@ class Tallies:
         """A run begins."""
         self._words[:] = 0
 
-    def counted(self) -> Int64:
-        """What the run so far has counted, int64[words]."""
-        return self._words.copy()
+    def counted(self) -> bytes:
+        """What the run so far has counted, int64[words] as bytes."""
+        return self._words.tobytes()

@@ -21,7 +21,7 @@ from abele.runtime.memory.effects import edge_elements
 from abele.runtime.memory.host_memory import address_of
 from abele.runtime.supersteps.copy_leaves import Runs, copy_leaf
 from abele.runtime.supersteps.gather_memory import ScratchPool
-from abele.runtime.supersteps.placed_groups import PlacedGroup, Watch
+from abele.runtime.supersteps.placed_groups import CountedVertices, PlacedGroup, Watch
 from abele.runtime.supersteps.rounded import RoundedRuns
 from abele.runtime.supersteps.seeds import Seeds
 from abele.runtime.supersteps.sized_codelets import worthwhile_sizes
@@ -50,21 +50,6 @@ class Ready:
     gather: Phase
     run: Phase
     scatter: Phase
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CountedVertices:
-    """What a run counted of one vertex group.
-
-    Attributes:
-        compute_set: Where it belongs.
-        position: Position of the group in its compute set.
-        slots: Issue slots of one execution of each vertex, int64[N].
-    """
-
-    compute_set: ComputeSet
-    position: int
-    slots: Int64
 
 
 @dataclass(eq=False)
@@ -190,8 +175,7 @@ class Supersteps:
 
     def take_slots(self) -> list[CountedVertices]:
         """What this run has counted of vertices whose cost depends on data; counting begins anew."""
-        found = ((p, p.take_slots()) for p in self._all_counted())
-        return [CountedVertices(p.compute_set, p.position, slots) for p, slots in found if slots is not None]
+        return [found for p in self._all_counted() if (found := p.take_slots()) is not None]
 
     def drop_slots(self) -> None:
         """Forget what a run counted that did not come to its end: how often each vertex ran is not known."""

@@ -14,6 +14,31 @@ from abele.runtime.control.emitter import Emitter
 from abele.runtime.supersteps.vertex_tables import GroupTables
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class CountedVertices:
+    """What a run counted of one vertex group.
+
+    Attributes:
+        compute_set: Where it belongs.
+        position: Position of the group in its compute set.
+        raw: Issue slots of each vertex, summed over executions, int64[replicas * N] as bytes.
+        executions: How often they ran.
+        replicas: Replicas that each have these vertices.
+    """
+
+    compute_set: ComputeSet
+    position: int
+    raw: bytes
+    executions: int
+    replicas: int
+
+    @property
+    def slots(self) -> Int64:
+        """Issue slots of one execution of each vertex, int64[N], rounded up: the mean over executions and replicas."""
+        total = np.frombuffer(self.raw, np.int64).reshape(self.replicas, -1).sum(axis=0)
+        return np.asarray(-(-total // (self.executions * self.replicas)))
+
+
 @dataclass(eq=False)
 class PlacedGroup:
     """A vertex group with the tables that its native code is given.
@@ -29,6 +54,7 @@ class PlacedGroup:
         executions: Times that they ran in this run while being counted, int64[1].
         cuts: Vertices at which threads' shares begin and end, int64[threads + 1]; None for equal numbers.
         counted: Executions counted in all runs.
+        last: What the last whole run counted.
         learnt_from: Executions that had been counted when the shares were cut.
     """
 
@@ -41,6 +67,7 @@ class PlacedGroup:
     executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
     cuts: Int64 | None = None
     counted: int = 0
+    last: CountedVertices | None = None
     learnt_from: int = 0
 
     @property
@@ -48,21 +75,23 @@ class PlacedGroup:
         """Vertices in all replicas."""
         return self.group.num * self.replicas
 
-    def take_slots(self) -> Int64 | None:
-        """Issue slots of one execution of each vertex in this run, int64[N], rounded up: the mean over executions and
-        replicas. None when none were counted. Counting begins anew."""
+    def take_slots(self) -> CountedVertices | None:
+        """What this run has counted, None if nothing; the same object as last time where that is equal. Counting begins
+        anew."""
         times = int(self.executions[0])
         if self.slots is None or not times:
             return None
-        total = self.slots.reshape(self.replicas, -1).sum(axis=0)
+        raw, last = self.slots.tobytes(), self.last
+        if last is None or last.executions != times or last.raw != raw:
+            last = self.last = CountedVertices(self.compute_set, self.position, raw, times, self.replicas)
         self.counted += times
         self.drop_slots()
-        return np.asarray(-(-total // (times * self.replicas)))
+        return last
 
     def drop_slots(self) -> None:
         """Begin to count anew."""
         if self.slots is not None:
-            self.slots[:] = 0
+            self.slots.fill(0)
             self.executions[0] = 0
 
     def reset(self) -> None:
