@@ -516,6 +516,30 @@ EXAMPLES: dict[str, Example] = {
         "by others, or move it out of the model. [What is not there yet](status.md) lists what is known to be "
         "missing.",
     ),
+    "NetworkError": Example(
+        _code(
+            """
+            from abele.parallel import NetworkBuilder, verify
+
+            net = NetworkBuilder()
+            x = net.input((2, 3), "f32", "x")
+            net.output(net.emit("permute", [x], (2, 3), "f32", order=(1, 0)))
+            verify(net.finish())
+            """
+        ),
+        "Each kind of op says which operands, attributes and results are legal, in `abele/parallel/ops`; the functions "
+        "of `abele.parallel.ops.build` keep to it. If a pass made the network, the error names the pass: report it.",
+    ),
+    "NetworkTextError": Example(
+        _code(
+            """
+            from abele.parallel import parse
+
+            parse("network { input %x: f32[2] output %y }")
+            """
+        ),
+        "The line and column say where reading stopped. `print(net)` writes text that reads back.",
+    ),
     "FileFormatError": Example(
         _code(
             """

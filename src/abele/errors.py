@@ -162,6 +162,14 @@ class UnsupportedOpError(AbeleError):
     """An operation of a captured model that has no lowering."""
 
 
+class NetworkError(AbeleError):
+    """A network that is not legal: an op that breaks the rule of its kind, or a value read where it is not made."""
+
+
+class NetworkTextError(NetworkError, ValueError):
+    """The text of a network that does not read."""
+
+
 class FileFormatError(AbeleError):
     """A file that is damaged, incomplete, or written by a newer version."""
 

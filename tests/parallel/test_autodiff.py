@@ -8,87 +8,91 @@ import pytest
 from abele.errors import TensorError, UnsupportedOpError
 from abele.expr.derivative import arg
 from abele.kernels.nest.ir import apply
-from abele.parallel import Network, Value, differentiate, evaluate
+from abele.parallel import NetworkBuilder, Value, differentiate, evaluate
 from abele.parallel.ops import build
 
 
-def scalar_loss(net: Network, value: Value) -> None:
+def scalar_loss(net: NetworkBuilder, value: Value) -> None:
     net.loss = build.reduce(net, value, range(value.ndim))
 
 
 def test_differentiate__value_used_twice__sums_both_paths() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((3,), "f32", "w")
     scalar_loss(net, build.map_(net, arg(0) * arg(1), [w, build.nonlinearity(net, "relu", w)]))
-    grads = differentiate(net, [w])
-    values = evaluate(net, {w: [-1.0, 2.0, 3.0]})
+    made = differentiate(net.finish(), [w])
+    grads = made.gradients
+    values = evaluate(made, {w: [-1.0, 2.0, 3.0]})
     np.testing.assert_array_equal(values[grads[w]], [0.0, 4.0, 6.0])
 
 
 def test_differentiate__many_paths__are_summed_in_one_op() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((3,), "f32", "w")
     parts = [build.nonlinearity(net, name, w) for name in ("tanh", "sigmoid", "relu")]
     scalar_loss(net, build.total(net, parts))
-    differentiate(net, [w])
-    sums = [op for op in net.ops if op.kind == "map" and len(op.inputs) == 3]
+    made = differentiate(net.finish(), [w])
+    sums = [op for op in made.ops if op.kind == "map" and len(op.inputs) == 3]
     assert len(sums) == 2
 
 
 def test_differentiate__input_without_need__gets_no_gradient_ops() -> None:
-    net = Network()
+    net = NetworkBuilder()
     x, w = net.input((4, 2, 6, 6), "f32", "x"), net.parameter((3, 2, 3, 3), "f32", "w")
     scalar_loss(net, build.convolution(net, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1)))
-    differentiate(net, [w])
-    kinds = [op.kind for op in net.ops]
+    made = differentiate(net.finish(), [w])
+    kinds = [op.kind for op in made.ops]
     assert "convolution_grad_weight" in kinds
     assert "convolution_grad_data" not in kinds
 
 
 def test_differentiate__detached_path__carries_no_gradient() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((2,), "f32", "w")
     scalar_loss(net, build.map_(net, arg(0) * arg(1), [w, build.detach(net, w)]))
-    grads = differentiate(net, [w])
-    np.testing.assert_array_equal(evaluate(net, {w: [3.0, 5.0]})[grads[w]], [3.0, 5.0])
+    made = differentiate(net.finish(), [w])
+    grads = made.gradients
+    np.testing.assert_array_equal(evaluate(made, {w: [3.0, 5.0]})[grads[w]], [3.0, 5.0])
 
 
 def test_differentiate__parameter_that_the_loss_ignores__is_left_out() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w, unused = net.parameter((2,), "f32", "w"), net.parameter((2,), "f32", "unused")
     scalar_loss(net, w)
-    assert list(differentiate(net, [w, unused])) == [w]
+    assert list(differentiate(net.finish(), [w, unused]).gradients) == [w]
 
 
 def test_differentiate__loss_scale__multiplies_the_gradient() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((2,), "f32", "w")
     scalar_loss(net, build.map_(net, apply("square", arg(0)), [w]))
-    grads = differentiate(net, [w], scale=8.0)
-    np.testing.assert_array_equal(evaluate(net, {w: [1.0, 2.0]})[grads[w]], [16.0, 32.0])
+    made = differentiate(net.finish(), [w], scale=8.0)
+    grads = made.gradients
+    np.testing.assert_array_equal(evaluate(made, {w: [1.0, 2.0]})[grads[w]], [16.0, 32.0])
 
 
 def test_differentiate__no_loss__is_refused() -> None:
     with pytest.raises(TensorError, match="the network has no loss to differentiate"):
-        differentiate(Network(), [])
+        differentiate(NetworkBuilder().finish(), [])
 
 
 def test_differentiate__op_without_derivative__names_it_and_its_place() -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((3, 2), "f32", "w")
     net.loss = build.reduce(net, w, [0, 1], "mul")
     with pytest.raises(UnsupportedOpError) as caught:
-        differentiate(net, [w])
+        differentiate(net.finish(), [w])
     assert "reduce has no derivative" in str(caught.value)
     assert "detach() its result" in str(caught.value)
 
 
 @pytest.mark.parametrize("operation", ["max", "min"])
 def test_differentiate__extremum__goes_to_where_it_is_reached(operation: str) -> None:
-    net = Network()
+    net = NetworkBuilder()
     w = net.parameter((2, 3), "f32", "w")
     scalar_loss(net, build.reduce(net, w, [1], operation))
-    grads = differentiate(net, [w])
-    got = evaluate(net, {w: [[1.0, 5.0, 5.0], [4.0, 2.0, 2.0]]})[grads[w]]
+    made = differentiate(net.finish(), [w])
+    grads = made.gradients
+    got = evaluate(made, {w: [[1.0, 5.0, 5.0], [4.0, 2.0, 2.0]]})[grads[w]]
     expected = {"max": [[0, 0.5, 0.5], [1, 0, 0]], "min": [[1, 0, 0], [0, 0.5, 0.5]]}
     np.testing.assert_array_equal(got, expected[operation])

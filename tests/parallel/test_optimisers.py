@@ -13,7 +13,7 @@ from abele.errors import InvalidOptionError
 from abele.expr.derivative import arg
 from abele.graph import Graph
 from abele.kernels.nest.ir import apply
-from abele.parallel import Adam, Group, Network, Optimiser, Schedule, Sgd, training_program
+from abele.parallel import Adam, Group, NetworkBuilder, Optimiser, Schedule, Sgd, training_program
 from abele.parallel.ops import build
 
 torch = pytest.importorskip("torch")
@@ -63,10 +63,10 @@ CASES: dict[str, tuple[Optimiser, Callable[[Any], Any]]] = {
 
 def device_steps(optimiser: Optimiser) -> Any:
     """The parameter after some steps on Σ sin(w)·x."""
-    net, graph = Network(), Graph("bow-2000")
+    net, graph = NetworkBuilder(), Graph("bow-2000")
     x, w = net.input((7,), "f32", "x"), net.parameter((7,), "f32", "w")
     net.loss = build.reduce(net, build.map_(net, apply("sin", arg(0)) * arg(1), [w, x]), [0])
-    made = training_program(net, graph, Schedule(STEPS), [Group(optimiser, (w,))])
+    made = training_program(net.finish(), graph, Schedule(STEPS), [Group(optimiser, (w,))])
     state = Meaning(graph, {made.inputs[0].name: [data(step) for step in range(STEPS)]})
     state.write(made.weights["w"], START)
     state.run(made.program)

@@ -16,7 +16,7 @@ from abele.kernels.nest.ir import apply
 from abele.parallel import (
     Adam,
     Group,
-    Network,
+    NetworkBuilder,
     NetworkProgram,
     OutputMode,
     Schedule,
@@ -31,9 +31,9 @@ X = np.arange(1.0, 13.0, dtype=np.float32).reshape(6, 2) / 10
 """Six micro-batches of two samples."""
 
 
-def regression() -> Network:
+def regression() -> NetworkBuilder:
     """loss = Σ (w·x)², so that the gradient by w is 2·w·Σ x²."""
-    net = Network()
+    net = NetworkBuilder()
     x, w = net.input((2,), "f32", "x"), net.parameter((1,), "f32", "w")
     y = build.map_(net, arg(0) * arg(1), [x, w])
     net.loss = build.reduce(net, build.map_(net, apply("square", arg(0)), [y]), [0])
@@ -44,7 +44,7 @@ def regression() -> Network:
 def train(schedule: Schedule, optimiser: Sgd | Adam, runs: int = 1) -> tuple[NetworkProgram, Meaning]:
     """Runs of a regression over the micro-batches of ``X``, with w = 1 at first."""
     net, graph = regression(), Graph("bow-2000")
-    made = training_program(net, graph, schedule, [Group(optimiser, tuple(net.parameters))])
+    made = training_program(net.finish(), graph, schedule, [Group(optimiser, tuple(net.parameters))])
     state = Meaning(graph, {made.inputs[0].name: list(np.tile(X, (runs, 1))[: runs * schedule.micro_batches])})
     state.write(made.weights["w"], [1.0])
     for _ in range(runs):
@@ -104,7 +104,7 @@ OUTPUTS = [float((x.astype(np.float64) ** 2).sum()) for x in X]
 def test_outputs__every_mode__sends_what_it_says(mode: OutputMode, period: int, expected: list[float]) -> None:
     net, graph = regression(), Graph("bow-2000")
     schedule = Schedule(6, 1, outputs=mode, period=period)
-    made = inference_program(net, graph, schedule)
+    made = inference_program(net.finish(), graph, schedule)
     for _ in range(2):
         state = Meaning(graph, {made.inputs[0].name: list(X)})
         state.write(made.weights["w"], [1.0])
@@ -118,7 +118,7 @@ def test_training__buffers__carry_from_micro_batch_to_micro_batch() -> None:
     net, graph = regression(), Graph("bow-2000")
     count = net.buffer((), "f32", "count")
     net.updates[count] = build.map_(net, arg(0) + 1.0, [count])
-    made = training_program(net, graph, Schedule(2, 3), [Group(Sgd(lr=RATE), tuple(net.parameters))])
+    made = training_program(net.finish(), graph, Schedule(2, 3), [Group(Sgd(lr=RATE), tuple(net.parameters))])
     state = Meaning(graph, {made.inputs[0].name: list(X)})
     state.run(made.program)
     assert state.read(made.weights["count"]) == 6
@@ -129,13 +129,13 @@ def test_training__buffers__carry_from_micro_batch_to_micro_batch() -> None:
 
 def dropping(size: int, micro_batches: int, seed: int) -> tuple[Any, Any]:
     """Outputs of dropout on ones, and the gradient of its input, a micro-batch each, with the state at the end."""
-    net, graph = Network(), Graph("bow-2000")
+    net, graph = NetworkBuilder(), Graph("bow-2000")
     w = net.parameter((size,), "f32", "w")
     y = build.dropout(net, w, 0.25)
     net.loss = build.reduce(net, y, [0])
     net.outputs.append(y)
     groups = [Group(Sgd(lr=1.0), (w,))]
-    made = training_program(net, graph, Schedule(micro_batches, 1), groups)
+    made = training_program(net.finish(), graph, Schedule(micro_batches, 1), groups)
     state = Meaning(graph)
     assert made.seed is not None
     state.write(made.seed, [seed, 0])
@@ -175,12 +175,12 @@ def test_dropout__same_seed__gives_the_same_bits() -> None:
 def test_training__library_calls__carry_module_path_and_line() -> None:
     from abele.graph import DebugInfo
 
-    net, graph = Network(), Graph("bow-2000")
+    net, graph = NetworkBuilder(), Graph("bow-2000")
     x, w = net.input((4, 3), "f32", "x"), net.parameter((5, 3), "f32", "fc.weight")
     with net.at(DebugInfo("linear", "fc", "model.py", 12)):
         net.loss = build.reduce(net, build.linear(net, x, w), [0, 1])
     net.outputs.append(net.loss)
-    made = training_program(net, graph, Schedule(), [Group(Sgd(lr=RATE), (w,))])
+    made = training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=RATE), (w,))])
     calls = [step for step in walk(made.program) if isinstance(step, LibraryCall)]
     matmuls = [c for c in calls if c.name == "poplin.matmul"]
     assert [(c.debug.path, c.debug.line) for c in matmuls] == [("fc/linear", 12), ("fc/linear/grad", 12)]
@@ -193,4 +193,4 @@ def test_training__groups_of_both_directions__are_refused() -> None:
     second = net.parameter((1,), "f32", "v")
     groups = [Group(Sgd(), tuple(net.parameters[:1])), Group(Sgd(maximize=True), (second,))]
     with pytest.raises(UnsupportedOpError, match="some optimiser groups maximise and others minimise"):
-        training_program(net, graph, Schedule(), groups)
+        training_program(net.finish(), graph, Schedule(), groups)

@@ -13,7 +13,7 @@ from toy_front_end import mlp_batch
 from abele.errors import ElementRangeError, SignatureError, StreamConnectionError, TensorIndexError
 from abele.expr.derivative import arg
 from abele.numerics import bf16, bool_, f16, i8, i32
-from abele.parallel import Network, Sgd
+from abele.parallel import NetworkBuilder, Sgd
 from abele.parallel.ops import build
 from abele.session import Schedule, Session
 
@@ -23,10 +23,10 @@ X, TARGET = mlp_batch(12)
 
 def of_type(dtype: Any, schedule: Schedule = TWO) -> Session:
     """A session that gives its input [3] back."""
-    net = Network()
+    net = NetworkBuilder()
     x = net.input((3,), dtype, "x")
-    net.outputs.append(build.reshape(net, x, (3,)))
-    return Session.of(net, schedule)
+    net.output(build.reshape(net, x, (3,)))
+    return Session.of(net.finish(), schedule)
 
 
 def test_inputs__by_name_or_in_order__are_the_same() -> None:
@@ -89,11 +89,11 @@ def test_outfeed__that_raises__ends_the_run_with_its_error() -> None:
 
 
 def test_inputs__that_are_changed__come_back_by_position() -> None:
-    net = Network()
+    net = NetworkBuilder()
     x, y = net.input((2,), "f32", "x"), net.input((2,), "f32", "y")
     net.changed_inputs[y] = build.map_(net, arg(0) + arg(1), [x, y])
-    net.outputs.append(build.map_(net, arg(0) * 2.0, [x]))
-    results = Session.of(net, Schedule(2)).run([[1.0, 2, 3, 4], [10.0, 20, 30, 40]])
+    net.output(build.map_(net, arg(0) * 2.0, [x]))
+    results = Session.of(net.finish(), Schedule(2)).run([[1.0, 2, 3, 4], [10.0, 20, 30, 40]])
     np.testing.assert_array_equal(results.outputs[0], [2, 4, 6, 8])
     np.testing.assert_array_equal(results.changed[1], [11, 22, 33, 44])
 
@@ -148,11 +148,11 @@ def test_types__that_lose_something__are_refused() -> None:
 
 
 def test_bounds__of_integers__are_checked_in_every_micro_batch() -> None:
-    net = Network()
+    net = NetworkBuilder()
     x = net.input((3,), i32, "x")
     net.bound(x, 4, "label")
-    net.outputs.append(build.reshape(net, x, (3,)))
-    made = Session.of(net, Schedule(2))
+    net.output(build.reshape(net, x, (3,)))
+    made = Session.of(net.finish(), Schedule(2))
     made(np.array([0, 1, 2, 3, 3, 3]))
     with pytest.raises(TensorIndexError, match="label 4"):
         made(np.array([0, 1, 2, 3, 3, 4]))
@@ -161,6 +161,6 @@ def test_bounds__of_integers__are_checked_in_every_micro_batch() -> None:
 
 
 def test_scalars__of_several_micro_batches__are_a_vector() -> None:
-    net = Network()
-    net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((), "f32", "x")]))
-    np.testing.assert_array_equal(Session.of(net, Schedule(3))([1.0, 2.0, 3.0])[0], [2, 4, 6])
+    net = NetworkBuilder()
+    net.output(build.map_(net, arg(0) * 2.0, [net.input((), "f32", "x")]))
+    np.testing.assert_array_equal(Session.of(net.finish(), Schedule(3))([1.0, 2.0, 3.0])[0], [2, 4, 6])

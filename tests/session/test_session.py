@@ -16,7 +16,7 @@ from toy_front_end import ONE, Trainer, mlp, mlp_batch, mlp_trained, mlp_weights
 from abele.errors import InvalidOptionError, OutOfMemoryError, SessionError, SignatureError, UnknownArrayError
 from abele.expr.derivative import arg
 from abele.machine import systems
-from abele.parallel import Adam, Group, Network, Sgd
+from abele.parallel import Adam, Group, NetworkBuilder, Sgd
 from abele.parallel.ops import build
 from abele.session import OutputMode, Schedule, Session, Settings, SharedArrays, Signature, compile_network
 
@@ -249,9 +249,9 @@ def test_run__from_several_threads__waits_for_each_other() -> None:
 def test_seed__of_dropout__repeats_and_advances() -> None:
     def dropped(seed: int) -> list[Any]:
         weights = SharedArrays(mlp_weights())
-        net = trace(mlp, weights, Signature.of(mlp_batch(4)), Schedule())
+        net = NetworkBuilder.of(trace(mlp, weights, Signature.of(mlp_batch(4)), Schedule()))
         net.outputs[:] = [build.dropout(net, net.inputs[0], 0.5)]
-        made = Session.of(net, weights=weights, seed=seed)
+        made = Session.of(net.finish(), weights=weights, seed=seed)
         found = [made(*mlp_batch(4))[0] for _ in range(2)]
         assert made.random_state == [seed, 2]
         return found
@@ -276,14 +276,16 @@ def test_report__of_a_session__names_the_model_and_counts_its_samples() -> None:
 
 
 def test_compile__too_little_memory__says_what_settings_can_do() -> None:
-    small, net = systems.bow_2000().evolve(ipu={"num_tiles": 2}), Network()
-    net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((4, 100_000), "f32", "x")]))
+    small, net = systems.bow_2000().evolve(ipu={"num_tiles": 2}), NetworkBuilder()
+    net.output(build.map_(net, arg(0) * 2.0, [net.input((4, 100_000), "f32", "x")]))
     with pytest.raises(OutOfMemoryError) as caught:
-        compile_network(net, settings=Settings(system=small))
+        compile_network(net.finish(), settings=Settings(system=small))
     assert "half precision: weights and inputs of type f16" in str(caught.value)
     assert "a smaller micro-batch than 4" in str(caught.value)
     assert "Settings(allow_out_of_memory=True)" in str(caught.value)
-    reported = compile_network(net, settings=Settings(system=small, allow_out_of_memory=True)).executable.report
+    reported = compile_network(
+        net.finish(), settings=Settings(system=small, allow_out_of_memory=True)
+    ).executable.report
     assert reported.total_cycles > 0
 
 

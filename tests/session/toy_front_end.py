@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.expr.derivative import arg
 from abele.numerics import f32
-from abele.parallel import Group, Network, Optimiser, Value
+from abele.parallel import Group, Network, NetworkBuilder, Optimiser, Value
 from abele.parallel.ops import build
 from abele.session import Schedule, Session, SessionCache, Settings, SharedArrays, Signature
 from abele.session.batching import micro_batch_shape
@@ -24,7 +24,7 @@ ONE = Schedule()
 class Traced:
     """A value of the network that is being built."""
 
-    net: Network
+    net: NetworkBuilder
     value: Value
 
     def _map(self, expression: Any, *others: Traced) -> Traced:
@@ -54,14 +54,14 @@ Function = Callable[[Mapping[str, Traced], list[Traced]], list[Traced]]
 
 def trace(function: Function, weights: SharedArrays, signature: Signature, schedule: Schedule) -> Network:
     """The network of a function whose first result is its loss."""
-    net = Network()
+    net = NetworkBuilder()
     shapes = [micro_batch_shape(spec.shape, schedule) for spec in signature.arrays]
     inputs = [Traced(net, net.input(shape, f32, f"x{i}")) for i, shape in enumerate(shapes)]
     named = {name: Traced(net, net.parameter(weights.cell(name).shape, f32, name)) for name in weights}
     results = function(named, inputs)
     net.loss = results[0].value
     net.outputs += [r.value for r in results]
-    return net
+    return net.finish()
 
 
 class Trainer:
@@ -79,7 +79,7 @@ class Trainer:
         mode, schedule = signature.static
         assert isinstance(schedule, Schedule)
         net = trace(self.function, self.weights, signature, schedule)
-        groups = [Group(self.optimiser, tuple(net.parameters))] if mode == "train" else None
+        groups = [Group(self.optimiser, net.parameters)] if mode == "train" else None
         return Session.of(net, schedule, groups=groups, settings=self.settings, weights=self.weights, state=self.state)
 
     def train(self, *inputs: Array, schedule: Schedule = ONE) -> tuple[Array, ...]:

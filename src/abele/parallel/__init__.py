@@ -1,25 +1,60 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
-from abele.parallel.autodiff import differentiate
-from abele.parallel.network import Network, Op, Value
+from abele.parallel.meaning import evaluate
+from abele.parallel.network import (
+    Block,
+    BlockBuilder,
+    Function,
+    Network,
+    NetworkBuilder,
+    Op,
+    Place,
+    Stage,
+    Value,
+    parse,
+    verify,
+)
 from abele.parallel.optimisers import Adam, Group, Optimiser, Sgd
-from abele.parallel.program import NetworkProgram, inference_program, training_program
-from abele.parallel.registry import evaluate
+from abele.parallel.passes import (
+    PassDump,
+    Pipeline,
+    check_passes,
+    checked_passes,
+    differentiate,
+    inference_pipeline,
+    training_pipeline,
+)
+from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
 from abele.parallel.schedule import OutputMode, Schedule
 
 __all__ = [
     "Adam",
+    "Block",
+    "BlockBuilder",
+    "Function",
     "Group",
     "Network",
+    "NetworkBuilder",
     "NetworkProgram",
     "Op",
     "Optimiser",
     "OutputMode",
+    "PassDump",
+    "Pipeline",
+    "Place",
     "Schedule",
     "Sgd",
+    "Stage",
     "Value",
+    "check_passes",
+    "checked_passes",
     "differentiate",
     "evaluate",
+    "inference_pipeline",
     "inference_program",
+    "lower_network",
+    "parse",
+    "training_pipeline",
     "training_program",
+    "verify",
 ]

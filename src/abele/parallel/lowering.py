@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from abele.graph import DebugInfo, Graph, Sequence, Tensor
-from abele.parallel.network import Network, Op, Value
+from abele.graph import Copy, DebugInfo, Graph, Tensor
+from abele.graph import Sequence as Steps
+from abele.parallel.network import Block, Dense, Op, Value
+from abele.parallel.network.network import contents_of
 from abele.parallel.registry import rule_of
+from abele.parallel.update import GroupUpdate
+from abele.poplibs.poputil.layout import clone
 
 
 class Lowering:
-    """The tensors that stand for a network's values, and the program that is being appended to.
+    """The tensors that stand for the values of a network or block, and the program that is being appended to.
 
     Inputs, parameters and buffers become variables when the first op that reads them is lowered, in the layout which
-    that op asks for; later ops take them as they are.
+    that op asks for; later ops take them as they are. That holds inside of functions and regions too: a parameter of
+    a block that stands for a value outside becomes a variable when something inside first reads it.
 
     Attributes:
         graph: Where variables and vertices are made.
-        net: The network.
         prog: The sequence that rules append to.
         planning: Options of matrix products and convolutions.
+        updates: The device side of each optimiser, by number; see ``update`` ops.
     """
 
-    def __init__(self, graph: Graph, net: Network, *, planning: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, *, planning: Mapping[str, Any] | None = None, outer: Lowering | None = None
+    ) -> None:
         self.graph = graph
-        self.net = net
-        self.prog = Sequence()
-        self.planning = dict(planning or {})
+        self.prog: Steps = Steps() if outer is None else outer.prog
+        self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
+        self.updates: dict[int, GroupUpdate] = {} if outer is None else outer.updates
+        self._outer = outer
+        self._stands_for: dict[Value, Value] = {}
+        self._constants: dict[Value, Op] = {}
+        self._readers: dict[Value, int] = {}
+        self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
         self._tensors: dict[Value, Tensor] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
         """The tensor of a value; one that enters the network and was not read yet is spread linearly."""
         if value not in self._tensors:
-            self._tensors[value] = self._enter(value, None)
+            self._tensors[value] = self._enter(value, lambda: None)
         return self._tensors[value]
 
     def __contains__(self, value: Value) -> bool:
@@ -57,7 +70,7 @@ class Lowering:
         return self._tensors.get(model) if model is not None else None
 
     @contextmanager
-    def into(self, prog: Sequence) -> Iterator[Sequence]:
+    def into(self, prog: Steps) -> Iterator[Steps]:
         """Append what is lowered inside to ``prog``."""
         before, self.prog = self.prog, prog
         try:
@@ -65,39 +78,108 @@ class Lowering:
         finally:
             self.prog = before
 
-    def run(self, ops: Iterable[Op]) -> None:
+    # --- ops -----------------------------------------------------------------------------------------------------
+
+    def run(self, ops: Iterable[Op], leaving: Iterable[Value] = ()) -> None:
         """Lower ops in order.
+
+        Args:
+            ops: What to lower.
+            leaving: Values that are needed afterwards.
 
         Raises:
             UnsupportedOpError: An op of a kind without a rule.
         """
-        for op in ops:
-            self._run_op(op)
+        listed = list(ops)
+        for value in (*leaving, *(v for op in listed for v in op.inputs)):
+            self._readers[value] = self._readers.get(value, 0) + 1
+        for op in listed:
+            if op.kind == "constant":
+                self._constants[op.output] = op
+        for op in listed:
+            if op.kind != "constant":
+                self._run_op(op)
 
     def _run_op(self, op: Op) -> None:
         rule = rule_of(op)
-        with located(self.graph, op.debug, scoped=False):
-            for number, value in enumerate(op.inputs):
-                if value not in self._tensors:
-                    self._tensors[value] = self._enter(value, rule.layout(self, op, number))
+        if rule.reads_eagerly:
+            with located(self.graph, op.debug, scoped=False):
+                for number, value in enumerate(op.inputs):
+                    self.enter(value, partial(rule.layout, self, op, number))
         with located(self.graph, op.debug):
             results = rule.lower(self, op)
         for value, tensor in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True):
             self.bind(value, tensor)
 
-    def _enter(self, value: Value, laid_out: Tensor | None) -> Tensor:
-        if value in self.net.constants:
-            return self._constant(value)
+    # --- values that enter ---------------------------------------------------------------------------------------
+
+    def enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        """The tensor of a value; if it has none yet, ``layout`` may make one."""
+        if value not in self._tensors:
+            self._tensors[value] = self._enter(value, layout)
+        return self._tensors[value]
+
+    def _enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        if value in self._constants:
+            return self.constant(self._constants[value])
+        if value in self._stands_for:
+            assert self._outer is not None
+            return self._outer.enter(self._stands_for[value], layout)
+        laid_out = layout()
         if laid_out is not None:
             return laid_out
-        return self.graph.variable(value.dtype, value.shape, name=value.name or f"value{value.number}").map_linear()
+        return self.graph.variable(value.dtype, value.shape, name=value.name or "value").map_linear()
 
-    def _constant(self, value: Value) -> Tensor:
-        name = value.name or f"constant{value.number}"
-        number = self.net.scalar(value)
+    def constant(self, op: Op) -> Tensor:
+        """A new tensor with the contents of a constant; one number is one element, however often it is shown."""
+        value, name = op.output, op.output.name or "constant"
+        number = Dense(contents_of(op)).number
         if number is not None:
             return self.graph.constant(value.dtype, (), number, name=name).broadcast_to(value.shape)
-        return self.graph.constant(value.dtype, value.shape, self.net.constants[value], name=name).map_linear()
+        return self.graph.constant(value.dtype, value.shape, contents_of(op), name=name).map_linear()
+
+    # --- blocks --------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, arguments: Sequence[Value | Tensor], *, owned: Iterable[Value] = ()) -> list[Tensor]:
+        """Lower a block here and now; returns its results.
+
+        Args:
+            block: What to lower.
+            arguments: For each parameter a value of this lowering, or a tensor.
+            owned: Parameters whose tensors the block may overwrite.
+        """
+        inner = Lowering(self.graph, outer=self)
+        for parameter, argument in zip(block.parameters, arguments, strict=True):
+            if isinstance(argument, Value):
+                inner._stands_for[parameter] = argument
+            else:
+                inner.bind(parameter, argument)
+        inner._owned.update(owned)
+        inner.run(block.ops, block.results)
+        return [inner[v] for v in block.results]
+
+    def overwritable(self, value: Value) -> Tensor:
+        """A tensor with what ``value`` is, which its reader may write: its own if nothing else ever reads it."""
+        tensor = self[value]
+        if value in self._owned and self._readers.get(value) == 1:
+            return tensor
+        return self.copied(tensor, value.name or "copy")
+
+    def own(self, value: Value) -> None:
+        """Let the op that reads ``value`` overwrite it, if there is only one."""
+        self._owned.add(value)
+
+    def variable_like(self, tensor: Tensor, name: str) -> Tensor:
+        """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""
+        if tensor.contains_aliases or tensor.contains_constant:
+            return self.graph.variable(tensor.dtype, tensor.shape, name=name).map_linear()
+        return clone(self.graph, tensor, name)
+
+    def copied(self, tensor: Tensor, name: str) -> Tensor:
+        """A new variable with the contents of a tensor."""
+        made = self.variable_like(tensor, name)
+        self.prog.add(Copy(tensor, made, name=name))
+        return made
 
 
 @contextmanager

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from abele.errors import InvalidOptionError
-from abele.parallel.network import Value
+import numpy as np
+
+from abele.errors import InvalidOptionError, UnsupportedOpError
+from abele.parallel.network.frozen import Array
+from abele.parallel.network.value import Value
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,10 @@ class Optimiser:
             for f in fields(self)
             if isinstance(getattr(self, f.name), (int, float))
         }
+
+    def first_step(self, parameter: Array, gradient: Array) -> Array:
+        """A parameter after the first step, when there is no momentum yet: the definition that updates are held to."""
+        raise NotImplementedError
 
     def check_replacement(self, other: Optimiser) -> None:
         """Raise unless ``other`` differs only in what is variable here.
@@ -58,6 +66,11 @@ class Sgd(Optimiser):
     nesterov: bool = False
     maximize: bool = False
 
+    def first_step(self, parameter: Array, gradient: Array) -> Array:
+        """p − lr·(g + w·p); the momentum starts as the whole gradient, and Nesterov's adds it once more."""
+        slope = gradient + self.weight_decay * parameter
+        return np.asarray(parameter - self.lr * (slope * (1 + self.momentum) if self.nesterov else slope))
+
 
 @dataclass(frozen=True)
 class Adam(Optimiser):
@@ -72,6 +85,14 @@ class Adam(Optimiser):
     bias_correction: bool = True
     maximize: bool = False
 
+    def first_step(self, parameter: Array, gradient: Array) -> Array:
+        """Both moments from zero, corrected for their bias if asked."""
+        slope = gradient if self.decoupled else gradient + self.weight_decay * parameter
+        kept = parameter * (1 - self.lr * self.weight_decay) if self.decoupled else parameter
+        first = slope if self.bias_correction else (1 - self.beta1) * slope
+        second = slope**2 if self.bias_correction else (1 - self.beta2) * slope**2
+        return np.asarray(kept - self.lr * first / (np.sqrt(second) + self.eps))
+
 
 @dataclass(frozen=True)
 class Group:
@@ -79,3 +100,15 @@ class Group:
 
     optimiser: Optimiser
     parameters: tuple[Value, ...]
+
+
+def sign_of(groups: Sequence[Group]) -> float:
+    """Sign of the loss's gradient: an update that maximises descends on its negative.
+
+    Raises:
+        UnsupportedOpError: Some groups maximise, others do not.
+    """
+    signs = {bool(getattr(g.optimiser, "maximize", False)) for g in groups}
+    if len(signs) > 1:
+        raise UnsupportedOpError("some optimiser groups maximise and others minimise", remedy="use one direction")
+    return -1.0 if signs == {True} else 1.0

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from abele.errors import UnsupportedOpError
 from abele.graph import Copy, Graph, Program, Repeat, SetFloatingPointBehaviour, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
-from abele.parallel.autodiff import differentiate
 from abele.parallel.lowering import Lowering
-from abele.parallel.network import Network, Value
+from abele.parallel.network import Network, Op, Stage, Value
 from abele.parallel.optimisers import Group
 from abele.parallel.outputs import OutputCollector
+from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.schedule import OutputMode, Schedule
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import popops
@@ -54,7 +53,14 @@ class NetworkProgram:
 
 
 def inference_program(
-    net: Network, graph: Graph, schedule: Schedule, *, planning: Planning = None, exceptions: bool = False
+    net: Network,
+    graph: Graph,
+    schedule: Schedule,
+    *,
+    planning: Planning = None,
+    exceptions: bool = False,
+    pipeline: Pipeline | None = None,
+    watch: Watch | None = None,
 ) -> NetworkProgram:
     """The program that runs a network forward ``schedule.device_iterations`` times.
 
@@ -63,12 +69,15 @@ def inference_program(
         graph: Where to build.
         schedule: How one run goes over its micro-batches.
         planning: Options of matrix products and convolutions.
-        exceptions: Whether invalid operations, divisions by zero and overflows of floats stop the program.
+        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.inference_pipeline`.
+        watch: Is shown the network after each pass.
 
     Raises:
         UnsupportedOpError: An op has no rule.
     """
-    return _Builder(net, graph, schedule, (), planning).build(exceptions=exceptions)
+    chosen = pipeline or inference_pipeline()
+    return lower_network(chosen.run(net, watch=watch), graph, schedule, (), planning=planning, exceptions=exceptions)
 
 
 def training_program(
@@ -79,6 +88,8 @@ def training_program(
     *,
     planning: Planning = None,
     exceptions: bool = False,
+    pipeline: Pipeline | None = None,
+    watch: Watch | None = None,
 ) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
@@ -86,16 +97,46 @@ def training_program(
     each micro-batch; the backward pass of a micro-batch draws what its forward pass drew.
 
     Args:
-        net: A network with a loss; its backward ops are appended.
+        net: A network with a loss.
         graph: Where to build.
         schedule: How one run goes over its micro-batches.
         groups: Optimisers and the parameters that they update.
         planning: Options of matrix products and convolutions.
-        exceptions: Whether invalid operations, divisions by zero and overflows of floats stop the program.
+        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
+        watch: Is shown the network after each pass.
 
     Raises:
         TensorError: The network has no loss.
-        UnsupportedOpError: An op has no rule, or no derivative where one is needed.
+        UnsupportedOpError: An op has no rule, or no derivative where one is needed; or some groups maximise and others
+            minimise.
+    """
+    chosen = pipeline or training_pipeline(schedule, groups)
+    final = chosen.run(net, watch=watch)
+    return lower_network(final, graph, schedule, groups, planning=planning, exceptions=exceptions)
+
+
+def lower_network(
+    net: Network,
+    graph: Graph,
+    schedule: Schedule,
+    groups: Sequence[Group] = (),
+    *,
+    planning: Planning = None,
+    exceptions: bool = False,
+) -> NetworkProgram:
+    """The program of a network that went through its passes: the step after the last of them.
+
+    Args:
+        net: The network; its ``update`` ops name their group by number.
+        graph: Where to build.
+        schedule: How one run goes over its micro-batches.
+        groups: Optimisers.
+        planning: Options of matrix products and convolutions.
+        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+
+    Raises:
+        UnsupportedOpError: An op has no rule.
     """
     return _Builder(net, graph, schedule, groups, planning).build(exceptions=exceptions)
 
@@ -110,10 +151,8 @@ class _Builder:
         self.graph = graph
         self.schedule = schedule
         self.groups = groups
-        trained = [p for group in groups for p in group.parameters]
-        self.gradients = differentiate(net, trained, scale=_sign(groups)) if trained else {}
-        self.to = Lowering(graph, net, planning=planning)
-        self.to.lay_out_like({gradient: parameter for parameter, gradient in self.gradients.items()})
+        self.to = Lowering(graph, planning=planning)
+        self.to.lay_out_like(_gradients(net))
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -123,18 +162,25 @@ class _Builder:
             return self._build(exceptions=exceptions)
 
     def _build(self, *, exceptions: bool) -> NetworkProgram:
+        needed = self.net.needed(self.net.results)
+        of_step = [op for op in needed if op.stage == Stage.UPDATE]
+        sums = [op for op in needed if op.kind == "accumulate"]
         compute = Steps()
         with self.to.into(compute):
-            self.to.run(self.net.needed(self._results()))
-        updates = [group_update(self.graph, g.optimiser, f"optimiser{i}") for i, g in enumerate(self.groups)]
-        accumulators = self._accumulators()
+            self.to.run(op for op in needed if op.stage != Stage.UPDATE and op.kind != "accumulate")
+        self.to.updates = {
+            number: group_update(self.graph, group.optimiser, f"optimiser{number}")
+            for number, group in enumerate(self.groups)
+        }
+        self._accumulators(sums)
         inputs = [self._input_stream(v) for v in self.net.inputs]
         micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
-        self._accumulate(accumulators, micro_batch)
+        with self.to.into(micro_batch):
+            self.to.run(sums)
         self.outputs.add([self.to[v] for v in self.net.outputs], micro_batch)
         self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
         self._write_back(micro_batch)
-        step = self._step(micro_batch, accumulators, updates)
+        step = self._step(micro_batch, of_step)
         mode = [SetFloatingPointBehaviour(**dict.fromkeys(_EXCEPTIONS, True))] if exceptions else []
         program = Steps(*mode, self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
@@ -146,70 +192,47 @@ class _Builder:
             [s for s, _ in inputs],
             self.outputs.streams,
             weights,
-            updates,
+            list(self.to.updates.values()),
             seed,
             self.changed.streams,
         )
 
-    def _results(self) -> Iterable[Value]:
-        net = self.net
-        return [*net.outputs, *net.updates.values(), *net.changed_inputs.values(), *self.gradients.values()]
-
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
 
-    def _accumulators(self) -> dict[Value, Tensor]:
-        """A zeroed sum a trained parameter, where more than one micro-batch makes an update."""
-        if self.schedule.accumulation == 1:
-            return {}
-        return {p: clone(self.graph, self.to[p], f"{p.name}/accumulator", f32) for p in self.gradients}
-
-    def _accumulate(self, accumulators: dict[Value, Tensor], prog: Steps) -> None:
-        share = 1 / self.schedule.accumulation if self.schedule.mean else 1.0
-        for parameter, total in accumulators.items():
-            with self.graph.scope(f"accumulate/{parameter.name}"):
-                popops.scaled_add_to(self.graph, total, self.to[self.gradients[parameter]], share, prog)
+    def _accumulators(self, sums: Iterable[Op]) -> None:
+        """A variable for each accumulator, laid out like its parameter."""
+        parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
+        for op in sums:
+            total, parameter = op.inputs[0], parameters[op.output]
+            self.to.bind(total, clone(self.graph, self.to[parameter], total.name, f32))
 
     def _write_back(self, prog: Steps) -> None:
-        """Append the changes of buffers and of the random state."""
-        for buffer, value in self.net.updates.items():
-            prog.add(Copy(self.to[value], self.to[buffer], name=f"write_back/{buffer.name}"))
+        """Append the changes of buffers and of the random state; what changes in place is there already."""
+        for state, value in self.net.updates.items():
+            if state in self.net.buffers:
+                prog.add(Copy(self.to[value], self.to[state], name=f"write_back/{state.name}"))
         if self.net.seed is not None:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
 
-    def _step(self, micro_batch: Steps, accumulators: dict[Value, Tensor], updates: list[GroupUpdate]) -> Program:
+    def _step(self, micro_batch: Steps, updates: Sequence[Op]) -> Program:
         step = Steps(name="step")
-        for total in accumulators.values():
-            popops.zero(self.graph, total, step)
+        for total in self.net.accumulators:
+            popops.zero(self.graph, self.to[total], step)
         step.add(_repeat(self.schedule.accumulation, micro_batch))
-        for group, update in zip(self.groups, updates, strict=True):
-            self._update(group, update, accumulators, step)
+        with self.to.into(step):
+            for number, group in self.to.updates.items():
+                group.begin(step)
+                self.to.run(op for op in updates if op.attrs.get("group") == number)
+                group.end(step)
         return step
 
-    def _update(self, group: Group, update: GroupUpdate, accumulators: dict[Value, Tensor], prog: Steps) -> None:
-        update.begin(prog)
-        for parameter in group.parameters:
-            if parameter not in self.gradients:
-                continue
-            gradient = accumulators.get(parameter)
-            if gradient is None:
-                gradient = self.to[self.gradients[parameter]]
-            with self.graph.scope(f"update/{parameter.name}"):
-                update.update(self.to[parameter], gradient, prog)
-        update.end(prog)
 
-
-def _sign(groups: Sequence[Group]) -> float:
-    """Sign of the loss's gradient: an update that maximises descends on its negative.
-
-    Raises:
-        UnsupportedOpError: Some groups maximise, others do not.
-    """
-    signs = {bool(getattr(g.optimiser, "maximize", False)) for g in groups}
-    if len(signs) > 1:
-        raise UnsupportedOpError("some optimiser groups maximise and others minimise", remedy="use one direction")
-    return -1.0 if signs == {True} else 1.0
+def _gradients(net: Network) -> dict[Value, Value]:
+    """For each gradient the parameter that it is to be laid out like."""
+    sums = {op.output: op.inputs[1] for op in net.ops if op.kind == "accumulate"}
+    return {sums.get(gradient, gradient): parameter for parameter, gradient in net.gradients.items()}
 
 
 def _repeat(count: int, body: Program) -> Program:

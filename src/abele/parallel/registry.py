@@ -1,30 +1,77 @@
-"""The table of op rules: for each kind, its meaning in NumPy, its lowering to libraries and its derivative."""
+"""The table of op rules: what each kind of op is, in one place.
+
+A kind is a class: which operands, attributes and results are legal, what it means in NumPy, what it simplifies to, its
+derivative, and its lowering to libraries. :func:`rule` registers it; a new kind touches the one file that has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import UnsupportedOpError, nearest
-from abele.parallel.network import Network, Op, Value
+from abele.errors import NetworkError, UnsupportedOpError, nearest
 
 if TYPE_CHECKING:
     from abele.graph import Tensor
+    from abele.numerics import ElementType
     from abele.parallel.lowering import Lowering
+    from abele.parallel.meaning import Interpreter
+    from abele.parallel.network.builder import BlockBuilder
+    from abele.parallel.network.op import Op
+    from abele.parallel.network.value import Shape, Value
 
 Array = npt.NDArray[Any]
-Gradients = Sequence[Value | None]
+Gradients = Sequence["Value | None"]
+Types = Iterable[tuple["Shape", "ElementType"]]
 
 
 class OpRule:
-    """What the ops of one kind mean. Subclasses are registered with :func:`rule` and have no state."""
+    """What the ops of one kind are. Subclasses are registered with :func:`rule` and have no state.
+
+    Attributes:
+        operands: How many there are: a number, or the least and the most (None: any number).
+        attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
+        region_names: What listings call the regions; the last name stands for all further ones.
+        folds: True if an op on constants alone may be computed when the network is compiled.
+        repeats: True if equal ops have equal results, so that one can stand for both.
+        reads_eagerly: False if the op itself sees to it that its operands become variables.
+    """
+
+    operands: ClassVar[int | tuple[int, int | None]] = 1
+    attributes: ClassVar[Mapping[str, Any]] = {}
+    region_names: ClassVar[tuple[str, ...]] = ()
+    folds: ClassVar[bool] = True
+    repeats: ClassVar[bool] = True
+    reads_eagerly: ClassVar[bool] = True
+
+    def types(self, op: Op) -> Types:
+        """The shape rule: types of the results, from operands and attributes.
+
+        Where the op chooses a type within limits (the shape of a reshape, the element type of a map), the limits are
+        checked and the chosen type is given back.
+
+        Raises:
+            NetworkError: The operands do not fit each other or the attributes; :func:`require` raises it.
+        """
+        raise NotImplementedError
 
     def evaluate(self, op: Op, *args: Any, **kwargs: Any) -> Any:
         """The outputs, from the inputs as NumPy arrays: the definition of the kind."""
         raise NotImplementedError
+
+    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+        """As :meth:`evaluate`, for kinds with blocks that ``run`` can interpret."""
+        return self.evaluate(op, *args)
+
+    def simplify(self, net: BlockBuilder, op: Op) -> Value | tuple[Value, ...] | None:
+        """What the op comes to if that is simpler, appended to ``net``; None to leave it as it is.
+
+        What is appended must itself be simpler (fewer or cheaper ops), so that simplifying ends.
+        """
+        return None
 
     def lower(self, to: Lowering, op: Op) -> Tensor | tuple[Tensor, ...]:
         """Append the library calls that compute ``op``; returns its outputs."""
@@ -34,23 +81,58 @@ class OpRule:
         """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care."""
         return None
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
-        """Append ops for the gradients of the inputs, given that of the output.
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Append ops for the gradients of the inputs, given those of the outputs.
 
         Args:
-            net: The network to extend.
+            net: What to extend. Values that ``op`` reads and makes can be read there.
             op: The op to differentiate.
-            grad: Gradient of the loss by the first output.
+            grads: Gradient of the loss by each output; None where the loss does not depend on it.
             wanted: For each input, whether its gradient is needed.
 
         Returns:
             One value per input; None where the input has no gradient or it is not wanted.
         """
-        raise UnsupportedOpError(
-            f"{op.kind} has no derivative",
-            at=str(op.debug),
-            remedy="detach() its result, or freeze the parameters that it depends on",
-        )
+        raise no_derivative(op)
+
+
+def no_derivative(op: Op, what: str | None = None, remedy: str | None = None) -> UnsupportedOpError:
+    """The error that an op has no derivative."""
+    return UnsupportedOpError(
+        f"{what or op.kind} has no derivative",
+        at=str(op.debug),
+        remedy=remedy or "detach() its result, or freeze the parameters that it depends on",
+    )
+
+
+def only(grads: Gradients) -> Value:
+    """The gradient of an op's one output."""
+    (grad,) = grads
+    assert grad is not None
+    return grad
+
+
+def require(condition: object, problem: str) -> None:
+    """Raise unless ``condition`` holds.
+
+    Raises:
+        NetworkError: It does not; ``problem`` says what is wrong with the op.
+    """
+    if not condition:
+        raise NetworkError(problem)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that ``shapes`` broadcast to.
+
+    Raises:
+        NetworkError: They do not.
+    """
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        listed = ", ".join(str(list(s)) for s in shapes)
+        raise NetworkError(f"the shapes {listed} do not broadcast") from None
 
 
 RULES: dict[str, OpRule] = {}
@@ -80,30 +162,3 @@ def rule_of(op: Op) -> OpRule:
             f"no rule for an op of kind {op.kind!r}", at=str(op.debug), remedy=f"{close!r} exists" if close else None
         )
     return RULES[op.kind]
-
-
-def evaluate(net: Network, feeds: dict[Value, npt.ArrayLike], *, precise: bool = True) -> dict[Value, Array]:
-    """Every value of a network in NumPy: the slow, plain meaning that lowerings are held against.
-
-    Args:
-        net: The network.
-        feeds: Inputs, parameters, buffers and the random state.
-        precise: Compute floating-point values in 64 bits; otherwise in the type of each value.
-
-    Returns:
-        The array of every value.
-    """
-    values: dict[Value, Array] = {}
-
-    def put(value: Value, array: npt.ArrayLike) -> None:
-        wide = precise and value.dtype.is_float
-        values[value] = np.asarray(array).astype(np.float64 if wide else value.dtype.np)
-        assert values[value].shape == value.shape, f"{value} got shape {values[value].shape}"
-
-    for value, array in (*net.constants.items(), *feeds.items()):
-        put(value, array)
-    for op in net.ops:
-        results = rule_of(op).evaluate(op, *(values[v] for v in op.inputs))
-        for value, array in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-            put(value, array)
-    return values

@@ -14,20 +14,20 @@ import numpy as np
 
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.numerics import bool_
-from abele.parallel.network import Bound, Network, Op, Value
+from abele.parallel.network import Bound, Network, NetworkBuilder, Op, Value
 from abele.parallel.registry import Array, rule_of
 
 INT32 = range(-(2**31), 2**31)
 
-_MOVES = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach"})
+_MOVES = frozenset({"constant", "reshape", "permute", "expand", "slice", "concat", "detach"})
 """Ops whose results hold nothing that their inputs do not."""
 
 
-def known_on_host(net: Network) -> set[Value]:
+def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
     """Integer and bool values that follow from inputs and constants alone."""
     known = {v for v in (*net.inputs, *net.constants) if not v.dtype.is_float}
     for op in net.ops:
-        if known.issuperset(op.inputs) and not any(v.dtype.is_float for v in op.outputs):
+        if known.issuperset(op.inputs) and not op.blocks and not any(v.dtype.is_float for v in op.outputs):
             known.update(op.outputs)
     return known
 
@@ -36,7 +36,7 @@ class InputChecks:
     """What the integers among the inputs of a network must keep to.
 
     Args:
-        net: The network, before its backward ops are appended.
+        net: The network as it was captured.
     """
 
     def __init__(self, net: Network) -> None:
@@ -46,7 +46,8 @@ class InputChecks:
         self._arithmetic = {
             v: op for op in net.ops if op.kind not in _MOVES for v in op.outputs if v in known and v in net.wide
         }
-        self._ops = net.needed([*self._arithmetic, *(b.value for b in self._bounds)])
+        needed = net.needed([*self._arithmetic, *(b.value for b in self._bounds)])
+        self._ops = [op for op in needed if op.kind != "constant"]
         self._whole = not self._ops
 
     def check(self, inputs: Sequence[Array], micro_batches: int) -> None:
@@ -117,7 +118,8 @@ def _check_bound(bound: Bound, array: Array) -> None:
         place = [int(n) for n in np.argwhere(outside)[0]]
         but = "" if bound.exception is None else f", or {bound.exception} for those that do not count"
         raise TensorIndexError(
-            f"{bound.what} {number} of {bound.debug.name} is out of bounds: there are {bound.limit} classes",
+            f"{bound.what} {number} of {bound.debug.name or 'the network'} is out of bounds: "
+            f"there are {bound.limit} classes",
             at=str(bound.debug.location) or None,
             because=f"element {place} of {list(array.shape)}",
             remedy=f"{bound.what}s of 0 to {bound.limit - 1}{but}",

@@ -9,3 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs PyTorch")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from abele.parallel import check_passes
+
+check_passes()

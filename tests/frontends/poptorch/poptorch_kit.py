@@ -71,8 +71,8 @@ def check_against_torch(model: nn.Module, args: tuple[Any, ...], rtol: float = 1
     oracle = copy.deepcopy(model).double()
     captured = capture(model, args, training=True)
     net = captured.net
-    gradients = differentiate(net, net.parameters)
-    values = evaluate(net, feeds_of(captured, args))
+    made = differentiate(net, net.parameters)
+    gradients, values = made.gradients, evaluate(made, feeds_of(captured, args))
     wide = tuple(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
     results = oracle(*wide)
     outputs = results if isinstance(results, tuple) else (results,)

@@ -10,7 +10,7 @@ import torch
 
 from abele import poptorch
 from abele.frontends.poptorch.rules import read_optimiser, read_rules
-from abele.parallel import Adam, Network, Sgd
+from abele.parallel import Adam, NetworkBuilder, Sgd
 
 
 def parameters() -> list[torch.nn.Parameter]:
@@ -49,7 +49,7 @@ def test_read__betas_of_poptorch__are_two_variables() -> None:
 
 def test_read__groups__keep_their_parameters() -> None:
     first, second = parameters()
-    net = Network()
+    net = NetworkBuilder()
     values = {id(first): net.parameter((2,), "f32", "first")}
     groups = read_optimiser(torch.optim.SGD([{"params": [first]}, {"params": [second], "lr": 0.5}], lr=0.1), values)
     assert [len(g.parameters) for g in groups] == [1, 0]

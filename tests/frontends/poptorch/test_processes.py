@@ -21,7 +21,7 @@ from abele.frontends import poptorch
 from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.numerics import f16
-from abele.parallel import Network
+from abele.parallel import NetworkBuilder
 from abele.session.advice import advice
 
 
@@ -172,7 +172,7 @@ def test_advice__model_that_does_not_fit__is_what_a_pytorch_program_can_do() -> 
 
 
 def test_advice__half_model_of_one_sample__names_neither() -> None:
-    net = Network()
+    net = NetworkBuilder()
     net.parameter((16, 16), f16, "weight")
     net.input((1, 16), f16, "x")
     tiles = ({"tile": 0, "available_bytes": 1000, "temporaries": 900},)

@@ -1,6 +1,8 @@
 """The op families: one file each, with meaning, lowering and derivative side by side."""
 
 from abele.parallel.ops import (
+    constant,
+    control,
     convolution,
     dropout,
     elementwise,
@@ -8,11 +10,15 @@ from abele.parallel.ops import (
     nonlinearity,
     pooling,
     reduction,
+    rows,
     softmax,
+    training,
     views,
 )
 
 __all__ = [
+    "constant",
+    "control",
     "convolution",
     "dropout",
     "elementwise",
@@ -20,6 +26,8 @@ __all__ = [
     "nonlinearity",
     "pooling",
     "reduction",
+    "rows",
     "softmax",
+    "training",
     "views",
 ]

@@ -1,5 +1,7 @@
 """The functions that append ops to a network, in one place for front ends and derivative rules."""
 
+from abele.parallel.ops.constant import full
+from abele.parallel.ops.control import call, cond, loop, switch, while_
 from abele.parallel.ops.convolution import convolution
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
@@ -7,18 +9,24 @@ from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.reduction import mean, reduce, sum_to
+from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.softmax import softmax
-from abele.parallel.ops.views import concat, detach, expand, full, pad, permute, reshape, slice_, transpose
+from abele.parallel.ops.training import accumulate, update
+from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, slice_, transpose
 
 __all__ = [
+    "accumulate",
+    "call",
     "cast",
     "concat",
+    "cond",
     "convolution",
     "detach",
     "dropout",
     "expand",
     "full",
     "linear",
+    "loop",
     "map_",
     "matmul",
     "mean",
@@ -26,11 +34,16 @@ __all__ = [
     "pad",
     "permute",
     "pool",
+    "read_row",
     "reduce",
     "reshape",
     "slice_",
     "softmax",
     "sum_to",
+    "switch",
     "total",
     "transpose",
+    "update",
+    "while_",
+    "write_row",
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Value
+from abele.parallel.network import BlockBuilder, Op, Shape, Value
 from abele.parallel.ops.reduction import reduce
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
 from abele.poplibs.poplin.conv_params.params import ConvParams
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def convolution(
-    net: Network,
+    net: BlockBuilder,
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -72,9 +72,24 @@ def _letters(rank: int) -> tuple[str, str]:
     return "uvwxyz"[:rank], "opqrst"[:rank]
 
 
+def _fit(op: Op, shapes: Sequence[Shape]) -> None:
+    for number, (value, shape) in enumerate(zip(op.inputs, shapes, strict=False)):
+        require(value.shape == shape, f"operand {number} is {list(value.shape)}, its parameters say {list(shape)}")
+
+
 @rule("convolution")
 class Convolution(OpRule):
-    """A cross-correlation, with a bias a channel."""
+    """A cross-correlation, with a bias per channel."""
+
+    operands = (2, 3)
+    attributes: ClassVar = {"params": ConvParams}
+
+    def types(self, op: Op) -> Types:
+        """Output of the parameters, which the operands fit."""
+        params: ConvParams = op.attrs["params"]
+        shapes = (params.input_shape, params.weights_shape, (params.out_channels,))
+        _fit(op, shapes)
+        return [(params.output_shape, op.inputs[0].dtype)]
 
     def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
         """A sum over windows in NumPy."""
@@ -100,8 +115,9 @@ class Convolution(OpRule):
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
         return create(to.graph, op.attrs["params"], value.dtype, value.name) if create else None
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A convolution by data, one by weights, and the sum of the gradient for the bias."""
+        grad = only(grads)
         x, weight = op.inputs[:2]
         params = op.attrs["params"]
         by_x = net.emit_like("convolution_grad_data", [grad, weight], x, params=params) if wanted[0] else None
@@ -114,6 +130,15 @@ class Convolution(OpRule):
 @rule("convolution_grad_data")
 class ConvolutionGradData(OpRule):
     """The gradient of a convolution by its input."""
+
+    operands = 2
+    attributes: ClassVar = {"params": ConvParams}
+
+    def types(self, op: Op) -> Types:
+        """Input of the convolution."""
+        params: ConvParams = op.attrs["params"]
+        _fit(op, (params.output_shape, params.weights_shape))
+        return [(params.input_shape, op.output.dtype)]
 
     def evaluate(self, op: Op, grad: Array, weight: Array) -> Array:
         """Every product added where its window read."""
@@ -139,6 +164,15 @@ class ConvolutionGradData(OpRule):
 @rule("convolution_grad_weight")
 class ConvolutionGradWeight(OpRule):
     """The gradient of a convolution by its weights."""
+
+    operands = 2
+    attributes: ClassVar = {"params": ConvParams}
+
+    def types(self, op: Op) -> Types:
+        """Weights of the convolution."""
+        params: ConvParams = op.attrs["params"]
+        _fit(op, (params.output_shape, params.input_shape))
+        return [(params.weights_shape, op.output.dtype)]
 
     def evaluate(self, op: Op, grad: Array, x: Array) -> Array:
         """Windows times gradients, summed over the batch and the field."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_
-from abele.parallel.network import Network, Op, Value
+from abele.parallel.network import BlockBuilder, Op, Value
 from abele.parallel.ops.views import expand
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-def map_(net: Network, expression: ir.Expr, inputs: Sequence[Value], dtype: ElementType | None = None) -> Value:
+def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype: ElementType | None = None) -> Value:
     """The value of ``expression`` at every element of ``inputs`` broadcast together.
 
     Args:
@@ -31,30 +31,11 @@ def map_(net: Network, expression: ir.Expr, inputs: Sequence[Value], dtype: Elem
         inputs: The operands.
         dtype: Type of the result; by default that of the first operand.
     """
-    shape = np.broadcast_shapes(*(v.shape for v in inputs))
-    dtype = dtype or inputs[0].dtype
-    kept: list[Value] = []
-
-    def operand(number: int) -> ir.Expr:
-        value = inputs[number]
-        scalar = net.scalar(value)
-        if scalar is not None:
-            return ir.Const(scalar, value.dtype)
-        if value not in kept:
-            kept.append(value)
-        return derivative.arg(kept.index(value))
-
-    expression = derivative.substitute(expression, operand)
-    if not kept:
-        return net.constant(np.broadcast_to(np.asarray(evaluate(expression, ()), dtype.np), shape), dtype)
-    # Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
-    own = np.broadcast_shapes(*(v.shape for v in kept))
-    if expression == derivative.arg(0) and kept[0].dtype == dtype:
-        return expand(net, kept[0], shape)
-    return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
+    shape = broadcast(*(v.shape for v in inputs))
+    return net.emit("map", inputs, shape, dtype or inputs[0].dtype, expr=expression)
 
 
-def total(net: Network, parts: Sequence[Value]) -> Value:
+def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:
     """The sum of values of one shape, as one op."""
     expression: ir.Expr = derivative.arg(0)
     for number in range(1, len(parts)):
@@ -62,18 +43,50 @@ def total(net: Network, parts: Sequence[Value]) -> Value:
     return map_(net, expression, parts)
 
 
-def cast(net: Network, value: Value, dtype: ElementType) -> Value:
+def cast(net: BlockBuilder, value: Value, dtype: ElementType) -> Value:
     """``value`` converted to another element type."""
-    if value.dtype == dtype:
-        return value
-    if value in net.constants:
-        return net.constant(net.constants[value], dtype)
-    return net.emit("cast", [value], value.shape, dtype)
+    return value if value.dtype == dtype else net.emit("cast", [value], value.shape, dtype)
 
 
 @rule("map")
 class Map(OpRule):
     """An expression at every element of operands that broadcast together."""
+
+    operands = (1, None)
+    attributes: ClassVar = {"expr": ir.Expr}
+
+    def types(self, op: Op) -> Types:
+        """The shape that the operands broadcast to, and the element type that the op says."""
+        known, used = set(range(len(op.inputs))), derivative.operands(op.attrs["expr"])
+        require(used <= known, f"the expression reads ${max(used, default=0)}, there are {len(known)} operands")
+        return [(broadcast(*(v.shape for v in op.inputs)), op.output.dtype)]
+
+    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+        """Constants of one number become part of the expression; each operand is there once, and is read.
+
+        Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
+        """
+        kept: list[Value] = []
+
+        def operand(number: int) -> ir.Expr:
+            value = op.inputs[number]
+            scalar = net.scalar(value)
+            if scalar is not None:
+                return ir.Const(scalar, value.dtype)
+            if value not in kept:
+                kept.append(value)
+            return derivative.arg(kept.index(value))
+
+        dtype, shape = op.output.dtype, op.output.shape
+        expression = derivative.substitute(op.attrs["expr"], operand)
+        if not kept:
+            return net.constant(np.broadcast_to(np.asarray(evaluate(expression, ()), dtype.np), shape), dtype)
+        if expression == derivative.arg(0) and kept[0].dtype == dtype:
+            return expand(net, kept[0], shape)
+        if tuple(kept) == op.inputs and expression == op.attrs["expr"]:
+            return None
+        own = broadcast(*(v.shape for v in kept))
+        return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
 
     def evaluate(self, op: Op, *inputs: Array) -> Array:
         """The expression in NumPy."""
@@ -88,11 +101,12 @@ class Map(OpRule):
             expression = popops.expr.Cast(expression, op.output.dtype)
         return popops.map(to.graph, expression, inputs, to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""
+        grad = only(grads)
         return [self._gradient(net, op, grad, i) if wanted[i] else None for i in range(len(op.inputs))]
 
-    def _gradient(self, net: Network, op: Op, grad: Value, operand: int) -> Value | None:
+    def _gradient(self, net: BlockBuilder, op: Op, grad: Value, operand: int) -> Value | None:
         from abele.parallel.ops.reduction import sum_to
 
         count = len(op.inputs)
@@ -113,6 +127,18 @@ class Map(OpRule):
 class Cast(OpRule):
     """A conversion of element type; floats to integers truncate."""
 
+    def types(self, op: Op) -> Types:
+        """The shape of the input, and the element type that the op says."""
+        return [(op.inputs[0].shape, op.output.dtype)]
+
+    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+        """The input if it has the type, or the constant that a converted constant is."""
+        (value,) = op.inputs
+        contents = net.contents(value)
+        if value.dtype == op.output.dtype:
+            return value
+        return None if contents is None else net.constant(contents, op.output.dtype)
+
     def evaluate(self, op: Op, x: Array) -> Array:
         """The conversion in NumPy."""
         return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
@@ -121,6 +147,6 @@ class Cast(OpRule):
         """One popops cast."""
         return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient converted back."""
-        return [cast(net, grad, op.inputs[0].dtype)]
+        return [cast(net, only(grads), op.inputs[0].dtype)]

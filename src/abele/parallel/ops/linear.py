@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Value
+from abele.parallel.network import BlockBuilder, Op, Value
 from abele.parallel.ops.reduction import reduce, sum_to
 from abele.parallel.ops.views import expand, reshape, transpose
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-def linear(net: Network, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(net: BlockBuilder, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """``x · weightᵀ + bias``: x [..., in], weight [out, in], bias [out]; gives [..., out]."""
     rows = reshape(net, x, (-1, x.shape[-1]))
     inputs = [rows, weight] + ([] if bias is None else [bias])
@@ -26,7 +26,7 @@ def linear(net: Network, x: Value, weight: Value, bias: Value | None = None) -> 
     return reshape(net, product, (*x.shape[:-1], weight.shape[0]))
 
 
-def matmul(net: Network, a: Value, b: Value) -> Value:
+def matmul(net: BlockBuilder, a: Value, b: Value) -> Value:
     """NumPy's matmul: vectors, matrices, and stacks of matrices that broadcast."""
     if a.ndim == 1:
         product = matmul(net, reshape(net, a, (1, a.size)), b)
@@ -42,7 +42,7 @@ def matmul(net: Network, a: Value, b: Value) -> Value:
     return _grouped(net, a, b)
 
 
-def _grouped(net: Network, a: Value, b: Value) -> Value:
+def _grouped(net: BlockBuilder, a: Value, b: Value) -> Value:
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     groups = int(np.prod(batch))
     left = reshape(net, expand(net, a, (*batch, *a.shape[-2:])), (groups, *a.shape[-2:]))
@@ -54,6 +54,15 @@ def _grouped(net: Network, a: Value, b: Value) -> Value:
 @rule("linear")
 class Linear(OpRule):
     """A fully connected layer: x [rows, in] · weight [out, in]ᵀ + bias [out]."""
+
+    operands = (2, 3)
+
+    def types(self, op: Op) -> Types:
+        """[rows, out]."""
+        x, weight, *bias = op.inputs
+        require(x.ndim == weight.ndim == 2 and x.shape[1] == weight.shape[1], f"{x} and {weight} do not fit each other")
+        require(all(b.shape == weight.shape[:1] for b in bias), f"the bias does not fit {weight}")
+        return [((x.shape[0], weight.shape[0]), x.dtype)]
 
     def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
         """The product in NumPy."""
@@ -75,8 +84,9 @@ class Linear(OpRule):
         rhs = poplin.create_matmul_input_rhs(to.graph, weight.dtype, x.shape, weight.shape[::-1], name=weight.name)
         return rhs.T
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Two matmuls, and the sum of the gradient over rows for the bias."""
+        grad = only(grads)
         x, weight = op.inputs[:2]
         by_x = matmul(net, grad, weight) if wanted[0] else None
         by_weight = matmul(net, transpose(net, grad), x) if wanted[1] else None
@@ -88,6 +98,15 @@ class Linear(OpRule):
 class MatMul(OpRule):
     """A product of two matrices [m, k] · [k, n], or of g pairs of them."""
 
+    operands = 2
+
+    def types(self, op: Op) -> Types:
+        """[m, n], or [g, m, n]."""
+        a, b = op.inputs
+        require(a.ndim == b.ndim and a.ndim in (2, 3), f"{a} and {b} are not both matrices or stacks of them")
+        require(a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2], f"{a} and {b} do not fit each other")
+        return [((*a.shape[:-1], b.shape[-1]), a.dtype)]
+
     def evaluate(self, op: Op, a: Array, b: Array) -> Array:
         """NumPy's matmul."""
         return a @ b
@@ -98,8 +117,9 @@ class MatMul(OpRule):
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""
+        grad = only(grads)
         a, b = op.inputs
         by_a = sum_to(net, matmul(net, grad, transpose(net, b)), a.shape) if wanted[0] else None
         by_b = sum_to(net, matmul(net, transpose(net, a), grad), b.shape) if wanted[1] else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele.expr import NONLINEARITIES, TABLE
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Value
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:
@@ -20,14 +20,26 @@ TAKES_INPUT = tuple(n.name for n in NONLINEARITIES.values() if n.gradient_takes 
 """Kinds whose gradient is computed from the input; the others' from the output."""
 
 
-def nonlinearity(net: Network, function: str, value: Value) -> Value:
+def nonlinearity(net: BlockBuilder, function: str, value: Value) -> Value:
     """``relu``, ``tanh``, ``sigmoid``, ``gelu`` (by tanh) or ``gelu_erf`` of every element."""
     return net.emit_like("nonlinearity", [value], value, function=function)
+
+
+def _check_function(op: Op) -> None:
+    function = op.attrs["function"]
+    require(function in NONLINEARITIES, f"there is no non-linearity {function!r}; {', '.join(NONLINEARITIES)} exist")
 
 
 @rule("nonlinearity")
 class Nonlinearity(OpRule):
     """A library non-linearity of every element."""
+
+    attributes: ClassVar = {"function": str}
+
+    def types(self, op: Op) -> Types:
+        """The type of the input."""
+        _check_function(op)
+        return [op.inputs[0].type]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """The function in NumPy."""
@@ -37,8 +49,9 @@ class Nonlinearity(OpRule):
         """One popnn non-linearity."""
         return popnn.non_linearity(to.graph, op.attrs["function"], to[op.inputs[0]], to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op, on the output or the input as the function wants."""
+        grad = only(grads)
         saved = op.inputs[0] if op.attrs["function"] in TAKES_INPUT else op.output
         return [net.emit_like("nonlinearity_grad", [saved, grad], saved, function=op.attrs["function"])]
 
@@ -46,6 +59,16 @@ class Nonlinearity(OpRule):
 @rule("nonlinearity_grad")
 class NonlinearityGrad(OpRule):
     """The gradient through a non-linearity, from its output (or input) and the gradient of its output."""
+
+    operands = 2
+    attributes: ClassVar = {"function": str}
+
+    def types(self, op: Op) -> Types:
+        """The type of what was saved."""
+        _check_function(op)
+        saved, grad = op.inputs
+        require(saved.shape == grad.shape, f"{saved} and {grad} differ in shape")
+        return [saved.type]
 
     def evaluate(self, op: Op, saved: Array, grad: Array) -> Array:
         """The slope in NumPy times the gradient."""

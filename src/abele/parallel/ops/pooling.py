@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Value
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.network import BlockBuilder, Op, Shape, Value
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_params import PoolParams
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-def pool(net: Network, value: Value, pooling: PoolParams) -> Value:
+def pool(net: BlockBuilder, value: Value, pooling: PoolParams) -> Value:
     """``value`` [batch, channels, *field] pooled over its field."""
     return net.emit("pool", [value], pooling.out_shape, value.dtype, pooling=pooling)
 
@@ -36,9 +36,21 @@ def _kernel_axes(pooling: PoolParams) -> tuple[int, ...]:
     return tuple(range(-len(pooling.kernel), 0))
 
 
+def _fit(value: Value, shape: Shape) -> None:
+    require(value.shape == shape, f"{value} does not fit its parameters, which say {list(shape)}")
+
+
 @rule("pool")
 class Pool(OpRule):
     """The maximum, sum or average of every window."""
+
+    attributes: ClassVar = {"pooling": PoolParams}
+
+    def types(self, op: Op) -> Types:
+        """Output of the parameters, which the input fits."""
+        pooling: PoolParams = op.attrs["pooling"]
+        _fit(op.inputs[0], pooling.in_shape)
+        return [(pooling.out_shape, op.inputs[0].dtype)]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """Windows reduced in NumPy."""
@@ -55,8 +67,9 @@ class Pool(OpRule):
         """One popnn pooling."""
         return popnn.pool(to.graph, to[op.inputs[0]], op.attrs["pooling"], to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op; that of a maximum needs input and output."""
+        grad = only(grads)
         pooling, (x,) = op.attrs["pooling"], op.inputs
         saved = [x, op.output] if pooling.kind == "max" else []
         return [net.emit_like("pool_grad", [grad, *saved], x, pooling=pooling)]
@@ -65,6 +78,20 @@ class Pool(OpRule):
 @rule("pool_grad")
 class PoolGrad(OpRule):
     """The gradient of pooling; that of a maximum goes to every element equal to it, as in PopLibs."""
+
+    operands = (1, 3)
+    attributes: ClassVar = {"pooling": PoolParams}
+
+    def types(self, op: Op) -> Types:
+        """Input of the pooling."""
+        pooling: PoolParams = op.attrs["pooling"]
+        require(
+            len(op.inputs) == (3 if pooling.kind == "max" else 1),
+            "only the gradient of a maximum needs what was pooled",
+        )
+        for value, shape in zip(op.inputs, (pooling.out_shape, pooling.in_shape, pooling.out_shape), strict=False):
+            _fit(value, shape)
+        return [(pooling.in_shape, op.output.dtype)]
 
     def evaluate(self, op: Op, grad: Array, *saved: Array) -> Array:
         """Every window's gradient added where it read."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from abele.expr import derivative
+from abele.expr import Const, derivative, select
 from abele.expr.simplify import product
 from abele.graph import Tensor
-from abele.kernels.nest.ir import Const, select
 from abele.numerics import ElementType
-from abele.parallel.network import Network, Op, Shape, Value
+from abele.parallel.network import BlockBuilder, Op, Shape, Value
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {"add": np.sum, "max": np.max, "min": np
 
 
 def reduce(
-    net: Network,
+    net: BlockBuilder,
     value: Value,
     dims: Sequence[int],
     operation: str = "add",
@@ -50,25 +49,18 @@ def reduce(
     gone = sorted({d % value.ndim for d in dims}) if value.ndim else []
     shape = tuple(n for d, n in enumerate(value.shape) if d not in gone)
     kept = tuple(1 if d in gone else n for d, n in enumerate(value.shape))
-    if math.prod(value.shape[d] for d in gone) == 1:
-        factor = product(derivative.arg(0), Const(scale))
-        result = map_(net, factor, [reshape(net, value, shape)], dtype) if scale != 1 else cast(net, value, dtype)
-    elif value in net.constants:
-        contents = _NUMPY[operation](net.constants[value], axis=tuple(gone)) * scale
-        result = net.constant(contents, dtype)
-    else:
-        result = net.emit("reduce", [value], shape, dtype, dims=tuple(gone), operation=operation, scale=scale)
+    result = net.emit("reduce", [value], shape, dtype, dims=tuple(gone), operation=operation, scale=scale)
     return reshape(net, result, kept if keep else shape)
 
 
 def mean(
-    net: Network, value: Value, dims: Sequence[int], *, keep: bool = False, dtype: ElementType | None = None
+    net: BlockBuilder, value: Value, dims: Sequence[int], *, keep: bool = False, dtype: ElementType | None = None
 ) -> Value:
     """The mean of ``value`` over ``dims``, in its own type or in ``dtype``."""
     return reduce(net, value, dims, keep=keep, scale=1 / math.prod(value.shape[d] for d in dims), dtype=dtype)
 
 
-def sum_to(net: Network, value: Value, shape: Shape) -> Value:
+def sum_to(net: BlockBuilder, value: Value, shape: Shape) -> Value:
     """``value`` summed over the dimensions along which ``shape`` broadcasts to it."""
     if value.shape == shape:
         return value
@@ -80,6 +72,30 @@ def sum_to(net: Network, value: Value, shape: Shape) -> Value:
 @rule("reduce")
 class Reduce(OpRule):
     """A sum, product, maximum or minimum over dimensions, which disappear; sums may be scaled."""
+
+    attributes: ClassVar = {"dims": tuple, "operation": str, "scale": (float, int)}
+
+    def types(self, op: Op) -> Types:
+        """The input without the dimensions, in the element type that the op says."""
+        (value,), dims, operation = op.inputs, op.attrs["dims"], op.attrs["operation"]
+        require(operation in _NUMPY, f"there is no reduction {operation!r}; there are {', '.join(_NUMPY)}")
+        distinct = len(set(dims)) == len(dims) and all(0 <= d < value.ndim for d in dims)
+        require(distinct, f"dims={list(dims)} are not dimensions of {list(value.shape)}")
+        require(operation == "add" or op.attrs["scale"] == 1, "only sums are scaled")
+        return [(tuple(n for d, n in enumerate(value.shape) if d not in dims), op.output.dtype)]
+
+    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+        """A reduction over one element scales or converts it; one of a constant is a constant."""
+        (value,), dims, scale = op.inputs, op.attrs["dims"], op.attrs["scale"]
+        if math.prod(value.shape[d] for d in dims) == 1:
+            if scale == 1:
+                return reshape(net, cast(net, value, op.output.dtype), op.output.shape)
+            factor = product(derivative.arg(0), Const(scale))
+            return map_(net, factor, [reshape(net, value, op.output.shape)], op.output.dtype)
+        contents = net.contents(value)
+        if contents is None:
+            return None
+        return net.constant(_NUMPY[op.attrs["operation"]](contents, axis=dims) * scale, op.output.dtype)
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """The reduction in NumPy."""
@@ -100,19 +116,19 @@ class Reduce(OpRule):
             scale=scale,
         )
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient repeated over what was summed; for extrema, where they are reached, shared by equals."""
-        (value,) = op.inputs
+        (value,), grad = op.inputs, only(grads)
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
         if op.attrs["operation"] == "add":
             scaled = map_(net, product(derivative.arg(0), Const(op.attrs["scale"])), [grad], value.dtype)
             return [expand(net, reshape(net, scaled, kept), value.shape)]
         if op.attrs["operation"] == "mul":
-            return super().backward(net, op, grad, wanted)
+            return super().backward(net, op, grads, wanted)
         return [self._to_extremum(net, op, reshape(net, grad, kept))]
 
     @staticmethod
-    def _to_extremum(net: Network, op: Op, grad: Value) -> Value:
+    def _to_extremum(net: BlockBuilder, op: Op, grad: Value) -> Value:
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
         hit = map_(net, select(x.eq(best), 1.0, 0.0), [value, reshape(net, op.output, grad.shape)])

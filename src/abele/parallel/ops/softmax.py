@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Value
+from abele.parallel.network import BlockBuilder, Op, Value
 from abele.parallel.ops.views import transpose
-from abele.parallel.registry import Array, Gradients, OpRule, rule
+from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-def softmax(net: Network, value: Value, dim: int, *, log: bool = False) -> Value:
+def softmax(net: BlockBuilder, value: Value, dim: int, *, log: bool = False) -> Value:
     """The softmax of ``value`` over ``dim``, or its logarithm."""
     turned = transpose(net, value, dim, -1)
     return transpose(net, net.emit_like("log_softmax" if log else "softmax", [turned], turned), dim, -1)
@@ -26,6 +26,11 @@ def softmax(net: Network, value: Value, dim: int, *, log: bool = False) -> Value
 @rule("softmax")
 class Softmax(OpRule):
     """Exponentials over their sum along the last dimension."""
+
+    def types(self, op: Op) -> Types:
+        """The type of the input."""
+        require(op.inputs[0].ndim, "it takes a dimension to sum over")
+        return [op.inputs[0].type]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """The stable form in NumPy."""
@@ -36,14 +41,23 @@ class Softmax(OpRule):
         """One popnn softmax."""
         return popnn.softmax(to.graph, to[op.inputs[0]], to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
+        grad = only(grads)
         return [net.emit_like("softmax_grad", [op.output, grad], op.output)]
 
 
 @rule("softmax_grad")
 class SoftmaxGrad(OpRule):
     """y · (grad − Σ grad · y) along the last dimension."""
+
+    operands = 2
+
+    def types(self, op: Op) -> Types:
+        """The type of the output."""
+        y, grad = op.inputs
+        require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
+        return [y.type]
 
     def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""
@@ -58,6 +72,11 @@ class SoftmaxGrad(OpRule):
 class LogSoftmax(OpRule):
     """The logarithm of softmax along the last dimension."""
 
+    def types(self, op: Op) -> Types:
+        """The type of the input."""
+        require(op.inputs[0].ndim, "it takes a dimension to sum over")
+        return [op.inputs[0].type]
+
     def evaluate(self, op: Op, x: Array) -> Array:
         """The stable form in NumPy."""
         shifted = x - x.max(-1, keepdims=True)
@@ -67,14 +86,23 @@ class LogSoftmax(OpRule):
         """One popnn log-softmax."""
         return popnn.log_softmax(to.graph, to[op.inputs[0]], to.prog)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
+        grad = only(grads)
         return [net.emit_like("log_softmax_grad", [op.output, grad], op.output)]
 
 
 @rule("log_softmax_grad")
 class LogSoftmaxGrad(OpRule):
     """grad − exp(y) · Σ grad along the last dimension."""
+
+    operands = 2
+
+    def types(self, op: Op) -> Types:
+        """The type of the output."""
+        y, grad = op.inputs
+        require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
+        return [y.type]
 
     def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""

@@ -3,77 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele import graph as tile_graph
 from abele.errors import UnsupportedOpError
 from abele.graph import Tensor
-from abele.parallel.network import Network, Op, Shape, Value
-from abele.parallel.registry import RULES, Array, Gradients, OpRule, rule
+from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.ops.constant import full
+from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
-def _view(net: Network, kind: str, inputs: Sequence[Value], shape: Sequence[int], **attrs: object) -> Value:
-    """Append a view op, or apply it at once to constants."""
-    output = net.value(shape, inputs[0].dtype)
-    if not all(v in net.constants for v in inputs):
-        return net.emit(kind, inputs, output.shape, output.dtype, **attrs)
-    op = Op(kind, tuple(inputs), (output,), attrs, tile_graph.DebugInfo(kind))
-    return net.constant(RULES[kind].evaluate(op, *(net.constants[v] for v in inputs)), output.dtype)
+class View(OpRule):
+    """A kind that moves no data: of constants, it is a constant."""
+
+    def same(self, op: Op) -> bool:
+        """True if an op of the kind changes nothing."""
+        return op.output.shape == op.inputs[0].shape
+
+    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+        """The input of a view that changes nothing; the constant that a view of constants is."""
+        if self.same(op):
+            return op.inputs[0]
+        contents = [net.contents(v) for v in op.inputs]
+        known = [c for c in contents if c is not None]
+        if len(known) < len(contents):
+            return None
+        return net.constant(self.evaluate(op, *known), op.output.dtype)
 
 
-def reshape(net: Network, value: Value, shape: Sequence[int]) -> Value:
+def reshape(net: BlockBuilder, value: Value, shape: Sequence[int]) -> Value:
     """``value`` in another shape of as many elements; one dimension may be −1."""
     wanted = tuple(shape)
     if -1 in wanted:
         known = -int(np.prod(wanted))
         wanted = tuple(value.size // known if n == -1 else n for n in wanted)
-    return value if wanted == value.shape else _view(net, "reshape", [value], wanted)
+    return value if wanted == value.shape else net.emit("reshape", [value], wanted, value.dtype)
 
 
-def permute(net: Network, value: Value, order: Sequence[int]) -> Value:
+def permute(net: BlockBuilder, value: Value, order: Sequence[int]) -> Value:
     """``value`` with its dimensions in ``order``."""
     axes = tuple(d % value.ndim for d in order)
     if axes == tuple(range(value.ndim)):
         return value
-    return _view(net, "permute", [value], [value.shape[d] for d in axes], order=axes)
+    return net.emit("permute", [value], [value.shape[d] for d in axes], value.dtype, order=axes)
 
 
-def transpose(net: Network, value: Value, first: int = -2, second: int = -1) -> Value:
+def transpose(net: BlockBuilder, value: Value, first: int = -2, second: int = -1) -> Value:
     """``value`` with two dimensions swapped."""
     order = list(range(value.ndim))
     order[first], order[second] = order[second], order[first]
     return permute(net, value, order)
 
 
-def expand(net: Network, value: Value, shape: Sequence[int]) -> Value:
+def expand(net: BlockBuilder, value: Value, shape: Sequence[int]) -> Value:
     """``value`` repeated to ``shape`` by NumPy's broadcasting rules."""
-    return value if tuple(shape) == value.shape else _view(net, "expand", [value], shape)
+    return value if tuple(shape) == value.shape else net.emit("expand", [value], shape, value.dtype)
 
 
-def slice_(net: Network, value: Value, dim: int, begin: int, end: int, step: int = 1) -> Value:
+def slice_(net: BlockBuilder, value: Value, dim: int, begin: int, end: int, step: int = 1) -> Value:
     """Indices ``begin, begin + step, …`` below ``end`` of one dimension."""
     dim %= value.ndim
     count = len(range(begin, end, step))
     if (begin, count) == (0, value.shape[dim]):
         return value
     shape = (*value.shape[:dim], count, *value.shape[dim + 1 :])
-    return _view(net, "slice", [value], shape, dim=dim, begin=begin, end=end, step=step)
+    return net.emit("slice", [value], shape, value.dtype, dim=dim, begin=begin, end=end, step=step)
 
 
-def concat(net: Network, values: Sequence[Value], dim: int) -> Value:
+def concat(net: BlockBuilder, values: Sequence[Value], dim: int) -> Value:
     """The values after each other along ``dim``."""
     dim %= values[0].ndim
     extent = sum(v.shape[dim] for v in values)
     shape = (*values[0].shape[:dim], extent, *values[0].shape[dim + 1 :])
-    return values[0] if len(values) == 1 else _view(net, "concat", values, shape, dim=dim)
+    return values[0] if len(values) == 1 else net.emit("concat", values, shape, values[0].dtype, dim=dim)
 
 
-def pad(net: Network, value: Value, low: Sequence[int], high: Sequence[int], fill: float = 0.0) -> Value:
+def pad(net: BlockBuilder, value: Value, low: Sequence[int], high: Sequence[int], fill: float = 0.0) -> Value:
     """``value`` with ``low[d]`` elements of ``fill`` before and ``high[d]`` after it along each dimension d."""
     for dim, (before, after) in enumerate(zip(low, high, strict=True)):
         around = [_filled_like(net, value, dim, n, fill) if n else None for n in (before, after)]
@@ -82,23 +92,24 @@ def pad(net: Network, value: Value, low: Sequence[int], high: Sequence[int], fil
     return value
 
 
-def _filled_like(net: Network, value: Value, dim: int, count: int, fill: float) -> Value:
+def _filled_like(net: BlockBuilder, value: Value, dim: int, count: int, fill: float) -> Value:
     return full(net, fill, (*value.shape[:dim], count, *value.shape[dim + 1 :]), value.dtype)
 
 
-def full(net: Network, fill: float, shape: Shape, dtype: object) -> Value:
-    """A constant of one number."""
-    return net.constant(np.broadcast_to(np.float64(fill), shape), dtype)
-
-
-def detach(net: Network, value: Value) -> Value:
+def detach(net: BlockBuilder, value: Value) -> Value:
     """``value``, through which no gradient flows."""
-    return _view(net, "detach", [value], value.shape)
+    return net.emit_like("detach", [value], value)
 
 
 @rule("reshape")
-class Reshape(OpRule):
+class Reshape(View):
     """The same elements in row-major order in another shape."""
+
+    def types(self, op: Op) -> Types:
+        """The shape that the op says, of as many elements."""
+        value, made = op.inputs[0], op.output
+        require(made.size == value.size, f"{list(value.shape)} has {value.size} elements, not {made.size}")
+        return [(made.shape, value.dtype)]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """NumPy's reshape."""
@@ -108,14 +119,26 @@ class Reshape(OpRule):
         """A view."""
         return to[op.inputs[0]].reshape(op.output.shape)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient in the shape of the input."""
-        return [reshape(net, grad, op.inputs[0].shape)]
+        return [reshape(net, only(grads), op.inputs[0].shape)]
 
 
 @rule("permute")
-class Permute(OpRule):
+class Permute(View):
     """Dimensions in another order."""
+
+    attributes: ClassVar = {"order": tuple}
+
+    def types(self, op: Op) -> Types:
+        """The dimensions of the input in the order."""
+        (value,), order = op.inputs, op.attrs["order"]
+        require(sorted(order) == list(range(value.ndim)), f"order={list(order)} is no order of {list(value.shape)}")
+        return [(tuple(value.shape[d] for d in order), value.dtype)]
+
+    def same(self, op: Op) -> bool:
+        """True if the order is the one that there was."""
+        return bool(op.attrs["order"] == tuple(range(op.output.ndim)))
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """NumPy's transpose."""
@@ -125,15 +148,21 @@ class Permute(OpRule):
         """A view."""
         return to[op.inputs[0]].transpose(op.attrs["order"])
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The inverse permutation of the gradient."""
         order = op.attrs["order"]
-        return [permute(net, grad, sorted(range(len(order)), key=order.__getitem__))]
+        return [permute(net, only(grads), sorted(range(len(order)), key=order.__getitem__))]
 
 
 @rule("expand")
-class Expand(OpRule):
+class Expand(View):
     """Elements repeated along dimensions."""
+
+    def types(self, op: Op) -> Types:
+        """The shape that the op says, to which the input broadcasts."""
+        value, made = op.inputs[0], op.output
+        require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
+        return [(made.shape, value.dtype)]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """NumPy's broadcast_to."""
@@ -143,16 +172,27 @@ class Expand(OpRule):
         """A view."""
         return to[op.inputs[0]].broadcast_to(op.output.shape)
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient summed over the repetitions."""
         from abele.parallel.ops.reduction import sum_to
 
-        return [sum_to(net, grad, op.inputs[0].shape)]
+        return [sum_to(net, only(grads), op.inputs[0].shape)]
 
 
 @rule("slice")
-class Slice(OpRule):
+class Slice(View):
     """Some indices of one dimension."""
+
+    attributes: ClassVar = {"dim": int, "begin": int, "end": int, "step": int}
+
+    def types(self, op: Op) -> Types:
+        """The input's shape, with as many indices as are taken."""
+        (value,), dim = op.inputs, op.attrs["dim"]
+        require(0 <= dim < value.ndim, f"{value} has no dimension {dim}")
+        begin, end, step = (op.attrs[name] for name in ("begin", "end", "step"))
+        inside = 0 <= begin <= end <= value.shape[dim] and step > 0
+        require(inside, f"the indices {begin}:{end}:{step} are not in a dimension of {value.shape[dim]}")
+        return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """NumPy's slice."""
@@ -166,8 +206,9 @@ class Slice(OpRule):
         part = to[op.inputs[0]].slice(attrs["begin"], attrs["end"], attrs["dim"])
         return part if attrs["step"] == 1 else part.sub_sample(attrs["step"], attrs["dim"])
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient with zeros where the input was not taken."""
+        grad = only(grads)
         value, dim, begin = op.inputs[0], op.attrs["dim"], op.attrs["begin"]
         if op.attrs["step"] != 1:
             raise UnsupportedOpError(
@@ -181,8 +222,26 @@ class Slice(OpRule):
 
 
 @rule("concat")
-class Concat(OpRule):
+class Concat(View):
     """Values after each other along one dimension."""
+
+    operands = (1, None)
+    attributes: ClassVar = {"dim": int}
+
+    def types(self, op: Op) -> Types:
+        """The inputs' shape, with as many indices along the dimension as all of them have."""
+        first, dim = op.inputs[0], op.attrs["dim"]
+        require(0 <= dim < first.ndim, f"{first} has no dimension {dim}")
+        require(all(v.dtype == first.dtype for v in op.inputs), "the values differ in type")
+        sides = {(*v.shape[:dim], *v.shape[dim + 1 :]) for v in op.inputs}
+        fits = len(sides) == 1 and all(v.ndim == first.ndim for v in op.inputs)
+        require(fits, f"the values differ in another dimension than {dim}")
+        extent = sum(v.shape[dim] for v in op.inputs)
+        return [((*first.shape[:dim], extent, *first.shape[dim + 1 :]), first.dtype)]
+
+    def same(self, op: Op) -> bool:
+        """True for one value alone."""
+        return len(op.inputs) == 1
 
     def evaluate(self, op: Op, *inputs: Array) -> Array:
         """NumPy's concatenate."""
@@ -192,9 +251,9 @@ class Concat(OpRule):
         """A view."""
         return tile_graph.concat([to[v] for v in op.inputs], op.attrs["dim"])
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The part of the gradient that belongs to each input."""
-        dim = op.attrs["dim"]
+        grad, dim = only(grads), op.attrs["dim"]
         ends = np.cumsum([v.shape[dim] for v in op.inputs]).tolist()
         begins = [0, *ends[:-1]]
         return [
@@ -204,8 +263,16 @@ class Concat(OpRule):
 
 
 @rule("detach")
-class Detach(OpRule):
+class Detach(View):
     """The same elements, through which no gradient flows."""
+
+    def types(self, op: Op) -> Types:
+        """The type of the input."""
+        return [op.inputs[0].type]
+
+    def same(self, op: Op) -> bool:
+        """False: what it changes is where gradients flow."""
+        return False
 
     def evaluate(self, op: Op, x: Array) -> Array:
         """The input."""
@@ -215,6 +282,6 @@ class Detach(OpRule):
         """The same view."""
         return to[op.inputs[0]]
 
-    def backward(self, net: Network, op: Op, grad: Value, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """No gradient."""
         return [None]

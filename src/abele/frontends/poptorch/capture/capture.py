@@ -15,7 +15,7 @@ from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
 from abele.frontends.poptorch.capture.registry import convert, handler_of
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
-from abele.parallel import Network, Value
+from abele.parallel import Network, NetworkBuilder, Value, verify
 
 _ANY_LOSS = LOSSES | {IDENTITY_LOSS}
 
@@ -112,7 +112,7 @@ class _Reader:
 
     exported: torch_export.Exported
     tensors: Mapping[str, torch.Tensor]
-    net: Network = field(default_factory=Network)
+    net: NetworkBuilder = field(default_factory=NetworkBuilder)
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
     known: dict[torch.fx.Node, Any] = field(default_factory=dict)
     losses: list[torch.fx.Node] = field(default_factory=list)
@@ -228,5 +228,7 @@ class _Reader:
                 continue
             dtype = host_dtype(torch_export.fake(result.value).dtype)
             leaves.append(OutputLeaf(len(self.net.outputs), dtype=dtype))
-            self.net.outputs.append(value)
-        return CapturedModel(self.net, leaves, self.exported.structure, self.weights)
+            self.net.output(value)
+        net = self.net.finish()
+        verify(net)
+        return CapturedModel(net, leaves, self.exported.structure, self.weights)

@@ -21,7 +21,7 @@ from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugInfo
 from abele.kernels.nest.ir import Apply, Const, Expr
 from abele.numerics import ElementType, bool_, i32
-from abele.parallel import Network, Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 Handler = Callable[..., Any]
@@ -50,7 +50,7 @@ class Call:
         result: Shape and type of the result (of the first one, if there are several).
     """
 
-    net: Network
+    net: BlockBuilder
     node: torch.fx.Node
 
     @property
@@ -148,7 +148,7 @@ def handler_of(node: torch.fx.Node) -> Handler | None:
     return handler
 
 
-def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Append what a call means; returns its value or values.
 
     Raises:
@@ -166,13 +166,13 @@ def convert(net: Network, node: torch.fx.Node, args: Sequence[Any], kwargs: dict
     return result
 
 
-def _mark_wide(net: Network, fake: Any, result: Any) -> None:
+def _mark_wide(net: BlockBuilder, fake: Any, result: Any) -> None:
     """Remember which integers have 64 bits in the model and 32 on the device."""
     if isinstance(fake, (tuple, list)) and isinstance(result, (tuple, list)):
         for part, value in zip(fake, result, strict=False):
             _mark_wide(net, part, value)
     elif isinstance(result, Value) and isinstance(fake, torch.Tensor) and fake.dtype == torch.int64:
-        net.wide.add(result)
+        net.root.wide.add(result)
 
 
 def unsupported(name: str, origin: DebugInfo, what: str, remedy: str | None) -> UnsupportedOpError:

@@ -10,7 +10,7 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
-from abele.parallel import Network, Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 from abele.session.input_checks import known_on_host
 
@@ -40,7 +40,7 @@ LOSSES = frozenset(
 IDENTITY_LOSS = "abele.identity_loss"
 
 
-def reduced(net: Network, value: Value, reduction: int) -> Value:
+def reduced(net: BlockBuilder, value: Value, reduction: int) -> Value:
     """``value`` as it is, its mean or its sum."""
     if reduction == _NONE:
         return value
@@ -173,7 +173,7 @@ def _class_dim(value: Value) -> int:
     return 1 if value.ndim > 1 else 0
 
 
-def _per_class(net: Network, weight: Value, value: Value) -> Value:
+def _per_class(net: BlockBuilder, weight: Value, value: Value) -> Value:
     """A weight of every class, beside [batch, classes, *field]."""
     return build.reshape(net, weight, (weight.size, *(1,) * (value.ndim - _class_dim(value) - 1)))
 
@@ -192,7 +192,7 @@ def _nll(
     net, dim = call.net, _class_dim(logs)
     classes = logs.shape[dim]
     net.bound(target, classes, "label", ignore_index)
-    is_checked = target in known_on_host(net)
+    is_checked = target in known_on_host(net.root)
     rest = logs.shape[dim + 1 :]
     numbers = net.constant(np.arange(classes).reshape(classes, *(1,) * len(rest)), i32, "classes")
     index = build.reshape(net, build.cast(net, target, i32), (*logs.shape[:dim], 1, *rest))
@@ -222,7 +222,7 @@ def _nll(
 
 
 def _label_weights(
-    net: Network,
+    net: BlockBuilder,
     numbers: Value,
     index: Value,
     target: Value,

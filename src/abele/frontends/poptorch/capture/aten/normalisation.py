@@ -9,11 +9,11 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import Call, aten
 from abele.kernels.nest.ir import Expr, apply
 from abele.numerics import bf16, f16, f32
-from abele.parallel import Network, Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 
-def _statistics(net: Network, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
+def _statistics(net: BlockBuilder, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
     """The value minus its mean, the mean, and the biased variance, over ``dims``, which are kept.
 
     Statistics of 16-bit floats are f32, as in PyTorch and PopLibs: sums of squares leave the range of f16.
@@ -26,7 +26,7 @@ def _statistics(net: Network, value: Value, dims: Sequence[int]) -> tuple[Value,
 
 
 def _scaled(
-    net: Network, centred: Value, variance: Value, eps: float, gain: Value | None, shift: Value | None
+    net: BlockBuilder, centred: Value, variance: Value, eps: float, gain: Value | None, shift: Value | None
 ) -> Value:
     """centred / √(variance + eps), times the gain, plus the shift, in one map."""
     expression: Expr = arg(0) * apply("rsqrt", arg(1) + float(eps))
@@ -83,11 +83,11 @@ def group_norm(
     return build.reshape(net, _scaled(net, centred, variance, eps, *sides), value.shape)
 
 
-def _channels(net: Network, value: Value | None, ndim: int) -> Value | None:
+def _channels(net: BlockBuilder, value: Value | None, ndim: int) -> Value | None:
     return None if value is None else build.reshape(net, value, (value.size, *(1,) * (ndim - 2)))
 
 
-def _sides(net: Network, value: Value, *sides: Value | None) -> list[Value | None]:
+def _sides(net: BlockBuilder, value: Value, *sides: Value | None) -> list[Value | None]:
     """Gain and shift beside the channels of ``value``."""
     return [_channels(net, side, value.ndim) for side in sides]
 

@@ -1,0 +1,33 @@
+"""Networks: what they are made of, how they are built, checked, compared, printed and read."""
+
+from abele.parallel.network.builder import BlockBuilder, NetworkBuilder, RegionBuilder
+from abele.parallel.network.frozen import Dense, FrozenDict
+from abele.parallel.network.network import Bound, Network, differentiable, needed
+from abele.parallel.network.op import Block, Function, Op
+from abele.parallel.network.parser import parse
+from abele.parallel.network.printer import network_text
+from abele.parallel.network.value import HERE, Place, Shape, Stage, Value
+from abele.parallel.network.verify import verify
+
+__all__ = [
+    "HERE",
+    "Block",
+    "BlockBuilder",
+    "Bound",
+    "Dense",
+    "FrozenDict",
+    "Function",
+    "Network",
+    "NetworkBuilder",
+    "Op",
+    "Place",
+    "RegionBuilder",
+    "Shape",
+    "Stage",
+    "Value",
+    "differentiable",
+    "needed",
+    "network_text",
+    "parse",
+    "verify",
+]

@@ -1,0 +1,101 @@
+"""Ops, and the blocks of ops that functions and the bodies of control flow are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from abele.graph.debug import DebugInfo
+from abele.parallel.network.frozen import FrozenDict
+from abele.parallel.network.value import Place, Stage, Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """One operation.
+
+    Attributes:
+        kind: Which rule of :mod:`abele.parallel.registry` gives its meaning.
+        inputs: Values that it reads.
+        outputs: Values that it makes; any number.
+        attrs: Numbers, tuples, strings and functions that it is configured with.
+        debug: Module path and the user's source line.
+        regions: Bodies of control flow. A region sees its parameters alone: what it reads is handed to it.
+    """
+
+    kind: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: FrozenDict[str, Any]
+    debug: DebugInfo
+    regions: tuple[Block, ...] = ()
+
+    @property
+    def output(self) -> Value:
+        """The first output."""
+        return self.outputs[0]
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of what it makes."""
+        return self.outputs[0].stage if self.outputs else Stage.FORWARD
+
+    @property
+    def place(self) -> Place | None:
+        """The place of what it makes, if it makes something."""
+        return self.outputs[0].place if self.outputs else None
+
+    @property
+    def function(self) -> Function | None:
+        """The function that it calls, if it calls one."""
+        called = self.attrs.get("function")
+        return called if isinstance(called, Function) else None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Every block that running it may run: its regions, or the body of what it calls."""
+        called = self.function
+        return self.regions if called is None else (called.body, *self.regions)
+
+    def __str__(self) -> str:
+        from abele.parallel.network.printer import op_text
+
+        return op_text(self)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """Ops in order, isolated from what is around them.
+
+    Attributes:
+        parameters: Values that enter.
+        ops: In an order in which every value is made before it is read.
+        results: Values that leave.
+    """
+
+    parameters: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    results: tuple[Value, ...]
+
+    def walk(self) -> Iterator[Op]:
+        """Every op, those of regions and functions included (a function's once per call)."""
+        for op in self.ops:
+            yield op
+            for block in op.blocks:
+                yield from block.walk()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function:
+    """A block with a name, which ``call`` ops run.
+
+    Attributes:
+        name: Unique in a network.
+        body: What a call runs.
+        count: Number of random modifiers that one call uses up.
+    """
+
+    name: str
+    body: Block
+    num_random: int = field(default=0)

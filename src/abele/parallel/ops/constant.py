@@ -1,0 +1,43 @@
+"""Constants: values that are known when the network is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from abele.graph import Tensor
+from abele.parallel.network import BlockBuilder, Dense, Op, Shape, Value
+from abele.parallel.network.network import contents_of
+from abele.parallel.registry import Array, OpRule, Types, require, rule
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+def full(net: BlockBuilder, fill: float, shape: Shape, dtype: object) -> Value:
+    """A constant of one number."""
+    import numpy as np
+
+    return net.constant(np.broadcast_to(np.float64(fill), shape), dtype)
+
+
+@rule("constant")
+class Constant(OpRule):
+    """Elements that do not change."""
+
+    operands = 0
+    attributes: ClassVar = {"value": Dense}
+    folds = False
+
+    def types(self, op: Op) -> Types:
+        """The type of the contents."""
+        contents = contents_of(op)
+        require(contents.dtype == op.output.dtype.np, f"the contents are {contents.dtype}, not {op.output.dtype}")
+        return [(contents.shape, op.output.dtype)]
+
+    def evaluate(self, op: Op) -> Array:
+        """The contents."""
+        return contents_of(op)
+
+    def lower(self, to: Lowering, op: Op) -> Tensor:
+        """Made when the first op reads it; this is for one that leaves the network as it is."""
+        return to.constant(op)

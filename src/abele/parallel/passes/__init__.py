@@ -1,0 +1,44 @@
+"""Passes: named, small steps from network to network, and the pipelines that they form."""
+
+from abele.parallel.passes.accumulate import Accumulate
+from abele.parallel.passes.base import BlockPass, Pass, Watch
+from abele.parallel.passes.canonicalise import Canonicalise
+from abele.parallel.passes.common_subexpressions import CommonSubexpressions
+from abele.parallel.passes.dead_code import DeadCode
+from abele.parallel.passes.differentiate import Differentiate, differentiate
+from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.optimise import Optimise
+from abele.parallel.passes.outline import Outline
+from abele.parallel.passes.pipeline import (
+    PassDump,
+    Pipeline,
+    check_passes,
+    checked_passes,
+    inference_pipeline,
+    training_pipeline,
+)
+from abele.parallel.passes.place import AssignPlaces
+from abele.parallel.passes.recompute import Recompute
+
+__all__ = [
+    "Accumulate",
+    "AssignPlaces",
+    "BlockPass",
+    "Canonicalise",
+    "CommonSubexpressions",
+    "DeadCode",
+    "Differentiate",
+    "FoldConstants",
+    "Optimise",
+    "Outline",
+    "Pass",
+    "PassDump",
+    "Pipeline",
+    "Recompute",
+    "Watch",
+    "check_passes",
+    "checked_passes",
+    "differentiate",
+    "inference_pipeline",
+    "training_pipeline",
+]

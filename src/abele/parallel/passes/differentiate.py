@@ -1,0 +1,354 @@
+"""``differentiate``: the gradients of the loss by parameters, as ops of the same network.
+
+Reverse mode: from the last op to the first, each op whose results the loss depends on appends the gradients of its
+operands (:meth:`~abele.parallel.registry.OpRule.backward`). Gradients that reach a value along several paths are added
+in one op when the op that makes the value is reached. That is right because by then every reader has had its turn.
+
+Control flow is differentiated as follows, so that nothing is unrolled:
+
+* A **call** of ``f`` becomes a call of ``f.forward``, which also returns what the backward pass needs, and a call of
+  ``f.backward`` on that. Both are made once, however often ``f`` is called.
+* A **loop** also writes what its backward pass needs of each trip into a row of a table, and a loop over the trips in
+  reverse reads the rows. What the body reads and never changes is not in tables; its gradient is summed over trips.
+* A **branch** becomes a branch on the same operand in which each region computes its forward pass again and then its
+  backward pass. Keeping the forward values of whichever region ran would need memory for those of all of them.
+* A **while** loop is refused: how many rows its tables need is not known.
+
+What a block's backward pass needs of its forward pass is found by writing the one as a region of the other: whatever
+the region captures is what has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from abele.errors import TensorError
+from abele.expr import Const, derivative
+from abele.numerics import i32
+from abele.parallel.network import (
+    Block,
+    BlockBuilder,
+    FrozenDict,
+    Function,
+    Network,
+    NetworkBuilder,
+    Op,
+    RegionBuilder,
+    Stage,
+    Value,
+    differentiable,
+    needed,
+)
+from abele.parallel.ops import build
+from abele.parallel.passes.base import Pass
+from abele.parallel.registry import Gradients, rule_of
+
+Pending = dict[Value, list[Value]]
+"""The gradients that have reached each value so far."""
+
+_Wants = tuple[Function, tuple[bool, ...], tuple[bool, ...]]
+"""A function, which of its results have gradients, and which of its parameters are to."""
+
+
+@dataclass(frozen=True)
+class Differentiate(Pass):
+    """Append the gradients of the loss by parameters; the loss itself is needed no more unless it is an output.
+
+    Attributes:
+        parameters: Names of the parameters; those that the loss does not depend on get no gradient.
+        scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
+    """
+
+    name: ClassVar[str] = "differentiate"
+    parameters: tuple[str, ...]
+    scale: float = 1.0
+
+    def run(self, net: Network) -> Network:
+        """The network with gradients.
+
+        Raises:
+            TensorError: It has no loss.
+            UnsupportedOpError: An op between the loss and a parameter has no derivative.
+        """
+        wanted = set(self.parameters)
+        return differentiate(net, [p for p in net.parameters if p.name in wanted], scale=self.scale)
+
+
+def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) -> Network:
+    """``net`` with the gradient of its loss by each of ``wanted``; see :class:`Differentiate`.
+
+    Args:
+        net: A network with a loss.
+        wanted: Values that enter, usually parameters.
+        scale: Gradient of the loss by itself.
+
+    Raises:
+        TensorError: The network has no loss.
+        UnsupportedOpError: An op between them has no derivative.
+    """
+    if net.loss is None:
+        raise TensorError("the network has no loss to differentiate")
+    made, sources = NetworkBuilder.of(net), list(wanted)
+    with made.at(stage=Stage.BACKWARD):
+        pending: Pending = {net.loss: [build.full(made, scale, net.loss.shape, net.loss.dtype)]}
+        reached = differentiable(net.ops, sources)
+        _Reverse(made).run(needed(net.ops, [net.loss]), reached, pending)
+        made.gradients = {v: _total(made, pending[v]) for v in sources if v in pending}
+    made.loss = None
+    return made.finish()
+
+
+def _total(net: BlockBuilder, parts: list[Value]) -> Value:
+    """The sum of gradients that reach one value along several paths, as one op."""
+    return parts[0] if len(parts) == 1 else build.total(net, parts)
+
+
+def _zeros(net: BlockBuilder, like: Value) -> Value:
+    return build.full(net, 0.0, like.shape, like.dtype)
+
+
+class _Reopened(BlockBuilder):
+    """A block whose ops another block is about to read, and that can be given further results."""
+
+    def __init__(self, block: Block, root: NetworkBuilder) -> None:
+        super().__init__()
+        self._root = root
+        self._defined.update(block.parameters)
+        for op in block.ops:
+            self.append(op)
+
+    @property
+    def root(self) -> NetworkBuilder:
+        return self._root
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A block taken apart into a forward and a backward block.
+
+    Attributes:
+        forward: The block, with what it is to keep as further results.
+        kept: Number of results that are further ones.
+        backward: Takes gradients of results, then ``needs``; gives gradients of parameters.
+        needs: Parameters of the block, and results of ``forward``, that the backward block reads.
+        gives: For each parameter, whether the backward block gives its gradient.
+    """
+
+    forward: Block
+    kept: int
+    backward: Block
+    needs: tuple[Value, ...]
+    gives: tuple[bool, ...]
+
+
+@dataclass
+class _Reverse:
+    """One backward pass over the ops of one block.
+
+    Attributes:
+        net: Where gradients are appended; it can read the values of the ops.
+        home: The builder that has the ops, for those that have to keep more than they did.
+        functions: What functions were taken apart into, for the whole network.
+    """
+
+    net: BlockBuilder
+    home: BlockBuilder | None = None
+    functions: dict[_Wants, tuple[_Linear, Function, Function]] = field(default_factory=dict)
+
+    def run(self, ops: Sequence[Op], reached: set[Value], pending: Pending) -> None:
+        """Append the gradients of what ``ops`` read.
+
+        Args:
+            ops: In order; all that lies between what is in ``pending`` and what is wanted.
+            reached: Values whose gradients are of use.
+            pending: Gradients of results; those of operands are added.
+        """
+        for op in reversed(ops):
+            if any(v in pending for v in op.outputs) and reached.intersection(op.inputs):
+                self._op(op, reached, pending)
+
+    def _op(self, op: Op, reached: set[Value], pending: Pending) -> None:
+        net, wanted = self.net, [v in reached for v in op.inputs]
+        name = f"{op.debug.name}/grad" if op.debug.name else ""
+        with net.at(op.debug.renamed(name), stage=Stage.BACKWARD, place=op.place):
+            grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
+            special = {"call": self._call, "loop": self._loop, "cond": self._branch, "switch": self._branch}
+            backward = special.get(op.kind)
+            gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
+            for value, gradient in zip(op.inputs, gradients, strict=True):
+                if gradient is not None and value in reached:
+                    assert gradient.shape == value.shape, f"{op}: gradient {gradient} of {value}"
+                    pending.setdefault(value, []).append(gradient)
+
+    @property
+    def _home(self) -> BlockBuilder:
+        return self.home or self.net
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def _linear(self, block: Block, graded: Sequence[bool], wanted: Sequence[bool]) -> _Linear:
+        """A block taken apart, for gradients of some results by some parameters."""
+        forward = _Reopened(block, self.net.root)
+        backward = RegionBuilder(forward)
+        pending: Pending = {}
+        with backward.at(stage=Stage.BACKWARD):
+            for result, has_gradient in zip(block.results, graded, strict=True):
+                if has_gradient:
+                    pending.setdefault(result, []).append(backward.parameter(result))
+            sources = [p for p, want in zip(block.parameters, wanted, strict=True) if want]
+            reached = differentiable(block.ops, sources)
+            _Reverse(backward, forward, self.functions).run(needed(block.ops, pending), reached, pending)
+            given = {p: _total(backward, pending[p]) for p in sources if p in pending}
+            made = backward.finish(list(given.values()))
+        needs = tuple(backward.captured)
+        kept = [v for v in needs if v not in block.parameters and v not in block.results]
+        whole = Block(block.parameters, tuple(forward.ops), (*block.results, *kept))
+        return _Linear(whole, len(kept), made, needs, tuple(p in given for p in block.parameters))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        function = op.function
+        assert function is not None
+        linear, forward, backward = self._function(function, [g is not None for g in grads], wanted)
+        known = dict(zip(function.body.parameters, op.inputs, strict=True))
+        known |= zip(linear.forward.results, self._kept(op, forward, linear), strict=True)
+        arguments = [*(g for g in grads if g is not None), *(known[v] for v in linear.needs)]
+        types = [v.type for v in backward.body.results]
+        attrs = {"path": op.attrs["path"], "random": op.attrs["random"]}
+        made = iter(self.net.emit_many("call", arguments, types, function=backward, **attrs))
+        return [next(made) if gives else None for gives in linear.gives]
+
+    def _kept(self, op: Op, forward: Function, linear: _Linear) -> tuple[Value, ...]:
+        """The results of a call that keeps what its backward pass needs, instead of one that does not."""
+        if not linear.kept:
+            return op.outputs
+        made = linear.forward.results[len(op.outputs) :]
+        kept = tuple(Value(v.shape, v.dtype, "", op.stage, op.outputs[0].place) for v in made)
+        attrs = FrozenDict({**op.attrs, "function": forward})
+        self._home.replace(op, Op(op.kind, op.inputs, (*op.outputs, *kept), attrs, op.debug))
+        return (*op.outputs, *kept)
+
+    def _function(
+        self, function: Function, graded: Sequence[bool], wanted: Sequence[bool]
+    ) -> tuple[_Linear, Function, Function]:
+        wants = (function, tuple(graded), tuple(wanted))
+        if wants not in self.functions:
+            linear = self._linear(function.body, graded, wanted)
+            variants = sum(key[0] is function for key in self.functions)
+            suffix = str(variants + 1) if variants else ""
+            forward = Function(f"{function.name}.forward{suffix}", linear.forward, function.num_random)
+            backward = Function(f"{function.name}.backward{suffix}", linear.backward, function.num_random)
+            self.functions[wants] = linear, forward if linear.kept else function, backward
+        return self.functions[wants]
+
+    # --- loops --------------------------------------------------------------------------------------------------------
+
+    def _loop(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        net, (body,) = self.net, op.regions
+        num_carried, count = op.attrs["carried"], op.attrs["count"]
+        active = _active(body, wanted, num_carried)
+        linear = self._linear(body, active, [False, *active, *wanted[num_carried:]])
+        tables = self._tables(op, linear)
+        outside = dict(zip(body.parameters[1 + num_carried :], op.inputs[num_carried:], strict=True))
+        gives = linear.gives[1 + num_carried :]
+        invariant = [v for v, given in zip(op.inputs[num_carried:], gives, strict=True) if given]
+        carried = [v for v, is_active in zip(op.inputs, active, strict=False) if is_active]
+        given = [g for g, is_active in zip(grads, active, strict=True) if is_active]
+        starts = [g if g is not None else _zeros(net, v) for g, v in zip(given, carried, strict=True)]
+
+        def trip_back(region: BlockBuilder, trip: Value, *now: Value) -> list[Value]:
+            index = build.map_(region, Const(count - 1, i32) - derivative.arg(0), [trip])
+
+            def needed_value(value: Value) -> Value:
+                if value is body.parameters[0]:
+                    return index
+                return outside[value] if value in outside else build.read_row(region, tables[value], index)
+
+            arguments = [*now[: len(carried)], *map(needed_value, linear.needs)]
+            made = list(region.inline(linear.backward, [region.read(v) for v in arguments]))
+            places = iter(made)
+            by_carried = [next(places) if gives_it else None for gives_it in linear.gives[1 : 1 + num_carried]]
+            after = [
+                g if g is not None else _zeros(region, v)
+                for g, v, is_active in zip(by_carried, op.inputs, active, strict=False)
+                if is_active
+            ]
+            sums = [build.total(region, [s, g]) for s, g in zip(now[len(carried) :], places, strict=True)]
+            return [*after, *sums]
+
+        made = build.loop(net, count, [*starts, *(_zeros(net, v) for v in invariant)], trip_back)
+        results = iter(made)
+        by_carried = [next(results) if is_active else None for is_active in active]
+        return [*by_carried, *(next(results) if given_one else None for given_one in gives)]
+
+    def _tables(self, op: Op, linear: _Linear) -> dict[Value, Value]:
+        """For each value of a loop's body that the backward pass needs of every trip, the table that has it."""
+        (body,), num_carried, count = op.regions, op.attrs["carried"], op.attrs["count"]
+        fixed = {body.parameters[0], *body.parameters[1 + num_carried :]}
+        kept = [v for v in linear.needs if v not in fixed]
+        if not kept:
+            return {}
+        home = self._home
+        with home.at(op.debug, stage=op.stage, place=op.place):
+            starts = home.before(op, [((count, *v.shape), v.dtype) for v in kept])
+            region = _Reopened(Block(body.parameters, linear.forward.ops, ()), self.net.root)
+            rows = [Value((count, *v.shape), v.dtype) for v in kept]
+            region.enter(rows)
+            filled = [build.write_row(region, t, v, body.parameters[0]) for t, v in zip(rows, kept, strict=True)]
+            first, rest = body.parameters[: 1 + num_carried], body.parameters[1 + num_carried :]
+            block = Block((*first, *rows, *rest), tuple(region.ops), (*body.results, *filled))
+            tables = tuple(Value(t.shape, t.dtype, "", op.stage, op.outputs[0].place) for t in rows)
+            inputs = (*op.inputs[:num_carried], *starts, *op.inputs[num_carried:])
+            attrs = FrozenDict({**op.attrs, "carried": num_carried + len(kept)})
+            home.replace(op, Op(op.kind, inputs, (*op.outputs, *tables), attrs, op.debug, (block,)))
+        return dict(zip(kept, tables, strict=True))
+
+    # --- branches -----------------------------------------------------------------------------------------------------
+
+    def _branch(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        operands = list(dict.fromkeys(v for v, want in zip(op.inputs[1:], wanted[1:], strict=True) if want))
+        graded = [g for g in grads if g is not None]
+
+        def backward(block: Block) -> Callable[[BlockBuilder], list[Value]]:
+            def body(region: BlockBuilder) -> list[Value]:
+                inside = {v: region.read(v) for v in op.inputs[1:]}
+                start = len(region.ops)
+                with region.at(stage=Stage.BACKWARD):
+                    results = region.inline(block, [inside[v] for v in op.inputs[1:]])
+                    ops, pending = region.ops[start:], Pending()
+                    for result, grad in zip(results, grads, strict=True):
+                        if grad is not None:
+                            pending.setdefault(result, []).append(region.read(grad))
+                    reached = differentiable(ops, [inside[v] for v in operands])
+                    _Reverse(region, region, self.functions).run(needed(ops, pending), reached, pending)
+                    sums = [(v, pending.get(inside[v])) for v in operands]
+                    return [_total(region, parts) if parts else _zeros(region, v) for v, parts in sums]
+
+            return body
+
+        assert graded, op
+        cases = [backward(block) for block in op.regions]
+        made = (
+            build.cond(self.net, op.inputs[0], *cases)
+            if op.kind == "cond"
+            else build.switch(self.net, op.inputs[0], cases)
+        )
+        by_operand = dict(zip(operands, made, strict=True))
+        # An operand that is there twice has its whole gradient at the first place.
+        return [None, *(by_operand.pop(v, None) for v in op.inputs[1:])]
+
+
+def _active(body: Block, wanted: Sequence[bool], num_carried: int) -> list[bool]:
+    """For each carried value of a loop, whether it depends on anything that is wanted, after however many trips."""
+    carried = body.parameters[1 : 1 + num_carried]
+    sources = [p for p, want in zip(body.parameters[1:], wanted, strict=True) if want]
+    active = [want and v.dtype.is_float for want, v in zip(wanted, carried, strict=False)]
+    while True:
+        reached = differentiable(body.ops, [*sources, *(p for p, a in zip(carried, active, strict=True) if a)])
+        grown = [a or (r in reached and r.dtype.is_float) for a, r in zip(active, body.results, strict=True)]
+        if grown == active:
+            return active
+        active = grown

@@ -1,0 +1,181 @@
+"""Pipelines: passes in order, which can be printed, stopped after any of them, and watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+from abele.errors import InvalidOptionError, NetworkError, nearest
+from abele.parallel.network import Network, network_text, verify
+from abele.parallel.optimisers import Group, sign_of
+from abele.parallel.passes.accumulate import Accumulate
+from abele.parallel.passes.base import Pass, Watch
+from abele.parallel.passes.canonicalise import Canonicalise
+from abele.parallel.passes.common_subexpressions import CommonSubexpressions
+from abele.parallel.passes.dead_code import DeadCode
+from abele.parallel.passes.differentiate import Differentiate
+from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.optimise import Optimise
+from abele.parallel.passes.outline import Outline
+from abele.parallel.passes.place import AssignPlaces
+from abele.parallel.passes.recompute import CHEAP, Recompute
+from abele.parallel.schedule import Schedule
+
+_checking: ContextVar[bool] = ContextVar("checking_between_passes", default=False)
+CAPTURED = "captured"
+"""What dumps call the network before the first pass."""
+
+
+@contextmanager
+def checked_passes(on: bool = True) -> Iterator[None]:
+    """Check the network after each pass that runs inside; an illegal one names the pass."""
+    token = _checking.set(on)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
+def check_passes(on: bool = True) -> None:
+    """Check the network after each pass from now on, in this thread of control; tests do."""
+    _checking.set(on)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in the order in which they run.
+
+    ``print`` lists them with their options.
+
+    Attributes:
+        passes: The passes.
+    """
+
+    passes: tuple[Pass, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the passes, each once."""
+        return tuple(dict.fromkeys(p.name for p in self.passes))
+
+    def until(self, name: str) -> Pipeline:
+        """The pipeline that stops after the last pass called ``name``.
+
+        Raises:
+            InvalidOptionError: There is no such pass.
+        """
+        if name == CAPTURED:
+            return Pipeline(())
+        places = [i for i, p in enumerate(self.passes) if p.name == name]
+        if not places:
+            close = nearest(name, (CAPTURED, *self.names))
+            raise InvalidOptionError(
+                f"the pipeline has no pass {name!r}",
+                because=f"its passes are {', '.join(self.names)}",
+                remedy=f"{close!r}" if close else None,
+            )
+        return Pipeline(self.passes[: places[-1] + 1])
+
+    def without(self, *names: str) -> Pipeline:
+        """The pipeline without the passes of these names.
+
+        Raises:
+            InvalidOptionError: There is no such pass.
+        """
+        for name in names:
+            self.until(name)
+        return Pipeline(tuple(p for p in self.passes if p.name not in names))
+
+    def run(self, net: Network, *, watch: Watch | None = None) -> Network:
+        """The network after all passes.
+
+        Args:
+            net: What to start with; it stays as it is.
+            watch: Is shown the network before the first and after each pass.
+
+        Raises:
+            NetworkError: With :func:`checked_passes`, a pass made a network that is not legal; the error names it.
+        """
+        if watch is not None:
+            watch(0, CAPTURED, net)
+        for number, step in enumerate(self.passes, 1):
+            net = step.run(net)
+            if _checking.get():
+                _verify_after(step, net)
+            if watch is not None:
+                watch(number, step.name, net)
+        return net
+
+    def __str__(self) -> str:
+        width = len(str(len(self.passes)))
+        return "\n".join(f"{number:>{width}}  {step}" for number, step in enumerate(self.passes, 1))
+
+
+def _verify_after(step: Pass, net: Network) -> None:
+    try:
+        verify(net)
+    except NetworkError as error:
+        raise NetworkError(
+            f"after the pass {step.name!r}: {error.message}", at=error.at, because=error.because, remedy=error.remedy
+        ) from error
+
+
+def _simplifying() -> tuple[Pass, ...]:
+    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
+
+
+def inference_pipeline() -> Pipeline:
+    """What networks go through before they are lowered to run forward."""
+    return Pipeline((*_simplifying(), Outline(), AssignPlaces()))
+
+
+def training_pipeline(schedule: Schedule, groups: Sequence[Group], *, recompute: bool = False) -> Pipeline:
+    """What networks go through before they are lowered to be trained.
+
+    Args:
+        schedule: How many micro-batches make an update.
+        groups: Optimisers and their parameters.
+        recompute: True to compute cheap activations again in the backward pass.
+
+    Raises:
+        UnsupportedOpError: Some groups maximise, others do not.
+    """
+    named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
+    trained = tuple(name for _, names in named for name in names)
+    return Pipeline(
+        (
+            *_simplifying(),
+            Outline(),
+            Differentiate(trained, scale=sign_of(groups)),
+            CommonSubexpressions(),
+            DeadCode(),
+            Accumulate(schedule.accumulation, schedule.mean),
+            Optimise(named),
+            AssignPlaces(),
+            Recompute(tuple(sorted(CHEAP)) if recompute else ()),
+        )
+    )
+
+
+class PassDump:
+    """A watch that writes the text after each pass into a folder: ``00-captured.net``, ``01-canonicalise.net``, …
+
+    A pass that changes nothing writes nothing.
+
+    Args:
+        folder: Where; it is made if it is not there.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._last: Network | None = None
+
+    def __call__(self, number: int, name: str, net: Network) -> None:
+        """Write the text of one network."""
+        if net is not self._last:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{number:02}-{name}.net").write_text(network_text(net) + "\n", encoding="utf-8")
+        self._last = net
