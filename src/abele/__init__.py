@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         VectorList,
         Vertex,
         codelet,
-        template,
     )
+    from abele.codelet.template import template
     from abele.compiler import Executable, compile_program
     from abele.graph import (
         Call,

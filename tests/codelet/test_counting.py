@@ -23,8 +23,9 @@ from abele.codelet import (
 )
 from abele.codelet import slots as table
 from abele.codelet.schedule import Schedule
-from abele.codelet.slots import AUX, MAIN, Cost
+from abele.codelet.slots import AUX, MAIN
 from abele.codelet.tables import build_tables
+from abele.expr import FUNCTIONS, TABLE, Slots
 from abele.numerics import f16, f32, i32, u32
 
 
@@ -284,7 +285,8 @@ def test_slots__power_of_two__costs_a_shift_not_a_division() -> None:
 
 
 def test_table__every_cost__has_a_source() -> None:
-    costs = [c for c in vars(table).values() if isinstance(c, Cost)] + list(table.FUNCTIONS.values())
+    costs = [c for c in vars(table).values() if isinstance(c, Slots)]
+    costs += [table.of_function(name) for name in FUNCTIONS] + [o.slots for o in TABLE.values() if o.slots]
     assert all(re.match(r"§\d[\d.]*[ ,]", c.source + " ") for c in costs)
 
 
@@ -299,7 +301,7 @@ def test_schedule__chain__takes_a_slot_each() -> None:
     schedule = Schedule()
     last = schedule.place(MAIN)
     last = schedule.place(AUX, [last])
-    schedule.place(Cost(main=2, aux=1, first="aux"), [last])
+    schedule.place(Slots(main=2, aux=1, first="aux"), [last])
     assert (schedule.length, schedule.code_bytes) == (5, 16)
 
 
@@ -307,7 +309,7 @@ def test_schedule__chain__takes_a_slot_each() -> None:
 def test_schedule__any_operations__respects_needs_and_pipes(operations: list[tuple[bool, int, list[int]]]) -> None:
     schedule = Schedule()
     for number, (main, length, needs) in enumerate(operations):
-        schedule.place(Cost(main=length) if main else Cost(aux=length), {n for n in needs if n < number})
+        schedule.place(Slots(main=length) if main else Slots(aux=length), {n for n in needs if n < number})
     starts = schedule.starts
     for number, (_, _, needs) in enumerate(operations):
         assert all(starts[n] + operations[n][1] <= starts[number] for n in needs if n < number)

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from abele.codelet import construct
 from abele.codelet.expressions import Expressions
 from abele.codelet.functions import Function
-from abele.codelet.rules import cast, common_type, fold, is_weak
+from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import FieldRef, Method, Self
-from abele.codelet.tree import Binary, Const, Expr, Helper, HelperCall, Math, Unary
-from abele.numerics import ElementType, bool_, f32, i64, u32
-
-_KEEP_INTEGERS = ("floor", "ceil", "rint")
-"""Functions that leave an integer as it is."""
+from abele.codelet.tree import Expr, Helper, HelperCall
+from abele.numerics import ElementType, bool_, f32, i64
 
 ReadHelper = Callable[[FunctionType, list[Any], ast.Call], Helper]
 
@@ -48,9 +46,7 @@ class Calls(Expressions):
 
     def _cast(self, node: ast.Call, wanted: ElementType) -> Expr:
         (arg,) = self._values(node, 1, str(wanted))
-        if wanted == bool_ and arg.type != bool_:
-            return self.condition(node.args[0])
-        return cast(arg, wanted)
+        return construct.converted(arg, wanted, node.lineno)
 
     def _values(self, node: ast.Call, count: int, name: str) -> list[Expr]:
         if len(node.args) != count:
@@ -74,20 +70,7 @@ class Calls(Expressions):
         return self._math(node, function)
 
     def _math(self, node: ast.Call, function: Function) -> Expr:
-        args = self._values(node, function.arity, function.name)
-        if function.name in _KEEP_INTEGERS and not args[0].type.is_float:
-            return args[0]
-        type_ = args[0].type
-        for arg in args[1:]:
-            type_ = common_type(Const(type=type_, value=0, weak=False), arg)
-        if all(is_weak(a) for a in args) or not type_.is_float:
-            type_ = next((a.type for a in args if a.type.is_float and not is_weak(a)), f32)
-        converted = tuple(cast(a, type_) for a in args)
-        if all(isinstance(a, Const) for a in converted):
-            number = float(function(*(a.value for a in converted if isinstance(a, Const))))
-            weak = all(is_weak(a) for a in args)
-            return Const(type=type_, value=fold(number, type_), weak=weak, line=node.lineno)
-        return Math(type=type_, function=function.name, args=converted, line=node.lineno)
+        return construct.call(function, self._values(node, function.arity, function.name), node.lineno)
 
     def _len(self, node: ast.Call) -> Expr:
         owner = self.resolve(node.args[0]) if len(node.args) == 1 else None
@@ -100,28 +83,18 @@ class Calls(Expressions):
     def _extreme(self, node: ast.Call, name: str) -> Expr:
         if len(node.args) < 2:
             raise self.origin.problem(node, f"{name} of fewer than two values", f"{name}(a, b)")
-        result, *rest = (self.value(a) for a in node.args)
-        for value in rest:
-            if isinstance(result, Const) and isinstance(value, Const) and result.weak and value.weak:
-                result = min(result, value, key=_number) if name == "min" else max(result, value, key=_number)
-                continue
-            type_ = common_type(result, value)
-            pair = {"left": cast(result, type_), "right": cast(value, type_)}
-            result = Binary(type=type_, op=name, line=node.lineno, **pair)
-        return result
+        return construct.extreme(name, [self.value(a) for a in node.args], node.lineno)
 
     def _abs(self, node: ast.Call) -> Expr:
         (arg,) = self._values(node, 1, "abs")
-        if isinstance(arg, Const):
-            return Const(type=arg.type, value=abs(arg.value), weak=arg.weak, line=node.lineno)
-        return arg if arg.type.kind in ("uint", "bool") else Unary(type=arg.type, op="abs", arg=arg, line=node.lineno)
+        return construct.absolute(arg, node.lineno)
 
     def _random(self, node: ast.Call) -> Expr:
         args = self._values(node, 4, "random_u32")
         for arg, source in zip(args, node.args, strict=True):
             if arg.type.is_float:
                 raise self.origin.problem(source, f"random_u32 of a {arg.type}", "it takes integers")
-        return Math(type=u32, function="random_u32", args=tuple(cast(a, u32) for a in args), line=node.lineno)
+        return construct.random_word(args, node.lineno)
 
     def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Expr:
         arguments = first + [self._argument(a) for a in node.args]
@@ -148,8 +121,3 @@ class Calls(Expressions):
 def _strong(value: Expr) -> Expr:
     """A number without a type of its own gets the default one."""
     return cast(value, value.type) if is_weak(value) else value
-
-
-def _number(value: Expr) -> float:
-    assert isinstance(value, Const)
-    return value.value

@@ -23,9 +23,11 @@ from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
-from abele.codelet.tree import Helper, Print
+from abele.codelet.tree import Helper, Math, Print, all_expressions
 from abele.codelet.vertex import CodeletDef
+from abele.codelet.written import WrittenCode
 from abele.errors import CodeletAccessError, CodeletError
+from abele.expr import FUNCTIONS
 from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
 from abele.numerics import ElementType
@@ -132,8 +134,8 @@ class CompiledCodelet:
         Raises:
             CodeletError: Something in it is outside the vertex language.
         """
-        stored = self.definition.source
-        return stored.tree if isinstance(stored, StoredCode) else read_compute(self.definition)
+        source = self.definition.source
+        return source.tree if isinstance(source, StoredCode | WrittenCode) else read_compute(self.definition)
 
     @cached_property
     def prints(self) -> tuple[Print, ...]:
@@ -257,6 +259,11 @@ def content_key(definition: CodeletDef) -> str:
     fields = [(f.name, f.direction, f.type.name, f.rank, f.layouts) for f in definition.fields]
     if isinstance(definition.source, StoredCode):
         return f"{_fingerprint()} stored {definition.kind} {fields} {definition.source.key}"
+    if isinstance(definition.source, WrittenCode):
+        functions_ = sorted({e.function for e in all_expressions(definition.source.tree.body) if isinstance(e, Math)})
+        emitted = "".join(map(_emission_key, functions_))
+        return f"{_fingerprint()} written {definition.kind} {fields} {definition.source.key} {emitted}"
+    assert definition.compute is not None
     attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}
     functions: dict[FunctionType, str] = {}
     body = _function_key(definition.compute, functions)
@@ -290,7 +297,18 @@ def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
         return _function_key(known, seen)
     if isinstance(known, ModuleType):
         return f"module {known.__name__}"
-    return repr(known) if isinstance(known, bool | int | float | ElementType | Function) else ""
+    if isinstance(known, Function):
+        return f"{known!r}{_emission_key(known.name)}"
+    return repr(known) if isinstance(known, bool | int | float | ElementType) else ""
+
+
+def _emission_key(function: str) -> str:
+    """What tells the code of a function that is defined outside Abele from others of its name."""
+    operation = FUNCTIONS.get(function)
+    emit = operation.code.f32 if operation is not None and operation.code is not None else None
+    if not isinstance(emit, FunctionType) or emit.__module__.partition(".")[0] == "abele":
+        return ""
+    return f" {function} {_code_key(emit.__code__)}"
 
 
 @cache
@@ -298,7 +316,7 @@ def _fingerprint() -> str:
     """A digest of the compiler itself, so that no code made by another version of it is ever used."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for folder in (here, here.parent / "llvm", here.parent / "numerics"):
-        for file in sorted(folder.glob("*.py")):
+    for folder in ("codelet/*.py", "expr/**/*.py", "llvm/*.py", "numerics/*.py"):
+        for file in sorted(here.parent.glob(folder)):
             digest.update(file.read_bytes())
     return digest.hexdigest()

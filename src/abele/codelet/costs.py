@@ -9,7 +9,6 @@ from typing import Any
 from abele.codelet import slots
 from abele.codelet.code import Charges
 from abele.codelet.schedule import Schedule
-from abele.codelet.slots import Cost
 from abele.codelet.tree import (
     Assign,
     Binary,
@@ -39,6 +38,7 @@ from abele.codelet.tree import (
     own_expressions,
     walk,
 )
+from abele.expr import Slots
 from abele.numerics import bool_
 
 
@@ -175,7 +175,7 @@ class Counting:
     _helpers: set[Helper] = field(default_factory=set, repr=False)
 
     def block(self, body: list[Stmt], loop: LoopContext | None) -> tuple[Segment | None, bool]:
-        """Cost ``body``; returns its only segment, or None where control flow splits it, and whether any uses the
+        """Slots ``body``; returns its only segment, or None where control flow splits it, and whether any uses the
         variable of the loop."""
         segment, first, split, steps = Segment(loop), None, False, False
         for statement in body:
@@ -193,7 +193,7 @@ class Counting:
         return None if split else segment, steps or segment.steps
 
     def straight(self, body: list[Stmt], loop: LoopContext | None) -> bool:
-        """Cost ``body`` where it shares bundles with nothing else; returns whether it uses the loop variable."""
+        """Slots ``body`` where it shares bundles with nothing else; returns whether it uses the loop variable."""
         segment, steps = self.block(body, loop)
         if segment is not None and body:
             self._close(body[0], segment)
@@ -245,7 +245,7 @@ class Counting:
         needs = outer.all((statement.start, statement.stop))
         if not isinstance(statement.start, Const):
             needs = (outer.schedule.place(slots.MAIN, needs),)
-        outer.schedule.place(Cost(main=slots.LOOP_SETUP), needs)
+        outer.schedule.place(Slots(main=slots.LOOP_SETUP), needs)
 
     def _while(self, statement: While, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body))
@@ -282,13 +282,13 @@ def stored_fields(body: list[Stmt]) -> set[str]:
     return found
 
 
-def _cost(e: Expr) -> Cost:
+def _cost(e: Expr) -> Slots:
     """The operation of an expression, without what is inside."""
     match e:
         case Scalar():
             return slots.LOAD
         case Math():
-            return slots.FUNCTIONS[e.function]
+            return slots.of_function(e.function)
         case Choice():
             return slots.SELECT
         case Compare() if e.left.type.is_float:
@@ -298,7 +298,7 @@ def _cost(e: Expr) -> Cost:
     return slots.AUX if e.type.is_float else slots.MAIN
 
 
-def _cast_cost(e: Cast) -> Cost | None:
+def _cast_cost(e: Cast) -> Slots | None:
     """The operation of a conversion; None if it needs none."""
     have, wanted = e.arg.type, e.type
     if have.is_float and wanted.is_float:
@@ -310,7 +310,7 @@ def _cast_cost(e: Cast) -> Cost | None:
     return slots.MAIN if wanted.bits < min(have.bits, 32) and have != bool_ else None
 
 
-def _binary_cost(e: Binary) -> Cost:
+def _binary_cost(e: Binary) -> Slots:
     if e.type.is_float:
         return slots.FLOAT_DIVIDE if e.op == "div" else slots.AUX
     if e.op in ("floordiv", "mod") and not _is_power_of_two(e.right):

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
-from abele.codelet.functions import FLOAT_FUNCTIONS, Function
+from abele.codelet import construct
+from abele.codelet.construct import RuleError
+from abele.codelet.functions import Function
 from abele.codelet.problem import Origin
-from abele.codelet.rules import cast, common_type, computed, converts, fold, is_weak
+from abele.codelet.rules import cast, computed, converts
 from abele.codelet.scope import MISSING, FieldRef, Method, Scope, Self, meaning
-from abele.codelet.tree import Binary, Choice, Compare, Const, Element, Expr, Length, Logic, Math, Scalar, Unary
+from abele.codelet.tree import Const, Element, Expr, Length, Scalar
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError, VectorSizeError, nearest
-from abele.numerics import ElementType, bool_, f32, i64
+from abele.expr import FUNCTIONS
+from abele.numerics import ElementType, bool_, i64
 
-_BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("sub", operator.sub),
-    ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv),
-    ast.FloorDiv: ("floordiv", operator.floordiv),
-    ast.Mod: ("mod", operator.mod),
-    ast.Pow: ("pow", operator.pow),
-    ast.BitAnd: ("and", operator.and_),
-    ast.BitOr: ("or", operator.or_),
-    ast.BitXor: ("xor", operator.xor),
-    ast.LShift: ("shl", operator.lshift),
-    ast.RShift: ("shr", operator.rshift),
+_BINARY: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
 }
 _COMPARE: dict[type, str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_BITS = ("and", "or", "xor", "shl", "shr")
-_LARGEST_POWER = 16
 
 
 @dataclass
@@ -59,19 +57,12 @@ class Expressions:
         if isinstance(found, Expr):
             return computed(found)
         if isinstance(found, bool | int | float):
-            type_ = bool_ if isinstance(found, bool) else (i64 if isinstance(found, int) else f32)
-            return Const(type=type_, value=found, weak=type_ != bool_, line=node.lineno)
+            return construct.number(found, node.lineno)
         raise self.origin.problem(node, f"{_kind(found)} is used as a value", _value_hint(found))
 
     def condition(self, node: ast.expr) -> Expr:
         """The bool that ``node`` stands for."""
-        value = self.value(node)
-        if value.type == bool_:
-            return value
-        if isinstance(value, Const):
-            return Const(type=bool_, value=bool(value.value), line=node.lineno)
-        zero = Const(type=value.type, value=fold(0, value.type), line=node.lineno)
-        return Compare(op="!=", left=value, right=zero, line=node.lineno)
+        return construct.truth(self.value(node), node.lineno)
 
     def index(self, node: ast.expr) -> Expr:
         """The integer that ``node`` stands for, as i64."""
@@ -141,7 +132,7 @@ class Expressions:
             return scope.local(name, node.lineno)
         found = scope.outer(name)
         if found is MISSING or name in locals_of_function(scope.function):
-            guess = nearest(name, [*scope.types, *scope.known, *FLOAT_FUNCTIONS])
+            guess = nearest(name, [*scope.types, *scope.known, *FUNCTIONS])
             hint = f"did you mean {guess}?" if guess else "set it before it is read"
             raise self.origin.problem(node, f"name {name!r} is not defined", hint)
         known = meaning(found)
@@ -229,127 +220,46 @@ class Expressions:
         """An arithmetic operation; an f32 product that is added or subtracted is fused with that."""
         if operation not in _BINARY:
             raise self.origin.problem(node, f"operator {operation.__name__} is outside the vertex language")
-        name, plain = _BINARY[operation]
-        line = getattr(node, "lineno", 0)
-        if is_weak(left) and is_weak(right):
-            return self._folded(node, plain, left, right)
-        if name == "pow":
-            return self._power(node, left, right)
-        if left.type == bool_ and right.type == bool_ and name in ("and", "or", "xor"):
-            return Binary(type=bool_, op=name, left=left, right=right, line=line)
-        type_ = common_type(left, right)
-        if name in _BITS and type_.is_float:
-            raise self.origin.problem(
-                node, f"bit operation on {left.type} and {right.type}", "convert to an integer first"
-            )
-        if name == "div" and not type_.is_float:
-            type_ = f32
-        if name in ("floordiv", "mod") and type_.is_float:
-            raise self.origin.problem(node, f"// and % of {type_}", "use floor(x / y), or convert to integers")
-        left, right = cast(left, type_), cast(right, type_)
-        if name == "div" and isinstance(right, Const) and math.frexp(right.value)[0] in (0.5, -0.5):
-            inverse = Const(type=type_, value=fold(1 / right.value, type_), line=line)
-            if 1 / float(inverse.value) == right.value:  # exact, and a product is cheaper
-                return Binary(type=type_, op="mul", left=left, right=inverse, line=line)
-        if type_ == f32 and name in ("add", "sub"):
-            fused = _fused(name, left, right, left_node, right_node, line)
-            if fused is not None:
-                return fused
-        return Binary(type=type_, op=name, left=left, right=right, line=line)
-
-    def _folded(self, node: ast.AST, plain: Callable[[Any, Any], Any], left: Expr, right: Expr) -> Expr:
-        assert isinstance(left, Const)
-        assert isinstance(right, Const)
-        if plain is operator.truediv and right.value == 0:
-            number: Any = float("nan") if left.value == 0 else float("inf") * (1 if left.value > 0 else -1)
-        else:
-            try:
-                number = plain(left.value, right.value)
-            except (ArithmeticError, ValueError, TypeError) as error:
-                raise self.origin.problem(node, f"constant expression: {error}") from error
-        type_ = f32 if isinstance(number, float) else i64
-        return Const(type=type_, value=number, weak=True, line=getattr(node, "lineno", 0))
-
-    def _power(self, node: ast.AST, base: Expr, power: Expr) -> Expr:
-        line = getattr(node, "lineno", 0)
-        whole = isinstance(power, Const) and float(power.value).is_integer() and abs(power.value) <= _LARGEST_POWER
-        if isinstance(power, Const) and whole and (power.value >= 0 or base.type.is_float):
-            product = _product(base, abs(int(power.value)), line)
-            if power.value >= 0:
-                return product
-            one = cast(Const(type=f32, value=1.0), base.type)
-            return Binary(type=base.type, op="div", left=one, right=product, line=line)
-        if not (base.type.is_float or power.type.is_float):
-            raise self.origin.problem(
-                node,
-                "an integer to a power that is not a small constant",
-                f"write a constant from 0 to {_LARGEST_POWER}",
-            )
-        if isinstance(power, Const) and power.value == 0.5:
-            return Math(type=base.type, function="sqrt", args=(base,), line=line)
-        type_ = common_type(base, power)
-        return Math(type=type_, function="pow", args=(cast(base, type_), cast(power, type_)), line=line)
+        products = isinstance(left_node, ast.BinOp), isinstance(right_node, ast.BinOp)
+        try:
+            return construct.infix(_BINARY[operation], left, right, getattr(node, "lineno", 0), products)
+        except RuleError as error:
+            raise self.origin.problem(node, error.message, error.remedy) from error
 
     def _unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             arg = self.condition(node.operand)
-            if isinstance(arg, Const):
-                return not arg.value
-            return Unary(type=bool_, op="not", arg=arg, line=node.lineno)
+            return not arg.value if isinstance(arg, Const) else construct.inverted(arg, node.lineno)
         arg = self.value(node.operand)
         if isinstance(node.op, ast.UAdd):
             return arg
-        if isinstance(arg, Const) and isinstance(node.op, ast.USub) and arg.type != bool_:
-            return Const(type=arg.type, value=fold(-arg.value, arg.type), weak=arg.weak, line=node.lineno)
-        if isinstance(node.op, ast.Invert):
-            if arg.type.is_float or arg.type == bool_:
-                raise self.origin.problem(node, f"~ of {arg.type}", "write not for bools; ~ inverts integers")
-            return Unary(type=arg.type, op="invert", arg=arg, line=node.lineno)
-        if arg.type == bool_:
-            arg = cast(arg, i64)
-        return Unary(type=arg.type, op="neg", arg=arg, line=node.lineno)
+        if isinstance(node.op, ast.USub):
+            return construct.negative(arg, node.lineno)
+        try:
+            return construct.bits_inverted(arg, node.lineno)
+        except RuleError as error:
+            raise self.origin.problem(node, error.message, error.remedy) from error
 
     def _compare(self, node: ast.Compare) -> Expr:
         values = [self.value(v) for v in (node.left, *node.comparators)]
-        result: Expr | None = None
+        found = []
         for sign, left, right in zip(node.ops, values, values[1:], strict=False):
             if type(sign) not in _COMPARE:
                 raise self.origin.problem(
                     node, f"{type(sign).__name__} is outside the vertex language", "compare numbers"
                 )
-            one = self._comparison(node, _COMPARE[type(sign)], left, right)
-            result = one if result is None else Logic(op="and", left=result, right=one, line=node.lineno)
-        assert result is not None
-        return result
-
-    @staticmethod
-    def _comparison(node: ast.AST, sign: str, left: Expr, right: Expr) -> Expr:
-        line = getattr(node, "lineno", 0)
-        if left.type == bool_ and right.type == bool_:
-            return Compare(op=sign, left=left, right=right, line=line)
-        type_ = common_type(left, right)
-        return Compare(op=sign, left=cast(left, type_), right=cast(right, type_), line=line)
+            found.append(construct.comparison(_COMPARE[type(sign)], left, right, node.lineno))
+        return construct.logic("and", found, node.lineno)
 
     def _logic(self, node: ast.BoolOp) -> Expr:
         op = "and" if isinstance(node.op, ast.And) else "or"
-        result, *rest = (self.condition(v) for v in node.values)
-        for value in rest:
-            result = Logic(op=op, left=result, right=value, line=node.lineno)
-        return result
+        return construct.logic(op, [self.condition(v) for v in node.values], node.lineno)
 
     def _choice(self, node: ast.IfExp) -> Any:
         condition = self.condition(node.test)
         if isinstance(condition, Const):
             return self.value(node.body if condition.value else node.orelse)
-        then, otherwise = self.value(node.body), self.value(node.orelse)
-        if then.type == bool_ and otherwise.type == bool_:
-            type_ = bool_
-        elif is_weak(then) and is_weak(otherwise):
-            type_ = f32 if f32 in (then.type, otherwise.type) else i64
-        else:
-            type_ = common_type(then, otherwise)
-        then, otherwise = cast(then, type_), cast(otherwise, type_)
-        return Choice(type=type_, condition=condition, then=then, otherwise=otherwise, line=node.lineno)
+        return construct.choice(condition, self.value(node.body), self.value(node.orelse), node.lineno)
 
     def converted(self, node: ast.AST, value: Expr, wanted: ElementType, target: str, *, narrowing: bool) -> Expr:
         """``value`` as ``wanted``, the type of ``target``; an error where that is not done without being asked for."""
@@ -357,40 +267,6 @@ class Expressions:
             return cast(value, wanted)
         how = "write x != 0" if wanted == bool_ else f"convert it: {wanted}(…)"
         raise self.origin.problem(node, f"{target} is {wanted}, the value is {value.type}", how)
-
-
-def _fused(name: str, left: Expr, right: Expr, left_node: ast.expr, right_node: ast.expr, line: int) -> Expr | None:
-    """The fused form of ``left ± right`` when one of them is written as a product: the left one, if both are."""
-    if _is_product(left, left_node):
-        assert isinstance(left, Binary)
-        addend = right if name == "add" else _negated(right)
-        return Math(type=f32, function="fma", args=(left.left, left.right, addend), line=line)
-    if _is_product(right, right_node):
-        assert isinstance(right, Binary)
-        factor = right.left if name == "add" else _negated(right.left)
-        return Math(type=f32, function="fma", args=(factor, right.right, left), line=line)
-    return None
-
-
-def _is_product(value: Expr, node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(value, Binary) and value.op == "mul" and value.type == f32
-
-
-def _negated(value: Expr) -> Expr:
-    if isinstance(value, Const):
-        return Const(type=value.type, value=-value.value, line=value.line)
-    return Unary(type=value.type, op="neg", arg=value, line=value.line)
-
-
-def _product(base: Expr, power: int, line: int) -> Expr:
-    """``base`` multiplied ``power`` times, by squaring."""
-    if power == 0:
-        return cast(Const(type=i64, value=1, line=line), base.type)
-    if power == 1:
-        return base
-    half = _product(base, power // 2, line)
-    squared = Binary(type=base.type, op="mul", left=half, right=half, line=line)
-    return Binary(type=base.type, op="mul", left=squared, right=base, line=line) if power % 2 else squared
 
 
 def locals_of_function(function: FunctionType) -> frozenset[str]:

@@ -76,8 +76,8 @@ def _run(definition: CodeletDef, function: Callable[..., None], vertex: VertexVi
         with np.errstate(all="ignore"), denormals_flushed():
             function(vertex, *arguments)
     except AssertionError as error:
-        line = traceback.extract_tb(sys.exc_info()[2])[-1].lineno
+        place = traceback.extract_tb(sys.exc_info()[2])[-1]
         raise CodeletError(
             f"assertion in {definition.name} failed" + (f": {error}" if str(error) else ""),
-            at=f"{definition.compute.__code__.co_filename}:{line}",
+            at=f"{place.filename}:{place.lineno}",
         ) from error

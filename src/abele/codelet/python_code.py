@@ -66,7 +66,7 @@ _COMPARE: dict[str, ast.cmpop] = {
 _PREFIX = "_abele_"
 
 
-def python_function(tree: Helper, compute: FunctionType, rounding: PlainRounding) -> Callable[..., None]:
+def python_function(tree: Helper, compute: FunctionType | None, rounding: PlainRounding) -> Callable[..., None]:
     """``compute`` as a function of a vertex view (and of a worker id) that debug mode runs."""
     code = PythonCode(compute, rounding)
     name = code.function(tree)
@@ -74,21 +74,26 @@ def python_function(tree: Helper, compute: FunctionType, rounding: PlainRounding
     return function
 
 
+def _outer_names(compute: FunctionType) -> dict[str, Any]:
+    """What names mean in the function that are not its own: globals, and what it closes over."""
+    free = {n: outer_name(compute, n) for n in compute.__code__.co_freevars}
+    return compute.__globals__ | {n: v for n, v in free.items() if v is not MISSING}
+
+
 class PythonCode:
     """Turns read functions into Python functions.
 
     Args:
-        compute: The function that was read.
+        compute: The function that was read; None where there is none, only its tree.
         rounding: How results are rounded to narrow floats.
 
     Attributes:
         names: Globals of the functions made: those of the source, and what generated code calls.
     """
 
-    def __init__(self, compute: FunctionType, rounding: PlainRounding) -> None:
+    def __init__(self, compute: FunctionType | None, rounding: PlainRounding) -> None:
         self._rounding = rounding
-        free = {n: outer_name(compute, n) for n in compute.__code__.co_freevars}
-        self.names: dict[str, Any] = compute.__globals__ | {n: v for n, v in free.items() if v is not MISSING}
+        self.names: dict[str, Any] = {} if compute is None else _outer_names(compute)
         self.names |= {f"{_PREFIX}debug": True, f"{_PREFIX}range": values.index_range, f"{_PREFIX}Lanes": values.Lanes}
         self._functions: dict[Helper, str] = {}
         self._shared: dict[Any, str] = {}

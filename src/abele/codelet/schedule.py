@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from abele.codelet.slots import BUNDLE_BYTES, INSTRUCTION_BYTES, Cost
+from abele.codelet.slots import BUNDLE_BYTES, INSTRUCTION_BYTES
+from abele.expr import Slots
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Schedule:
     _operations: list[_Operation] = field(default_factory=list)
     _starts: list[int] | None = None
 
-    def place(self, cost: Cost, needs: Iterable[int] = ()) -> int:
+    def place(self, cost: Slots, needs: Iterable[int] = ()) -> int:
         """Add an operation that needs results of others; returns its number. Of one that uses both pipes, the part on
         the pipe named in ``cost.first`` comes first."""
         parts = [("main", cost.main), ("aux", cost.aux)]

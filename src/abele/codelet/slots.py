@@ -14,62 +14,43 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.errors import CodeletError
+from abele.expr import FUNCTIONS, Slots
 from abele.llvm.emit import I64, Value, constant
 
-
-@dataclass(frozen=True)
-class Cost:
-    """Instructions of an operation.
-
-    Attributes:
-        main: Slots on the main pipe.
-        aux: Slots on the auxiliary pipe.
-        source: Where the numbers are from.
-        first: The pipe that comes first where both are used.
-    """
-
-    main: int = 0
-    aux: int = 0
-    source: str = ""
-    first: str = "main"
-
-
-MAIN = Cost(main=1, source="§1.2 S: memory and integers are on the main pipe, one instruction each")
-AUX = Cost(aux=1, source="§1.2 S: floating point is on the auxiliary pipe, one instruction each")
+MAIN = Slots(main=1, source="§1.2 S: memory and integers are on the main pipe, one instruction each")
+AUX = Slots(aux=1, source="§1.2 S: floating point is on the auxiliary pipe, one instruction each")
 
 LOAD = MAIN
 STORE = MAIN
-STORE_PART = Cost(main=4, source="§6 G: no stores under 32 bits; load, two to merge, store")
+STORE_PART = Slots(main=4, source="§6 G: no stores under 32 bits; load, two to merge, store")
 BRANCH = MAIN
 LEAVE = MAIN
-FLOAT_COMPARE = Cost(main=1, aux=1, source="§1.2 D: compare, then a move to the main pipe", first="aux")
-SELECT = Cost(main=2, source="§1.2 G: a branch and a move")
-INT_TO_FLOAT = Cost(main=1, aux=1, source="§1.2 D: a move to the other registers, then a conversion")
-FLOAT_TO_INT = Cost(main=1, aux=1, source="§1.2 D: a conversion, then a move", first="aux")
+FLOAT_COMPARE = Slots(main=1, aux=1, source="§1.2 D: compare, then a move to the main pipe", first="aux")
+SELECT = Slots(main=2, source="§1.2 G: a branch and a move")
+INT_TO_FLOAT = Slots(main=1, aux=1, source="§1.2 D: a move to the other registers, then a conversion")
+FLOAT_TO_INT = Slots(main=1, aux=1, source="§1.2 D: a conversion, then a move", first="aux")
 FLOAT_TO_FLOAT = AUX
-PRINT = Cost(main=400, source="§1.2 G: formats text and hands it to the host")
-RANDOM = Cost(main=1, aux=1, source="§1.4 S: an instruction of the hardware generator; D: a move", first="aux")
-DIVIDE = Cost(main=277, source="§1.3 S: integer divide")
-REMAINDER = Cost(main=292, source="§1.3 S: integer remainder")
-FLOAT_DIVIDE = Cost(aux=5, source="§1.3 D: 10 slots for 2 elements")
+PRINT = Slots(main=400, source="§1.2 G: formats text and hands it to the host")
+RANDOM = Slots(main=1, aux=1, source="§1.4 S: an instruction of the hardware generator; D: a move", first="aux")
+DIVIDE = Slots(main=277, source="§1.3 S: integer divide")
+REMAINDER = Slots(main=292, source="§1.3 S: integer remainder")
+FLOAT_DIVIDE = Slots(aux=5, source="§1.3 D: 10 slots for 2 elements")
 
-FUNCTIONS: dict[str, Cost] = {
-    "exp": Cost(aux=3, source="§1.3 S: f32exp"),
-    "log": Cost(aux=6, source="§1.3 S: f32log"),
-    "tanh": Cost(aux=6, source="§1.3 D: 12 slots for 2 elements"),
-    "sigmoid": Cost(aux=6, source="§1.3 D: 12 slots for 2 elements"),
-    "sqrt": Cost(aux=5, source="§1.3 D: 10 slots for 2 elements"),
-    "rsqrt": Cost(aux=4, source="§1.3 D: 8 slots for 2 elements"),
-    "erf": Cost(aux=41, source="§1.3 S"),
-    "sin": Cost(aux=2300, source="§1.3 S"),
-    "cos": Cost(aux=2300, source="§1.3 S"),
-    "pow": Cost(aux=312, source="§1.3 S"),
-    "floor": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
-    "ceil": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
-    "rint": Cost(aux=1, source="§1.3 D: 2 slots for 2 elements"),
-    "fma": Cost(aux=2, source="§1.2 G: a product and a sum; scalar code has no fused instruction"),
-    "random_u32": RANDOM,
-}
+
+def of_function(name: str) -> Slots:
+    """Slots of a function of the language.
+
+    Raises:
+        CodeletError: Its entry in the table of operations does not say.
+    """
+    found = RANDOM if name == "random_u32" else FUNCTIONS[name].slots
+    if found is None:
+        raise CodeletError(
+            f"the issue slots of {name} are not known", remedy="give slots=Slots(...) in its entry of abele.expr.TABLE"
+        )
+    return found
+
 
 LOOP_SETUP = 2
 """Slots to start a loop: a test that it runs at all, and the count. Source: §1.2 D."""

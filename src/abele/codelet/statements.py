@@ -57,6 +57,7 @@ def read_compute(definition: CodeletDef) -> Helper:
     Raises:
         CodeletError: Something in it is outside the vertex language.
     """
+    assert definition.compute is not None
     known: dict[str, Any] = {definition.compute.__code__.co_varnames[0]: Self()}
     types: dict[str, ElementType] = {}
     parameters: tuple[str, ...] = ()

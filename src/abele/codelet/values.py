@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.codelet.functions import FLOAT_FUNCTIONS
+from abele.codelet.functions import emit
 from abele.codelet.integers import integer_binary, saturated
 from abele.codelet.memory import Memory, value_type
 from abele.codelet.tree import (
@@ -178,7 +178,7 @@ class Values:
         args = [self.value(a) for a in e.args]
         if e.function == "random_u32":
             return emit_hash_u32(self.builder, *args)
-        return self._rounded(FLOAT_FUNCTIONS[e.function](self.builder, *args), e)
+        return self._rounded(emit(e.function, self.builder, *args), e)
 
     def _helper(self, e: HelperCall) -> Value:
         return self.call_helper(e)

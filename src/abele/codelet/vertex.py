@@ -47,11 +47,11 @@ class CodeletDef:
         file: Source file of the class.
         line: Line of the class.
         formula: Its ``cycles`` function, or None.
-        compute: Its ``compute`` function.
+        compute: Its ``compute`` function; None where ``source`` holds what was read or written of it.
         attributes: Other attributes of the class: constants and helper methods.
         constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
         language: ``python``, or ``cpp`` for codelets whose ``source`` a C++ compiler has read.
-        source: What code is made of, for languages other than Python.
+        source: What code is made of, where that is no function.
     """
 
     name: str
@@ -60,7 +60,7 @@ class CodeletDef:
     file: str
     line: int
     formula: Callable[..., Any] | None
-    compute: FunctionType = field(repr=False)
+    compute: FunctionType | None = field(repr=False)
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     constraints: tuple[Constraint, ...] = ()
     language: str = "python"

@@ -4,7 +4,7 @@ Host kernels compute expressions over loads from their operands, popops maps the
 them, and vertices evaluate them. What each needs to know of an operation stands in one entry of :data:`TABLE`.
 """
 
-import abele.expr.operations as operations
+from abele.expr import operations
 from abele.expr.affine import Affine, AffineLike, affine, dims
 from abele.expr.evaluate import evaluate
 from abele.expr.expand import Expansion, expanded, is_primitive
@@ -23,6 +23,7 @@ from abele.expr.nodes import (
     select,
 )
 from abele.expr.operation import (
+    FUNCTIONS,
     POPOPS,
     TABLE,
     Code,
@@ -43,6 +44,7 @@ from abele.expr.operations.nonlinearities import NONLINEARITIES, Nonlinearity
 from abele.expr.types import Typing, common_type, compute_type, element_type, result_type
 
 __all__ = [
+    "FUNCTIONS",
     "NONLINEARITIES",
     "POPOPS",
     "TABLE",

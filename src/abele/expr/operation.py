@@ -213,6 +213,9 @@ TABLE: dict[str, Operation] = {}
 POPOPS: dict[str, Operation] = {}
 """Those that popops has, by its names."""
 
+FUNCTIONS: dict[str, Operation] = {}
+"""Those that are functions of the vertex language, by their names there."""
+
 
 def loop_cost(
     f32: tuple[float, int],
@@ -239,10 +242,18 @@ def define(operation: Operation) -> Operation:
             f"operation {operation.name!r} has no code",
             remedy="give it LLVM code, or an expansion into operations that have some",
         )
-    TABLE[operation.name] = operation
-    if operation.spelling is not None:
-        POPOPS[operation.spelling.function] = operation
+    for table, name in _places(operation):
+        table[name] = operation
     return operation
+
+
+def _places(operation: Operation) -> list[tuple[dict[str, Operation], str]]:
+    places = [(TABLE, operation.name)]
+    if operation.spelling is not None:
+        places.append((POPOPS, operation.spelling.function))
+    if operation.function is not None:
+        places.append((FUNCTIONS, operation.function))
+    return places
 
 
 @contextmanager
@@ -251,10 +262,9 @@ def defined(operation: Operation) -> Iterator[Operation]:
     try:
         yield define(operation)
     finally:
-        if TABLE.get(operation.name) is operation:
-            del TABLE[operation.name]
-            if operation.spelling is not None:
-                del POPOPS[operation.spelling.function]
+        for table, name in _places(operation):
+            if table.get(name) is operation:
+                del table[name]
 
 
 def find_operation(name: str) -> Operation:

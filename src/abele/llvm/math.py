@@ -11,7 +11,6 @@ is computed in f64.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TypeAlias
 
 from llvmlite import ir as ll
@@ -227,16 +226,3 @@ def _power_of_two(b: Builder, exponent: Value) -> Value:
     """2 to a power between -126 and 127, as f32."""
     kind = exponent.type
     return b.bitcast(b.shl(b.add(exponent, constant(kind, 127)), constant(kind, 23)), like(exponent, F32))
-
-
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "exp": exp,
-    "log": log,
-    "tanh": tanh,
-    "sigmoid": sigmoid,
-    "erf": erf,
-    "sin": sin,
-    "cos": cos,
-    "pow": pow,
-}
-"""By name; each takes a builder and f32 values of one type, scalar or vector, and returns a value of that type."""

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from abele.codelet import slots
 from abele.codelet.cpp.blocks import Block, Blocks, Instruction, Loop
 from abele.codelet.schedule import Schedule
-from abele.codelet.slots import Cost
+from abele.expr import TABLE, Slots
 
-FREE = Cost()
+FREE = Slots()
 DATA_PATH_BITS = 64
 """Bits that one instruction loads, stores or computes. Source: machine reference §1.1, §1.3 S."""
-_HALF_SLOTS = {"exp": 1, "log": 1, "tanh": 1, "sigmoid": 2, "exp2": 1, "log2": 1, "sqrt": 6, "rsqrt": 5, "fdiv": 6}
-"""Slots of an f16 element. Source: §1.3 S: slots for 4 elements, divided and rounded up."""
+_HALF_INSTRUCTIONS = ("exp", "exp2", "log", "tanh", "sigmoid", "sqrt", "rsqrt")
+"""Functions that the tile has on vectors of f16."""
+_HALF_SLOTS = {"log2": 1, "fdiv": 6}
+"""Slots of an f16 element beside those. Source: §1.3 S: slots for 4 elements, divided and rounded up."""
 _INTEGER = frozenset(["add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp"])
 _FLOAT = frozenset(["fadd", "fsub", "fmul", "fneg"])
 _NOTHING = frozenset(
@@ -44,9 +46,9 @@ _INTEGER_CALLS |= {"umul": 2, "smul": 3}
 _INSTRUCTIONS = {"sdiv": slots.DIVIDE, "udiv": slots.DIVIDE, "srem": slots.REMAINDER, "urem": slots.REMAINDER}
 _INSTRUCTIONS |= {"fptosi": slots.FLOAT_TO_INT, "fptoui": slots.FLOAT_TO_INT}
 """Calls that stand for an instruction, whose result they define where it has none."""
-_LIBRARY = {"exp2": 3, "exp10": 4, "log2": 6, "log10": 7, "log1p": 9, "expm1": 4, "tan": 5100, "atan2": 136}
-_LIBRARY |= {"cbrt": 14, "hypot": 8, "fmod": 50}
-"""Slots of one f32 element. Source: §1.3 S, of 2 elements halved; log10, hypot and fmod are G."""
+_LIBRARY = {"exp10": 4, "log2": 6, "log10": 7, "hypot": 8, "fmod": 50}
+"""Slots of one f32 element, of what is no operation of the table. Source: §1.3 S, of 2 elements halved; log10, hypot
+and fmod are G."""
 _LIBRARY_SLOTS = 110
 """Slots of other functions of the C library. Source: §1.3 S: asin 102 and more an element."""
 _NAME = re.compile(r"^(?:llvm\.|abele_|abele\.)?([a-z]\w*?)(?:_f32|_f16)?(?:f)?(?:\..*)?$")
@@ -94,7 +96,7 @@ def _scheduled(block: Block, following: str, free: _Free) -> Schedule:
     last = block.last
     needs = tuple(dict.fromkeys(n for use in last.uses for n in made.get(use, ())))
     if last.opcode == "switch":
-        schedule.place(Cost(main=2 * math.ceil(math.log2(len(last.targets) + 1))), needs)
+        schedule.place(Slots(main=2 * math.ceil(math.log2(len(last.targets) + 1))), needs)
     elif last.opcode == "br" and len(last.targets) > 1 and block.name in free.counted:
         schedule.branches = True
     elif last.opcode == "br" and (len(last.targets) > 1 or last.targets[0] != following):
@@ -144,7 +146,7 @@ class _Free:
         if len(pointers) == sum(s not in self.names for s in steps.values()):
             self.stepping.update(pointers[:1])
 
-    def cost(self, instruction: Instruction) -> Cost:
+    def cost(self, instruction: Instruction) -> Slots:
         """What an instruction costs where it stands."""
         if instruction.name in self.stepping:
             return slots.LOOP_STEP
@@ -203,7 +205,7 @@ def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool
     return len(moving) == 1 and all(u in affine or u not in inside for u in instruction.uses)
 
 
-def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
+def instruction_cost(instruction: Instruction, blocks: Blocks) -> Slots:
     """What an instruction costs the worker."""
     opcode = instruction.opcode
     if opcode in _NOTHING:
@@ -223,9 +225,9 @@ def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
             return _times(slots.SELECT, _words(instruction.type))
         case "fdiv":
             each = slots.FLOAT_DIVIDE.aux if element(instruction.type) != "half" else _HALF_SLOTS["fdiv"]
-            return Cost(aux=each * lanes(instruction.type))
+            return Slots(aux=each * lanes(instruction.type))
         case "frem":
-            return Cost(aux=_LIBRARY["fmod"] * lanes(instruction.type))
+            return Slots(aux=_LIBRARY["fmod"] * lanes(instruction.type))
         case "udiv" | "sdiv" | "urem" | "srem" | "fptosi" | "fptoui":
             return _times(_INSTRUCTIONS[opcode], lanes(instruction.type))
         case "trunc":
@@ -245,7 +247,7 @@ def instruction_cost(instruction: Instruction, blocks: Blocks) -> Cost:
     return slots.MAIN
 
 
-def _widening(instruction: Instruction, blocks: Blocks) -> Cost:
+def _widening(instruction: Instruction, blocks: Blocks) -> Slots:
     """Widening is free for what was loaded, for truths and for indices; others take an instruction."""
     if instruction.opcode not in ("zext", "sext"):
         return FREE
@@ -255,31 +257,31 @@ def _widening(instruction: Instruction, blocks: Blocks) -> Cost:
     return slots.MAIN if narrow and (origin is None or origin.opcode not in ("load", "phi")) else FREE
 
 
-def _store(type_: str) -> Cost:
+def _store(type_: str) -> Slots:
     width = bits(type_)
     return slots.STORE_PART if width < 32 else _times(slots.STORE, _words(type_))
 
 
-def _move(instruction: Instruction) -> Cost:
+def _move(instruction: Instruction) -> Slots:
     """Floats and integers have registers of their own."""
     sides = {element(instruction.operands[0].type) in ("float", "half"), element(instruction.type) in ("float", "half")}
     return _times(slots.MAIN, _words(instruction.type)) if len(sides) == 2 else FREE
 
 
-def _lane(instruction: Instruction) -> Cost:
+def _lane(instruction: Instruction) -> Slots:
     """Lanes of 32 bits are registers of their own; those of 16 bits are sorted into place."""
     vector = instruction.operands[0].type if instruction.opcode == "extractelement" else instruction.type
     return FREE if bits(element(vector)) >= 32 else _times(slots.AUX, _words(vector))
 
 
-def _call(instruction: Instruction) -> Cost:
+def _call(instruction: Instruction) -> Slots:
     name = instruction.callee
     if name.startswith(_FREE_CALLS):
         return FREE
     if name.startswith(BULK):
-        return Cost(main=BULK_SLOTS)
+        return Slots(main=BULK_SLOTS)
     if name in ("printf", "puts", "putchar"):
-        return Cost(main=_PRINT_SLOTS)
+        return Slots(main=_PRINT_SLOTS)
     found = _NAME.match(name)
     function = found[1] if found else name
     if function == "urand32":
@@ -287,30 +289,35 @@ def _call(instruction: Instruction) -> Cost:
     if function in _INSTRUCTIONS:
         return _times(_INSTRUCTIONS[function], lanes(instruction.type))
     if function in ("fma", "fmuladd"):
-        return _times(slots.FUNCTIONS["fma"], _words(instruction.type))
+        return _times(slots.of_function("fma"), _words(instruction.type))
     if function in _ONE_SLOT_CALLS:
         return _times(slots.AUX, _words(instruction.type))
     if function in _INTEGER_CALLS:
         return _times(slots.MAIN, _INTEGER_CALLS[function] * _words(instruction.type))
     if ".vector.reduce." in name or function == "vector":
         return _reduction(instruction)
-    return Cost(aux=_function_slots(function, instruction.type) * lanes(instruction.type))
+    return Slots(aux=_function_slots(function, instruction.type) * lanes(instruction.type))
 
 
-def _reduction(instruction: Instruction) -> Cost:
+def _reduction(instruction: Instruction) -> Slots:
     number = lanes(instruction.operands[0].type)
-    return Cost(aux=number) if element(instruction.type) in ("float", "half") else Cost(main=number)
+    return Slots(aux=number) if element(instruction.type) in ("float", "half") else Slots(main=number)
 
 
 def _function_slots(function: str, type_: str) -> int:
-    if element(type_) == "half" and function in _HALF_SLOTS:
-        return _HALF_SLOTS[function]
-    known = slots.FUNCTIONS.get(function)
+    operation = TABLE.get(function)
+    if element(type_) == "half":
+        if function in _HALF_SLOTS:
+            return _HALF_SLOTS[function]
+        if function in _HALF_INSTRUCTIONS and operation is not None and operation.cost is not None:
+            loop = operation.cost.f16
+            return math.ceil(loop.cycles / loop.elements)
+    known = None if operation is None else operation.slots
     return _LIBRARY.get(function, _LIBRARY_SLOTS) if known is None else known.aux
 
 
-def _times(cost: Cost, number: int) -> Cost:
-    return cost if number == 1 else Cost(cost.main * number, cost.aux * number, cost.source, cost.first)
+def _times(cost: Slots, number: int) -> Slots:
+    return cost if number == 1 else Slots(cost.main * number, cost.aux * number, cost.source, cost.first)
 
 
 def _words(type_: str) -> int:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir as ll
 
 from abele.codelet.cpp.defined import CALLED, define_division, with_counts_modulo_width
-from abele.llvm import math
-from abele.llvm.emit import F32, HALF, I32, POINTER, constant, intrinsic, like
+from abele.codelet.functions import emit
+from abele.expr import FUNCTIONS
+from abele.llvm.emit import F32, HALF, I32, POINTER, like
 from abele.llvm.random import GOLDEN, emit_mix
 
-_CALLED = re.compile(
-    r"@(?:llvm\.(?P<op>exp|log|tanh|sin|cos|pow)\.(?P<type>\w+)|(?P<c>exp|log|tanh|sin|cos|pow|erf)f"
-    r"|abele_(?P<own>sigmoid|rsqrt|tanh)_(?P<half>f32|f16))(?=\()"
-)
+_INSTRUCTIONS = ("sqrt", "floor", "ceil", "rint", "fma")
+"""Functions of the table that CPUs have instructions for: left to LLVM."""
 RANDOM = "@abele.urand32"
 
 
@@ -29,7 +28,7 @@ def with_functions(body: str) -> tuple[str, str]:
         suffix = call["type"] or call["half"] or "f32"
         return f"@{_function(module, name, suffix).name}"
 
-    body = with_counts_modulo_width(_CALLED.sub(renamed, body))
+    body = with_counts_modulo_width(_called().sub(renamed, body))
     for symbol, op, suffix in CALLED.findall(body):
         define_division(module, symbol, op, suffix)
     if RANDOM in body:
@@ -38,26 +37,29 @@ def with_functions(body: str) -> tuple[str, str]:
     return body, re.sub(r"^define internal (.*)$", r"define internal \1 alwaysinline", definitions, flags=re.M)
 
 
+def _called() -> re.Pattern[str]:
+    """Calls of functions of the table: by intrinsics of LLVM, by the C library's names, and by the names that headers
+    have for what C does not name."""
+    ours = [n for n in FUNCTIONS if n not in _INSTRUCTIONS]
+    names, library = "|".join(ours), "|".join(n for n in ours if hasattr(math, n))
+    return re.compile(
+        rf"@(?:llvm\.(?P<op>{names})\.(?P<type>\w+)|(?P<c>{library})f|abele_(?P<own>{names})_(?P<half>f32|f16))(?=\()"
+    )
+
+
 def _function(module: ll.Module, name: str, suffix: str) -> Any:
     symbol = f"abele.{name}.{suffix}"
     known = module.globals.get(symbol)
     if known is not None:
         return known
     type_ = _type(suffix)
-    function = ll.Function(module, ll.FunctionType(type_, [type_] * (2 if name == "pow" else 1)), symbol)
+    function = ll.Function(module, ll.FunctionType(type_, [type_] * FUNCTIONS[name].arity), symbol)
     function.linkage = "internal"
     b = ll.IRBuilder(function.append_basic_block())
     wide = [a if suffix.endswith("f32") else b.fpext(a, like(a, F32)) for a in function.args]
-    result = _BODIES[name](b, *wide)
+    result = emit(name, b, *wide)
     b.ret(result if suffix.endswith("f32") else b.fptrunc(result, type_))
     return function
-
-
-def _rsqrt(b: ll.IRBuilder, x: Any) -> Any:
-    return b.fdiv(constant(x.type, 1.0), intrinsic(b, "llvm.sqrt", x))
-
-
-_BODIES: dict[str, Callable[..., Any]] = {**math.FUNCTIONS, "rsqrt": _rsqrt}
 
 
 def _type(suffix: str) -> Any:

@@ -76,7 +76,7 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
         file=table.file,
         line=table.line,
         formula=None,
-        compute=None,  # type: ignore[arg-type]
+        compute=None,
         attributes={"num_workers": NUM_WORKERS},
         constraints=tuple(Constraint(*each) for each in table.constraints),
         language="stored",

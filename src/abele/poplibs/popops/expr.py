@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from abele import expr as language
+import abele.expr as language
 from abele.errors import InvalidOptionError, TensorError
 from abele.expr import Types
 from abele.numerics import ElementType, as_element_type, f16

@@ -11,8 +11,8 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, u32
 from abele.poplibs.popops.elementwise.cast import PROLOGUE, CastCycles, cast_loop, conversion
 from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES
+from abele.poplibs.popops.expressions.element_codelets import element_statements
 from abele.poplibs.popops.expressions.fused import fuse
-from abele.poplibs.popops.expressions.source import element_statements
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, type_of

@@ -13,8 +13,8 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
 from abele.poplibs.popops.elementwise.cost import Form, element_cycles
 from abele.poplibs.popops.expr import Op, PlaceHolder
+from abele.poplibs.popops.expressions.element_codelets import element_statements
 from abele.poplibs.popops.expressions.fused import Fused, fuse
-from abele.poplibs.popops.expressions.source import element_statements
 from abele.poplibs.public_vertices.elementwise import rows_cycles
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import choice, type_of

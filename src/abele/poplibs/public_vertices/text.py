@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from abele.machine import Ipu
 from abele.numerics import ElementType
+from abele.poplibs.popops.expressions.element_codelets import Place
 from abele.poplibs.popops.expressions.generated import type_name
-from abele.poplibs.popops.expressions.source import Port
 
 WORKERS = 6
 
@@ -57,18 +56,6 @@ def loop(size: str, body: Sequence[str], variable: str = "i") -> list[str]:
 def row_loop(field: str, body: Sequence[str]) -> list[str]:
     """A loop over rows ``r`` of a field, and elements ``i`` of each."""
     return loop(f"len(self.{field})", loop(f"len(self.{field}[r])", body), "r")
-
-
-@dataclass(frozen=True)
-class Place(Port):
-    """An operand that is read or written where ``text`` says."""
-
-    text: str = ""
-
-    @property
-    def element(self) -> str:
-        """The element that belongs to position i."""
-        return self.text
 
 
 def place(text: str, dtype: ElementType) -> Place:

@@ -13,9 +13,9 @@ from abele.errors import TileMappingError
 from abele.graph import Execute, Graph, Program, Regions, Tensor
 from abele.machine import Ipu
 from abele.poplibs.popops.elementwise.cost import Form, element_cycles, vector_type
+from abele.poplibs.popops.expressions.element_codelets import Access, Layout, Port, element_codelet
 from abele.poplibs.popops.expressions.fused import Fused
 from abele.poplibs.popops.expressions.generated import identifier
-from abele.poplibs.popops.expressions.source import Access, Layout, Port, element_codelet
 from abele.poplibs.poputil.broadcast import broadcast_dims
 from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse, rectangles_of
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele import expr as ir
+import abele.expr as ir
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.poplibs.popops.elementwise.placement import execute_elementwise

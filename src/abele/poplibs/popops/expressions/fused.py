@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from abele import expr as ir
+import abele.expr as ir
 from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.expr import Types
 from abele.expr.operation import CostClass

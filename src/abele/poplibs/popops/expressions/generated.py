@@ -86,7 +86,7 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
         source += "\n    cycles = staticmethod(FORMULA)\n"
     file = f"<poplibs {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"__name__": __name__, "FORMULA": cycles, "INF": math.inf} | _names()
+    scope: dict[str, Any] = {"__name__": __name__, "FORMULA": cycles, "INF": math.inf, "NAN": math.nan} | _names()
     exec(compile(source, file, "exec", dont_inherit=True), scope)
     built: type = scope[name]
     return built

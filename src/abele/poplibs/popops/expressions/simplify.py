@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele import expr as ir
+import abele.expr as ir
 from abele.expr.simplify import POWERS
 from abele.poplibs.popops.expr import Expr, parts
 

@@ -1,0 +1,291 @@
+"""Codelets written by Python code: a statement at a time, as the tree that is compiled and the text that says the same.
+
+Text is what listings, the debugger and tracebacks show, line for line; it is never read. The tree is what reading it
+would give: both come about in the same call, by the rules of :mod:`abele.codelet.construct`.
+
+>>> from abele.codelet import Input, Output, Vector
+>>> from abele.numerics import f32
+>>> code = CodeWriter("Vertex", {"x": Input[Vector[f32]], "y": Output[Vector[f32]]})
+>>> with code.loop("i", code.number(0), code.length("x")) as i:
+...     code.store("y", code.element("x", i) * code.number(2.0), i)
+>>> print("\\n".join(code.lines))
+for i in range(len(self.x)):
+    self.y[i] = self.x[i] * 2.0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from abele.codelet import construct
+from abele.codelet.fields import FieldDef, FieldType, field_type
+from abele.codelet.functions import Function
+from abele.codelet.reductions import accumulators
+from abele.codelet.rules import cast, computed, converts, is_weak
+from abele.codelet.tree import (
+    Assign,
+    Const,
+    Element,
+    Expr,
+    For,
+    Helper,
+    Length,
+    Local,
+    Scalar,
+    Stmt,
+    Store,
+    While,
+    own_expressions,
+)
+from abele.errors import CodeletError
+from abele.numerics import ElementType, i64
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+_SIGNS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
+_SUM, _PRODUCT, _OTHER, _ATOM = 1, 2, 0, 3
+_LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT}
+"""How tightly the arithmetic operators bind; parts of any other operation are put in brackets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value: its tree, and its text. It is used in one place: a variable that is read twice is two values.
+
+    Attributes:
+        tree: The typed expression.
+        text: The same in the vertex language.
+        level: How tightly the text binds.
+        is_product: Whether it is a product that is written where it is used.
+    """
+
+    tree: Expr
+    text: str
+    level: int = _ATOM
+    is_product: bool = False
+
+    def infix(self, op: str, other: Value) -> Value:
+        """``self`` operator ``other``."""
+        sign = _SIGNS[op]
+        level = _LEVELS.get(sign, _OTHER)
+        tree = construct.infix(op, self.tree, other.tree, products=(self.is_product, other.is_product))
+        text = f"{self._within(level)} {sign} {other._within(level, is_right=True)}"
+        return Value(tree, text, level, op == "mul")
+
+    def compare(self, sign: str, other: Value) -> Value:
+        """``self`` sign ``other``."""
+        tree = construct.comparison(sign, self.tree, other.tree)
+        return Value(tree, f"{self._bracketed} {sign} {other._bracketed}", _OTHER)
+
+    def __add__(self, other: Value) -> Value:
+        return self.infix("add", other)
+
+    def __sub__(self, other: Value) -> Value:
+        return self.infix("sub", other)
+
+    def __mul__(self, other: Value) -> Value:
+        return self.infix("mul", other)
+
+    def __floordiv__(self, other: Value) -> Value:
+        return self.infix("floordiv", other)
+
+    def negative(self) -> Value:
+        """``-self``."""
+        return Value(construct.negative(self.tree), f"-{self._bracketed}", _OTHER)
+
+    def inverted(self) -> Value:
+        """``~self`` of integers, ``not self`` of bools."""
+        if self.tree.type.kind == "bool":
+            tree, text = construct.inverted(self.tree), f"not {self._bracketed}"
+        else:
+            tree, text = construct.bits_inverted(self.tree), f"~{self._bracketed}"
+        return Value(tree, text, _OTHER)
+
+    def converted(self, wanted: ElementType) -> Value:
+        """The value as an element of ``wanted``."""
+        tree = construct.converted(self.tree, wanted)
+        return Value(tree, f"{type_name(wanted)}({self.text})")
+
+    @property
+    def _bracketed(self) -> str:
+        return self.text if self.level == _ATOM else f"({self.text})"
+
+    def _within(self, level: int, is_right: bool = False) -> str:
+        """The text as an operand of an operation that binds at ``level``."""
+        binds = self.level > level if is_right else self.level >= level
+        return self.text if self.level == _ATOM or (level and self.level and binds) else f"({self.text})"
+
+
+def type_name(type_: ElementType) -> str:
+    """How text of the vertex language names an element type."""
+    return "bool_" if type_.name == "bool" else type_.name
+
+
+@dataclass
+class CodeWriter:
+    """Writes the ``compute`` of one codelet.
+
+    Args:
+        kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
+        declared: What each field is declared as, by name.
+
+    Attributes:
+        fields: The fields by name.
+        lines: Text of the statements.
+    """
+
+    kind: str
+    declared: Mapping[str, FieldType | ElementType]
+    lines: list[str] = field(default_factory=list)
+    _open: list[list[Stmt]] = field(default_factory=lambda: [[]])
+    _types: dict[str, ElementType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.fields: dict[str, FieldDef] = {n: field_type(d).field(n) for n, d in self.declared.items()}
+        # The decorator, the class, its fields, a blank line and the line of compute come before the first statement.
+        self._before = len(self.fields) + 4
+        if self.kind == "MultiVertex":
+            self._types["worker_id"] = i64
+
+    @property
+    def line(self) -> int:
+        """Number of the line that is written next."""
+        return self._before + len(self.lines) + 1
+
+    def helper(self, file: str) -> Helper:
+        """The code written so far, as of ``file``."""
+        parameters = ("worker_id",) if self.kind == "MultiVertex" else ()
+        return Helper("compute", file, parameters, dict(self._types), self._open[0], None)
+
+    # --- values ----------------------------------------------------------------------------------------------------
+
+    def number(self, value: float | int | bool) -> Value:
+        """A literal."""
+        text = (
+            "NAN" if value != value else "INF" if value == math.inf else "-INF" if value == -math.inf else repr(value)
+        )
+        return Value(construct.number(value), text)
+
+    def local(self, name: str) -> Value:
+        """The local variable ``name``."""
+        return Value(Local(type=self._types[name], name=name), name)
+
+    def scalar(self, name: str) -> Value:
+        """The field ``name`` of one element."""
+        known = self.fields[name]
+        tree = computed(Scalar(type=known.type, field=known))
+        return Value(tree, f"self.{name}")
+
+    def element(self, name: str, *index: Value) -> Value:
+        """An element of the field ``name``."""
+        known = self.fields[name]
+        where = tuple(cast(i.tree, i64) for i in index)
+        tree = computed(Element(type=known.type, field=known, index=where))
+        return Value(tree, f"self.{name}{_subscripts(index)}")
+
+    def length(self, name: str) -> Value:
+        """The number of elements of the vector ``name``."""
+        return Value(Length(field=self.fields[name]), f"len(self.{name})")
+
+    def call(self, function: str, *args: Value) -> Value:
+        """A function of floats, or ``min``, ``max``, ``abs``, ``random_u32``."""
+        trees = [a.tree for a in args]
+        match function:
+            case "min" | "max":
+                tree = construct.extreme(function, trees)
+            case "abs":
+                tree = construct.absolute(trees[0])
+            case "random_u32":
+                tree = construct.random_word(trees)
+            case _:
+                tree = construct.call(Function(function), trees)
+        return Value(tree, f"{function}({', '.join(a.text for a in args)})")
+
+    def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        """``then if condition else otherwise``."""
+        text = f"{then.text} if {condition.text} else {otherwise.text}"
+        test = construct.truth(condition.tree)
+        if isinstance(test, Const):
+            return Value((then if test.value else otherwise).tree, text, _OTHER)
+        return Value(construct.choice(test, then.tree, otherwise.tree), text, _OTHER)
+
+    # --- statements ------------------------------------------------------------------------------------------------
+
+    def let(self, name: str, value: Value) -> Value:
+        """``name = value``; returns the variable."""
+        tree = value.tree
+        if name in self._types:
+            tree = self._fitting(tree, self._types[name], name, narrowing=False)
+        self._types.setdefault(name, tree.type)
+        self._write(f"{name} = {value.text}", Assign(name=name, value=_typed(tree)))
+        return self.local(name)
+
+    def increase(self, name: str, value: Value) -> None:
+        """``name += value``."""
+        tree = self.local(name).infix("add", value).tree
+        tree = self._fitting(tree, self._types[name], name, narrowing=False)
+        self._write(f"{name} += {value.text}", Assign(name=name, value=_typed(tree)))
+
+    def store(self, name: str, value: Value, *index: Value) -> None:
+        """``self.name[index] = value``; no index for a field of one element."""
+        target = self.fields[name]
+        tree = self._fitting(value.tree, target.type, f"field {name}", narrowing=True)
+        where = tuple(cast(i.tree, i64) for i in index)
+        text = f"self.{name}{_subscripts(index)} = {value.text}"
+        self._write(text, Store(field=target, index=where, value=tree))
+
+    @contextmanager
+    def loop(self, name: str, start: Value, stop: Value) -> Iterator[Value]:
+        """``for name in range(start, stop):`` around what is written inside."""
+        from_zero = isinstance(start.tree, Const) and start.tree.value == 0
+        bounds = stop.text if from_zero else f"{start.text}, {stop.text}"
+        made = For(name=name, start=cast(start.tree, i64), stop=cast(stop.tree, i64), step=1, body=[])
+        self._types[name] = i64
+        known = set(self._types)
+        with self._block(f"for {name} in range({bounds}):", made, made.body):
+            yield self.local(name)
+        made.lanes.update({n: op for n, op in accumulators(made.body).items() if n in known and n != name})
+
+    @contextmanager
+    def repeat(self, condition: Value) -> Iterator[None]:
+        """``while condition:`` around what is written inside."""
+        made = While(condition=construct.truth(condition.tree), body=[])
+        with self._block(f"while {condition.text}:", made, made.body):
+            yield
+
+    def _fitting(self, tree: Expr, wanted: ElementType, target: str, *, narrowing: bool) -> Expr:
+        if not converts(tree, wanted, narrowing=narrowing):
+            raise CodeletError(f"{target} is {wanted}, the value written to it is {tree.type}")
+        return cast(tree, wanted)
+
+    @contextmanager
+    def _block(self, text: str, statement: Stmt, body: list[Stmt]) -> Iterator[None]:
+        self._write(text, statement)
+        self._open.append(body)
+        yield
+        self._open.pop()
+
+    def _write(self, text: str, statement: Stmt) -> None:
+        statement.line = self.line
+        for expression in own_expressions(statement):
+            for part in expression.walk():
+                part.line = self.line
+        self.lines.append("    " * (len(self._open) - 1) + text)
+        self._open[-1].append(statement)
+
+
+def _subscripts(index: tuple[Value, ...]) -> str:
+    return "".join(f"[{i.text}]" for i in index)
+
+
+def _literal(value: float | int | bool) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NAN" if math.isnan(value) else "INF" if value > 0 else "-INF"
+    return repr(value)
+
+
+def _typed(value: Expr) -> Expr:
+    """A number without a type of its own gets the default one."""
+    return cast(value, value.type) if is_weak(value) else value

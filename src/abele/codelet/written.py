@@ -1,0 +1,90 @@
+"""Codelet classes from what a :class:`~abele.codelet.write.CodeWriter` has written."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from abele.codelet.fields import FieldDef
+from abele.codelet.layouts import SPAN
+from abele.codelet.tree import Helper
+from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex
+from abele.codelet.write import CodeWriter, type_name
+
+_BASES: dict[str, type[Vertex]] = {kind.__name__: kind for kind in (Vertex, MultiVertex, SupervisorVertex)}
+_DIRECTIONS = {"in": "Input", "out": "Output", "inout": "InOut"}
+_BUILT: dict[str, type[Vertex]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenCode:
+    """What Python code wrote of a codelet.
+
+    Attributes:
+        tree: Its ``compute``.
+        text: The class as it would stand in source, which says everything that the tree does.
+    """
+
+    tree: Helper
+    text: str
+
+    @property
+    def key(self) -> str:
+        """A digest of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def written_codelet(
+    name: str, code: CodeWriter, cycles: Callable[..., Any] | None, extra: object = None
+) -> type[Vertex]:
+    """The codelet class of what ``code`` holds; one class for one text and cost.
+
+    Args:
+        name: Readable part of the class name; a digest of the text is appended.
+        code: Fields and statements.
+        cycles: Cost formula; None to count issue slots.
+        extra: What else tells two classes of the same text apart: whatever the formula depends on.
+    """
+    text = class_text(code)
+    key = hashlib.sha256(f"{name}\n{text}\n{extra!r}".encode()).hexdigest()[:12]
+    if key not in _BUILT:
+        _BUILT[key] = _made(f"{name}_{key}", code, text, cycles)
+    return _BUILT[key]
+
+
+def class_text(code: CodeWriter) -> str:
+    """The class as source, called ``CLASS``."""
+    arguments = "self, worker_id" if code.kind == "MultiVertex" else "self"
+    lines = ["@codelet", f"class CLASS({code.kind}):", *(f"    {_declared(f)}" for f in code.fields.values()), ""]
+    lines += [f"    def compute({arguments}):", *(f"        {line}" for line in code.lines)]
+    return "\n".join(lines) + "\n"
+
+
+def _declared(field: FieldDef) -> str:
+    """The line that declares a field."""
+    text = type_name(field.type)
+    if field.rank:
+        text = f"Vector[{text}]" if field.layout() == SPAN else f"Vector[{text}, {field.layout().name}]"
+    return f"{field.name}: {f'{_DIRECTIONS[field.direction]}[{text}]' if field.is_edge else text}"
+
+
+def _made(name: str, code: CodeWriter, text: str, cycles: Callable[..., Any] | None) -> type[Vertex]:
+    file, base = f"<poplibs {name}>", _BASES[code.kind]
+    shown = text.replace("CLASS", name)
+    linecache.cache[file] = (len(shown), None, shown.splitlines(keepends=True), file)
+    workers = {"num_workers": base.num_workers} if issubclass(base, MultiVertex) else {}
+    definition = CodeletDef(
+        name=name,
+        kind=base.kind,
+        fields=tuple(code.fields.values()),
+        file=file,
+        line=1,
+        formula=cycles,
+        compute=None,
+        attributes={"kind": base.kind, **workers},
+        source=WrittenCode(code.helper(file), text),
+    )
+    return type(name, (base,), {"codelet": definition, "__doc__": f"A vertex of the libraries:\n\n{shown}"})

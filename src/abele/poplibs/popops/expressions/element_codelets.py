@@ -1,0 +1,306 @@
+"""Codelets from expressions: a MultiVertex that evaluates fused expressions over its elements.
+
+Expressions over primitive operations become the tree of a codelet as the table of operations says: each operation is
+a statement of its own, so that what is shared is computed once. The text beside the tree is what listings show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import abele.expr as ir
+from abele import numerics
+from abele.codelet import InOut, Input, Output, Vector
+from abele.codelet.tree import Local
+from abele.codelet.write import CodeWriter, Value
+from abele.codelet.written import written_codelet
+from abele.expr import TABLE, InVertex
+from abele.numerics import ElementType, i32
+from abele.poplibs.popops.expressions.fused import Fused
+
+Access = Literal["full", "row", "column", "single", "whole"]
+"""How a vertex reads an operand: an element for each of its own, for each row, for each column, one, or a vector of
+its own (a seed)."""
+
+
+_VECTOR: Any = Vector
+_DIRECTIONS: dict[str, Any] = {"Input": Input, "Output": Output, "InOut": InOut}
+
+
+@dataclass(frozen=True)
+class Port:
+    """One field of a codelet.
+
+    Attributes:
+        name: Field name.
+        type: Element type.
+        direction: ``Input``, ``Output`` or ``InOut``.
+        access: How elements are found.
+    """
+
+    name: str
+    type: ElementType
+    direction: str
+    access: Access
+
+    @property
+    def declared(self) -> Any:
+        """What the field is declared as."""
+        content = self.type if self.access == "single" else _VECTOR[self.type]
+        return _DIRECTIONS[self.direction][content]
+
+    def index(self, code: CodeWriter) -> tuple[Value, ...]:
+        """Where the element lies that belongs to position i."""
+        match self.access:
+            case "full":
+                return (code.local("i"),)
+            case "row":
+                return (code.local("row"),)
+            case "column":
+                return (code.local("i") - code.local("start"),)
+        return ()
+
+    def load(self, code: CodeWriter) -> Value:
+        """The element that belongs to position i."""
+        index = self.index(code)
+        return code.element(self.name, *index) if index else code.scalar(self.name)
+
+    def store(self, code: CodeWriter, value: Value) -> None:
+        """Set the element that belongs to position i."""
+        code.store(self.name, value, *self.index(code))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What of a codelet is decided by how its operands lie, not by what it computes.
+
+    Attributes:
+        inputs: Port of each operand that is read.
+        outputs: Port of each output; the port of an operand where it is overwritten.
+        rows: Whether vertices walk rows of ``columns`` elements.
+        indexed: Whether the expressions need the position of the element in the whole tensor.
+        workers: Workers that share a vertex.
+        grain: Elements that a worker's share is a multiple of.
+        base: ``MultiVertex``, or ``SupervisorVertex`` where the library has code of its own that starts the workers.
+    """
+
+    inputs: tuple[Port | None, ...]
+    outputs: tuple[Port, ...]
+    rows: bool
+    indexed: bool
+    workers: int
+    grain: int
+    base: str = "MultiVertex"
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Every field once: operands, then outputs that overwrite none."""
+        found = [p for p in self.inputs if p is not None]
+        return tuple(dict.fromkeys([*found, *self.outputs]))
+
+
+def element_codelet(
+    name: str, fused: Fused, layout: Layout, cycles: Callable[..., Any], cost_key: object = None
+) -> type:
+    """The codelet class that evaluates ``fused``; one class for one text and cost.
+
+    Args:
+        name: Readable part of the class name.
+        fused: The expressions.
+        layout: Its fields and loops.
+        cycles: Cost formula of a vertex.
+        cost_key: What tells the formula from another of the same expressions and fields.
+    """
+    declared = {p.name: p.declared for p in layout.ports}
+    if layout.rows:
+        declared["columns"] = i32
+    if layout.indexed:
+        declared |= dict.fromkeys(("base", "row_step", "column_step"), i32)
+    code = CodeWriter(layout.base, declared)
+    _write_loop(code, fused, layout)
+    operations = tuple(TABLE[op.op].popops_name for op in fused.operations)
+    return written_codelet(name, code, cycles, (operations, fused.types, cost_key))
+
+
+def element_statements(fused: Fused, inputs: Sequence[Port | None], outputs: Sequence[Port]) -> list[str]:
+    """Text of the statements that compute and store the element of every output, as the ports say where it is."""
+    code = CodeWriter("Vertex", {})
+    _Statements(code, inputs, outputs).write(fused)
+    return code.lines
+
+
+def _write_loop(code: CodeWriter, fused: Fused, layout: Layout) -> None:
+    out, chunk = layout.outputs[0].name, layout.workers * layout.grain
+    if layout.base == "SupervisorVertex":
+        code.let("begin", code.number(0))
+        code.let("end", code.length(out))
+    else:
+        code.let("size", code.length(out))
+        rounded = (code.local("size") + code.number(chunk - 1)) // code.number(chunk) * code.number(layout.grain)
+        code.let("share", rounded)
+        code.let("begin", code.local("worker_id") * code.local("share"))
+        code.let("end", code.call("min", code.local("begin") + code.local("share"), code.local("size")))
+    statements = _Statements(code, layout.inputs, layout.outputs)
+    if not layout.rows:
+        with code.loop("i", code.local("begin"), code.local("end")) as i:
+            if layout.indexed:
+                code.let("at", code.scalar("base") + i * code.scalar("column_step"))
+            statements.write(fused)
+        return
+    code.let("row", code.local("begin") // code.scalar("columns"))
+    code.let("start", code.local("row") * code.scalar("columns"))
+    with code.repeat(code.local("begin").compare("<", code.local("end"))):
+        row_end = code.local("start") + code.scalar("columns")
+        with code.loop("i", code.local("begin"), code.call("min", row_end, code.local("end"))) as i:
+            if layout.indexed:
+                in_row = (i - code.local("start")) * code.scalar("column_step")
+                code.let("at", code.scalar("base") + code.local("row") * code.scalar("row_step") + in_row)
+            statements.write(fused)
+        code.increase("row", code.number(1))
+        code.increase("start", code.scalar("columns"))
+        code.let("begin", code.local("start"))
+
+
+class _Statements:
+    """Writes expressions over primitive operations as statements, each shared part once.
+
+    Args:
+        code: Where they go.
+        inputs: Where each operand is read.
+        outputs: Where each result is written.
+    """
+
+    def __init__(self, code: CodeWriter, inputs: Sequence[Port | None], outputs: Sequence[Port]) -> None:
+        self.code = code
+        self.inputs = inputs
+        self.outputs = outputs
+        self.known: dict[ir.Expr, str] = {}
+        self.typing = ir.Typing(tuple(numerics.f32 if p is None else p.type for p in inputs))
+
+    def write(self, fused: Fused) -> None:
+        """Compute and store every output."""
+        values = [self.value(low, ir.compute_type(t)) for low, t in zip(fused.lowered, fused.out_types, strict=True)]
+        for port, value in zip(self.outputs, values, strict=True):
+            narrow = ir.compute_type(port.type) != port.type
+            port.store(self.code, value.converted(port.type) if narrow else value)
+
+    def value(self, expression: ir.Expr, wanted: ElementType) -> Value:
+        """A variable or literal for ``expression``; a constant takes the type ``wanted``."""
+        if isinstance(expression, ir.Const):
+            return self.literal(expression.value, wanted)
+        if expression not in self.known:
+            value = self.computed(expression)
+            self.known[expression] = name = f"v{len(self.known)}"
+            self.code.let(name, value)
+        return self.code.local(self.known[expression])
+
+    def literal(self, value: float | int | bool, type_: ElementType) -> Value:
+        """A number as one of ``type_``."""
+        if type_ == numerics.bool_:
+            return self.code.number(bool(value))
+        return self.code.number(float(value) if type_.is_float else int(value))
+
+    def port(self, operand: int) -> Port:
+        """Where an operand is read."""
+        found = self.inputs[operand]
+        assert found is not None
+        return found
+
+    def computed(self, expression: ir.Expr) -> Value:
+        """What the variable of ``expression`` is set to."""
+        match expression:
+            case ir.Load():
+                port = self.port(expression.operand)
+                wide = ir.compute_type(port.type)
+                loaded = port.load(self.code)
+                return loaded if wide == port.type else loaded.converted(wide)
+            case ir.Index():
+                return self.linear(expression.affine)
+            case ir.Random():
+                seed = self.port(expression.seed).name
+                words = (self.code.element(seed, self.code.number(n)) for n in (0, 1))
+                where = self.linear(expression.index)
+                return self.code.call("random_u32", *words, self.code.number(expression.modifier), where)
+            case ir.Cast():
+                return self.cast(expression)
+            case ir.Apply():
+                return self.apply(expression)
+        raise TypeError(f"{expression!r} is no expression")
+
+    def cast(self, expression: ir.Cast) -> Value:
+        """A conversion; to 16-bit floats and back."""
+        wide = ir.compute_type(expression.type)
+        inner = self.value(
+            expression.arg, wide if isinstance(expression.arg, ir.Const) else self.typing.of(expression.arg)
+        )
+        return (inner if wide == expression.type else inner.converted(expression.type)).converted(wide)
+
+    def apply(self, expression: ir.Apply) -> Value:
+        """An operation on variables."""
+        args, before = expression.args, []
+        if expression.op == "select":
+            before, args = [(args[0], numerics.bool_)], args[1:]
+        common = self.typing.common(args, at=expression)
+        # A condition comes last, where the language evaluates it; its own statements stay in front of its choice.
+        values = [self.value(a, t) for a, t in [*((a, common) for a in args), *before]]
+        if before:
+            values = [values[-1], *values[:-1]]
+        return self.said(expression.op, values, common)
+
+    def said(self, op: str, values: Sequence[Value], type_: ElementType) -> Value:
+        """An operation on ``values`` of type ``type_``, as the table says that vertices have it."""
+        operation = TABLE[op]
+        form = operation.in_vertex if type_.is_float else operation.in_integer_vertex or operation.in_vertex
+        assert form is not None
+        if isinstance(form, InVertex):
+            return _construct(self.code, form, values)
+        return self.inline(form(type_, *(ir.Load(n, ()) for n in range(len(values)))), values, type_)
+
+    def inline(self, expression: ir.Expr, values: Sequence[Value], type_: ElementType) -> Value:
+        """An expression over ``%n[]`` for value n, in one statement."""
+        match expression:
+            case ir.Load():
+                return values[expression.operand]
+            case ir.Const():
+                return self.literal(expression.value, type_)
+            case ir.Apply():
+                return self.said(expression.op, [self.inline(a, values, type_) for a in expression.args], type_)
+        raise TypeError(f"{expression!r} has no place in a vertex")
+
+    def linear(self, index: ir.Affine) -> Value:
+        """A multiple of the position in the whole tensor, and a constant."""
+        scale = index.terms[0][1] if index.terms else 0
+        return self.code.local("at") * self.code.number(scale) + self.code.number(index.const)
+
+
+def _construct(code: CodeWriter, form: InVertex, values: Sequence[Value]) -> Value:
+    """A construct of the vertex language on values."""
+    match form.kind:
+        case "operator":
+            return values[0].infix(form.name, values[1])
+        case "comparison":
+            return values[0].compare(form.name, values[1])
+        case "choice":
+            return code.choice(*values)
+        case "sign" if form.name == "neg":
+            return values[0].negative()
+        case "sign" if form.name == "invert":
+            return values[0].inverted()
+    return code.call(form.name, *values)
+
+
+@dataclass(frozen=True)
+class Place(Port):
+    """An operand that is read or written where ``text`` says; only text of its statements can be written."""
+
+    text: str = ""
+
+    def load(self, code: CodeWriter) -> Value:
+        """The element at the place."""
+        return Value(Local(type=self.type, name=self.text), self.text)
+
+    def store(self, code: CodeWriter, value: Value) -> None:
+        """Set the element at the place."""
+        code.lines.append(f"{self.text} = {value.text}")
