@@ -103,7 +103,7 @@ def hints_of(function: Call) -> dict[str, Any]:
 
 def _plain(function: Call) -> Call:
     plain = inspect.unwrap(function)
-    return plain if inspect.isfunction(plain) else type(plain).__call__
+    return plain if inspect.isroutine(plain) else type(plain).__call__
 
 
 def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> Reading:

@@ -47,4 +47,6 @@ def guarded(function: Callable[..., Any], forms: Iterable[Order] = (), called: s
         target, given = arguments.in_another_order(args, named, error)
         return target(args[0], **given)
 
+    if called:  # one function may go by several names
+        call.__name__ = call.__qualname__ = called
     return call

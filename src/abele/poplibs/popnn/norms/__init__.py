@@ -13,23 +13,19 @@ from abele.poplibs.popnn.norms.batch import (
     distributed_batch_norm_statistics,
 )
 from abele.poplibs.popnn.norms.create import *  # noqa: F403
-from abele.poplibs.popnn.norms.group import (
+from abele.poplibs.popnn.norms.grouped import (
     group_norm_gradients,
     group_norm_param_gradients,
     group_norm_param_update,
     group_norm_statistics,
     group_norm_whiten,
     group_normalise,
-)
-from abele.poplibs.popnn.norms.instance import (
     instance_norm_gradients,
     instance_norm_param_gradients,
     instance_norm_param_update,
     instance_norm_statistics,
     instance_norm_whiten,
     instance_normalise,
-)
-from abele.poplibs.popnn.norms.layer import (
     layer_norm_gradients,
     layer_norm_param_gradients,
     layer_norm_param_update,

@@ -28,7 +28,7 @@ def batch_norm_statistics(
         TypeMismatchError: Elements that are no floats.
         InvalidOptionError: A negative ``eps``.
     """
-    return norm.statistics(graph, NormView(name, 0), acts, eps=eps, prog=prog, unbiased=unbiased, stable=stable)
+    return norm.statistics(graph, NormView(name, 0), acts, eps, prog, unbiased=unbiased, stable=stable)
 
 
 def distributed_batch_norm_statistics(
@@ -66,7 +66,7 @@ def batch_norm_whiten(
         TensorError: Shapes that do not go together.
         TypeMismatchError: Elements that are no floats.
     """
-    return norm.whiten(graph, NormView(name, 0), acts, mean, inv_std_dev, prog)
+    return norm.whiten(graph, NormView(name, 0), acts, (mean, inv_std_dev), prog)
 
 
 def batch_normalise(
@@ -95,9 +95,7 @@ def batch_normalise(
         TensorError: Parameters or statistics that are not one per channel.
         TypeMismatchError: Elements that are no floats.
     """
-    return norm.normalise(
-        graph, NormView(name, 0), acts, gamma=gamma, beta=beta, mean=mean, inv_std_dev=inv_std_dev, prog=prog
-    )
+    return norm.normalise(graph, NormView(name, 0), acts, (gamma, beta), (mean, inv_std_dev), prog)
 
 
 def batch_normalise_inference(
@@ -161,7 +159,7 @@ def batch_norm_gradients(
     """
     view = NormView(name, 0)
     whitened = norm.whitened_of(graph, view, acts, mean, inv_std_dev, prog)
-    return norm.gradients(graph, view, whitened, grads_in=grads_in, inv_std_dev=inv_std_dev, gamma=gamma, prog=prog)
+    return norm.gradients(graph, view, whitened, grads_in, prog, inv_std_dev=inv_std_dev, gamma=gamma)
 
 
 def distributed_batch_norm_gradients(
@@ -213,4 +211,4 @@ def batch_norm_param_update(
         TensorError: Shapes that do not go together.
         TypeMismatchError: Elements that are no floats.
     """
-    norm.param_update(graph, name, gamma_delta, beta_delta=beta_delta, scale=scale, gamma=gamma, beta=beta, prog=prog)
+    norm.param_update(graph, name, (gamma_delta, beta_delta), scale, (gamma, beta), prog)

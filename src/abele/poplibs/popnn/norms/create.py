@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from abele.graph import Graph, Tensor
 from abele.poplibs.poplin.norms.per_channel import create_norm_beta, create_norm_gamma, create_norm_params
 
@@ -21,121 +23,21 @@ __all__ = [
 ]
 
 
-def create_batch_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a batch norm of ``acts``, one per channel.
+def _params(kind: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    def create(graph: Graph, acts: Tensor, name: str = f"{kind}_norm") -> tuple[Tensor, Tensor]:
+        """New gamma and beta for a norm of ``acts`` [batch, channels, *field], one value per channel.
 
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_beta(graph, acts, name)
+        Raises:
+            TensorError: ``acts`` has no channels.
+            TypeMismatchError: Its elements are no floats.
+        """
+        return create_norm_params(graph, acts, name)
 
-
-def create_batch_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a batch norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_gamma(graph, acts, name)
+    return create
 
 
-def create_batch_norm_params(graph: Graph, acts: Tensor, name: str = "batch_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a batch norm of ``acts`` [batch, channels, *field], one value per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_params(graph, acts, name)
-
-
-def create_group_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a group norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_beta(graph, acts, name)
-
-
-def create_group_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a group norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_gamma(graph, acts, name)
-
-
-def create_group_norm_params(graph: Graph, acts: Tensor, name: str = "group_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a group norm of ``acts`` [batch, channels, *field], one value per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_params(graph, acts, name)
-
-
-def create_instance_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for an instance norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_beta(graph, acts, name)
-
-
-def create_instance_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for an instance norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_gamma(graph, acts, name)
-
-
-def create_instance_norm_params(graph: Graph, acts: Tensor, name: str = "instance_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for an instance norm of ``acts`` [batch, channels, *field], one value per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_params(graph, acts, name)
-
-
-def create_layer_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """New addends for a layer norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_beta(graph, acts, name)
-
-
-def create_layer_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """New factors for a layer norm of ``acts``, one per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_gamma(graph, acts, name)
-
-
-def create_layer_norm_params(graph: Graph, acts: Tensor, name: str = "layer_norm") -> tuple[Tensor, Tensor]:
-    """New gamma and beta for a layer norm of ``acts`` [batch, channels, *field], one value per channel.
-
-    Raises:
-        TensorError: ``acts`` has no channels.
-        TypeMismatchError: Its elements are no floats.
-    """
-    return create_norm_params(graph, acts, name)
+create_batch_norm_beta = create_group_norm_beta = create_instance_norm_beta = create_layer_norm_beta = create_norm_beta
+create_batch_norm_gamma = create_group_norm_gamma = create_norm_gamma
+create_instance_norm_gamma = create_layer_norm_gamma = create_norm_gamma
+create_batch_norm_params, create_group_norm_params = _params("batch"), _params("group")
+create_instance_norm_params, create_layer_norm_params = _params("instance"), _params("layer")

@@ -17,6 +17,9 @@ from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.options import Option, Options, flag, read_options
 from abele.words import counted
 
+Pair = tuple[Tensor, Tensor]
+"""Mean and inverse standard deviation, or gamma and beta."""
+
 GROUP_OPTIONS: dict[str, Option] = {"groupNormStridedChannelGrouping": flag(True), "groupNormFast": flag(False)}
 """Options of group, layer and instance norms. Source: PopLibs' GroupNorm.hpp; ``groupNormFast`` asks for another order
 of the same steps, which these steps have anyway."""
@@ -83,6 +86,11 @@ class NormView:
         parts.check_shape(self.name, role, tensor, (math.prod(shape),))
         return tensor.reshape(shape)
 
+    def both_statistics(self, statistics: Pair, acts: Tensor) -> Pair:
+        """Mean and inverse standard deviation, each as :meth:`statistic` gives it."""
+        mean, inv_std_dev = statistics
+        return self.statistic("mean", mean, acts), self.statistic("inv_std_dev", inv_std_dev, acts)
+
     def parameter(self, role: str, tensor: Tensor, acts: Tensor) -> Tensor:
         """A parameter, [channels], with dimensions of one index beside the channels of :meth:`of`."""
         channels = acts.shape[1]
@@ -110,7 +118,7 @@ def group_view(name: str, num_groups: int, options: Options) -> NormView:
 
 
 def statistics(
-    graph: Graph, view: NormView, acts: Tensor, eps: float, prog: Sequence, unbiased: bool, stable: bool
+    graph: Graph, view: NormView, acts: Tensor, eps: float, prog: Sequence, *, unbiased: bool, stable: bool
 ) -> tuple[Tensor, Tensor]:
     """Mean and inverse standard deviation, flat."""
     moments = view.moments(acts, eps, unbiased)
@@ -118,29 +126,21 @@ def statistics(
     return mean.flatten(), deviation.flatten()
 
 
-def whiten(graph: Graph, view: NormView, acts: Tensor, mean: Tensor, inv_std_dev: Tensor, prog: Sequence) -> Tensor:
+def whiten(graph: Graph, view: NormView, acts: Tensor, statistics: Pair, prog: Sequence) -> Tensor:
     """(acts − mean) · inv_std_dev."""
     out = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/out")
-    stats = view.statistic("mean", mean, acts), view.statistic("inv_std_dev", inv_std_dev, acts)
+    stats = view.both_statistics(statistics, acts)
     parts.whiten(graph, view.of(acts), stats, kept=view.kept, out=view.of(out), prog=prog, name=view.name)
     return out
 
 
-def normalise(
-    graph: Graph,
-    view: NormView,
-    acts: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    mean: Tensor,
-    inv_std_dev: Tensor,
-    prog: Sequence,
-) -> tuple[Tensor, Tensor]:
+def normalise(graph: Graph, view: NormView, acts: Tensor, parameters: Pair, statistics: Pair, prog: Sequence) -> Pair:
     """Normalised and whitened activations, in one step."""
     out, white = (
         create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/{n}") for n in ("out", "whitened")
     )
-    stats = view.statistic("mean", mean, acts), view.statistic("inv_std_dev", inv_std_dev, acts)
+    stats = view.both_statistics(statistics, acts)
+    gamma, beta = parameters
     params = view.parameter("gamma", gamma, acts), view.parameter("beta", beta, acts)
     parts.whiten(
         graph,
@@ -178,7 +178,7 @@ def whitened_of(
         return acts
     if inv_std_dev is None:
         raise TensorError(f"{view.name}: activations that are not whitened need mean and inv_std_dev")
-    return whiten(graph, view, acts, mean, inv_std_dev, prog)
+    return whiten(graph, view, acts, (mean, inv_std_dev), prog)
 
 
 def param_gradients(
@@ -192,7 +192,14 @@ def param_gradients(
 
 
 def gradients(
-    graph: Graph, view: NormView, whitened: Tensor, grads_in: Tensor, inv_std_dev: Tensor, gamma: Tensor, prog: Sequence
+    graph: Graph,
+    view: NormView,
+    whitened: Tensor,
+    grads_in: Tensor,
+    prog: Sequence,
+    *,
+    inv_std_dev: Tensor,
+    gamma: Tensor,
 ) -> Tensor:
     """Gradient of the activations."""
     parts.check_floats(view.name, grads_in, inv_std_dev, gamma)
@@ -202,18 +209,9 @@ def gradients(
     return view.back(made)
 
 
-def param_update(
-    graph: Graph,
-    name: str,
-    gamma_delta: Tensor,
-    beta_delta: Tensor,
-    scale: Scale,
-    gamma: Tensor,
-    beta: Tensor,
-    prog: Sequence,
-) -> None:
-    """gamma ← gamma + scale · gamma_delta, and beta likewise."""
-    for parameter, delta, part in ((gamma, gamma_delta, "gamma"), (beta, beta_delta, "beta")):
+def param_update(graph: Graph, name: str, deltas: Pair, scale: Scale, parameters: Pair, prog: Sequence) -> None:
+    """gamma ← gamma + scale · its delta, and beta likewise."""
+    for parameter, delta, part in zip(parameters, deltas, ("gamma", "beta"), strict=True):
         parts.check_shape(name, f"the delta of {part}", delta, parameter.shape)
         scaled_add_to(graph, parameter, delta, scale, prog, name=f"{name}/{part}")
 
