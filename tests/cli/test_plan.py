@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 Run = Callable[..., Any]
 
@@ -99,3 +100,10 @@ def test_plan__pin_that_no_way_allows__says_why(abele: Run) -> None:
     finished = abele("plan", *MATMUL, "--constraints", pin)
     assert finished.status == 2
     assert "the plan is to have 4000 parts of co" in finished.err
+
+
+@pytest.mark.parametrize("command", [MATMUL, CONV, DEPTHWISE, STEM], ids=["matmul", "conv", "depthwise", "stem"])
+def test_plan__of_each_kind__prints_the_golden(
+    command: tuple[str, ...], abele: Run, snapshot: SnapshotAssertion
+) -> None:
+    assert abele("plan", *command).out == snapshot

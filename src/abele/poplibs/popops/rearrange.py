@@ -13,11 +13,10 @@ from abele.machine import Target
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.popops.layout.regroup import partial_transpose as partial_transpose_by_copy
-from abele.poplibs.popops.layout.regroup import regroup_if_beneficial, regroup_tensor
+from abele.poplibs.popops.layout.regroup import regroup_if_beneficial, regroup_tensor, transposed_result
 from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
-from abele.words import counted
 
 __all__ = [
     "add_transpose_vertices",
@@ -98,10 +97,8 @@ def partial_transpose(graph: Graph, tensor: Tensor, compute_set: ComputeSet, nam
     Raises:
         TensorError: Fewer than two dimensions.
     """
-    if tensor.ndim < 2:
-        raise TensorError(f"{name}: {tensor!r} has {counted(tensor.ndim, 'dimension')}, it must have two")
-    *outer, rows, columns = tensor.shape
-    out = graph.variable(tensor.dtype, (*outer, columns, rows), name=name)
+    out = transposed_result(graph, tensor, name)
+    *_, rows, columns = tensor.shape
     source, target = tensor.reshape((-1, rows * columns)), out.reshape((-1, rows * columns))
     first = graph.mapping_of(source[:, 0]) if source.size else None
     if first is not None:

@@ -75,8 +75,8 @@ def regroup_if_beneficial(
     return regroup_tensor(graph, tensor, prog, wanted, name) if pays else tensor
 
 
-def partial_transpose(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "partial_transpose") -> Tensor:
-    """``tensor`` with its last two dimensions swapped, in memory too: each tile transposes the blocks that it holds.
+def transposed_result(graph: Graph, tensor: Tensor, name: str) -> Tensor:
+    """A new, unmapped tensor for ``tensor`` with its last two dimensions swapped.
 
     Raises:
         TensorError: Fewer than two dimensions.
@@ -84,8 +84,17 @@ def partial_transpose(graph: Graph, tensor: Tensor, prog: Sequence, name: str = 
     if tensor.ndim < 2:
         raise TensorError(f"{name}: {tensor!r} has {counted(tensor.ndim, 'dimension')}, it must have two")
     *outer, rows, columns = tensor.shape
-    out = graph.variable(tensor.dtype, (*outer, columns, rows), name=name)
-    block = rows * columns
+    return graph.variable(tensor.dtype, (*outer, columns, rows), name=name)
+
+
+def partial_transpose(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "partial_transpose") -> Tensor:
+    """``tensor`` with its last two dimensions swapped, in memory too: each tile transposes the blocks that it holds.
+
+    Raises:
+        TensorError: Fewer than two dimensions.
+    """
+    out = transposed_result(graph, tensor, name)
+    block = tensor.shape[-2] * tensor.shape[-1]
     mapping = graph.mapping_of(tensor)
     whole_blocks = bool(((mapping.begin % block) == 0).all()) and mapping.is_complete if tensor.size else False
     if tensor.size:
