@@ -240,7 +240,8 @@ def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchange
     if phase is None:
         return None
     groups = _groups_later(phase.groups, ipus)
-    return replace(phase, received_bytes=phase.received_bytes.shifted(tiles), groups=groups)
+    received, sent = phase.received_bytes.shifted(tiles), phase.sent_bytes.shifted(tiles)
+    return replace(phase, received_bytes=received, sent_bytes=sent, groups=groups)
 
 
 def _copied_later(part: Copied | None, tiles: int, ipus: int) -> Copied | None:

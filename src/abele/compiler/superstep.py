@@ -28,6 +28,7 @@ class Exchanged:
         bytes: Received by all tiles.
         max_receive_bytes: Received by the tile that receives most.
         received_bytes: Received by each tile.
+        sent_bytes: Sent by each tile.
         fragments: Pieces that arrive, over all tiles.
         groups: Sync groups that send or receive.
         sync_cycles: Their barrier before it.
@@ -37,6 +38,7 @@ class Exchanged:
     bytes: int
     max_receive_bytes: int
     received_bytes: TileVector
+    sent_bytes: TileVector
     fragments: int
     groups: tuple[int, ...]
     sync_cycles: int
@@ -53,6 +55,7 @@ class Exchanged:
             phase.total_bytes,
             received.max(),
             received.packed(),
+            phase.sent_bytes.packed(),
             phase.received_fragments.sum(),
             meeting,
             groups.sync_cycles(meeting),

@@ -31,6 +31,9 @@ class Part:
         meets: Sync groups that meet here; groups of different sets go through it without one another.
         links: Ways out of the chip that it shares with other groups.
         link_cycles: How long it keeps those busy, at its end.
+        work: Cycles that each tile spends on vertices or copies.
+        sent: Bytes that each tile sends to others.
+        received: Bytes that each tile receives from others.
     """
 
     kind: str
@@ -47,6 +50,9 @@ class Part:
     meets: Meets = ((0,),)
     links: tuple[Link, ...] = ()
     link_cycles: int = 0
+    work: TileVector | None = None
+    sent: TileVector | None = None
+    received: TileVector | None = None
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -87,6 +93,8 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             host=superstep.host_cycles,
             bytes=moved.bytes if moved else 0,
             meets=superstep.meets,
+            sent=moved.sent_bytes if moved else None,
+            received=moved.received_bytes if moved else None,
         )
         return
     if superstep.before is not None:
@@ -104,6 +112,7 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             active_tiles=active,
             balance=balance,
             meets=superstep.meets,
+            work=by_tile,
         )
     if superstep.scatter is not None:
         yield _copy(superstep.scatter, "arrange outputs" if superstep.kind == "execute" else "on-tile copy")
@@ -120,13 +129,23 @@ def _exchange(phase: Exchanged, name: str, sync: int | None) -> Part:
         bytes=phase.bytes,
         max_receive_bytes=phase.max_receive_bytes,
         meets=(phase.groups,),
+        sent=phase.sent_bytes,
+        received=phase.received_bytes,
     )
 
 
 def _copy(copied: Copied, name: str) -> Part:
     slowest, active, balance = _spread(copied.by_tile, copied.num_tiles)
-    meets = (copied.groups,)
-    return Part("copy", name, compute=slowest, bytes=copied.bytes, active_tiles=active, balance=balance, meets=meets)
+    return Part(
+        "copy",
+        name,
+        compute=slowest,
+        bytes=copied.bytes,
+        active_tiles=active,
+        balance=balance,
+        meets=(copied.groups,),
+        work=copied.by_tile,
+    )
 
 
 def _spread(by_tile: TileVector, num_tiles: int) -> tuple[int, int, float]:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-Runs = tuple[Int32, Int32, dict[str, Int64]]
-"""First tile and number of tiles of each run, int32[runs], and the values of its tiles by name, int64[runs]."""
+Runs = tuple[Int64, Int64, dict[str, Int64]]
+"""First tile and number of tiles of each run, and the values of its tiles by name, int64[runs] each."""
 
 
 def runs_of(tiles: npt.NDArray[np.integer[Any]], **values: npt.NDArray[np.integer[Any]]) -> Runs:
@@ -90,4 +89,4 @@ def joined(first: npt.NDArray[Any], count: npt.NDArray[Any], **values: Int64) ->
             starts[1:] |= np.diff(column) != 0
     at = np.flatnonzero(starts)
     total = np.add.reduceat(length, at) if len(at) else length
-    return begin[at].astype(np.int32), total.astype(np.int32), {name: column[at] for name, column in columns.items()}
+    return begin[at].astype(np.int64), total.astype(np.int64), {name: column[at] for name, column in columns.items()}
