@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from abele.compiler import Executable, compile_program
-from abele.compiler.controls import MODE_CYCLES, SEED_SLOTS, TIMER_READ_CYCLES
 from abele.compiler.lower import lower
+from abele.compiler.nodes.control import MODE_CYCLES, SEED_SLOTS, TIMER_READ_CYCLES
 from abele.errors import ControlProgramError, GraphRecursionError, StreamMemoryError
 from abele.graph import (
     Abort,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
-from abele.compiler.account_tiles import program_tiles
+from abele.compiler.account_tiles import buffer_tiles, lifetimes, phase_tiles, program_tiles, variable_tiles
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
@@ -26,7 +26,21 @@ from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
-from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report, Table, sum_by_op
+from abele.report import (
+    BUFFER_TILES,
+    LIFETIMES,
+    LIVENESS,
+    OPS,
+    PHASE_TILES,
+    PROGRAM_TILES,
+    STEPS,
+    VARIABLE_TILES,
+    VARIABLES,
+    Memory,
+    Report,
+    Table,
+    sum_by_op,
+)
 
 
 class Reporter:
@@ -70,12 +84,35 @@ class Reporter:
             memory=Memory.of(graph.num_tiles, self.memory.available_bytes, **self.memory.by_category),
             variables=variables,
             liveness=liveness,
-            program_tiles=program_tiles(compute),
+            **self._tile_tables(rows, executions),
             groups=groups.groups,
             spans=groups.spans,
             step_groups=groups.step_groups,
             meta={"abele_version": version("abele"), "created": _now(), **meta},
         )
+
+    def _tile_tables(self, rows: Sequence[tuple[Step, Part]], executions: Int64) -> dict[str, Table]:
+        """The relations with tiles, each made when somebody looks into it."""
+        num_tiles, memory = self.graph.num_tiles, self.memory
+        phases, phase_of = _phases(rows)
+        done_on = PHASE_TILES.deferred(lambda: phase_tiles(phases, num_tiles))
+
+        def by_program() -> Table:
+            times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)]
+            program = np.array([s.program for s, _ in rows], dtype=np.int64)
+            runs = [
+                np.bincount(phase_of, weights=times * (program == n), minlength=len(phases)).astype(np.int64)
+                for n in range(len(self.lowered.programs))
+            ]
+            return program_tiles(done_on, runs, num_tiles)
+
+        return {
+            "phase_tiles": done_on,
+            "program_tiles": PROGRAM_TILES.deferred(by_program),
+            "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
+            "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
+            "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
+        }
 
     def cycles(self, program: int, account: RunAccount) -> int:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""
@@ -218,6 +255,14 @@ def _basis(row: tuple[Step, Part], supersteps: Sequence[Superstep], account: Run
     return "counted" if step.is_assumed or (part.kind == "compute" and superstep.data_dependent) else "static"
 
 
+def _phases(rows: Sequence[tuple[Step, Part]]) -> tuple[list[Part], Int64]:
+    """The distinct parts of rows in order of first appearance, and the number of that of each row, int64[rows]."""
+    number: dict[int, int] = {}
+    phase_of = np.array([number.setdefault(id(part), len(number)) for _, part in rows], dtype=np.int64)
+    _, first = np.unique(phase_of, return_index=True)
+    return [rows[i][1] for i in first.tolist()], phase_of
+
+
 def _steps_table(
     rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: Int64, groups: GroupTables, basis: Sequence[str]
 ) -> Table:
@@ -243,6 +288,7 @@ def _steps_table(
         start_cycle=groups.starts,
         block=[s.block for s, _ in rows],
         basis=basis,
+        phase=_phases(rows)[1],
     )
 
 

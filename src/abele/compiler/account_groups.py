@@ -96,12 +96,12 @@ def _step_groups(rows: Sequence[tuple[Step, Part]], row_of: Sequence[Mapping[int
     at = np.repeat(begin[which] - (np.cumsum(each) - each), each) + np.arange(each.sum())
     return STEP_GROUPS.table(
         step=np.repeat(np.arange(len(rows)), each),
-        first_group=np.concatenate([np.zeros(0, np.int32), *first])[at],
-        num_groups=np.concatenate([np.zeros(0, np.int32), *(r[1] for r in runs)])[at],
+        first_group=np.concatenate([np.zeros(0, np.int64), *first])[at],
+        num_groups=np.concatenate([np.zeros(0, np.int64), *(r[1] for r in runs)])[at],
     )
 
 
-def _runs_of_groups(rows: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _runs_of_groups(rows: Sequence[int]) -> tuple[Int64, Int64]:
     """First row and length of each run of neighbouring rows of the groups table."""
     first, count, _ = runs_of(np.array(sorted(rows), dtype=np.int32), busy=np.ones(len(rows), dtype=np.int64))
     return first, count

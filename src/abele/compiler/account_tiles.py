@@ -17,7 +17,7 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.tile_vector import TileRows, TileVector
 from abele.compiler.timeline import Part
 from abele.graph.intervals import Int64
-from abele.report import BUFFER_TILES, PHASE_TILES, PROGRAM_TILES, VARIABLE_TILES, Table
+from abele.report import BUFFER_TILES, LIFETIMES, PHASE_TILES, PROGRAM_TILES, VARIABLE_TILES, Table
 from abele.report.tile_runs import Runs, joined, summed
 
 
@@ -45,7 +45,8 @@ def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Tabl
         num_tiles: Tiles of the machine.
     """
     names = ("compute_cycles", "sent_bytes", "received_bytes")
-    first, count, values = [], [], {name: [] for name in names}
+    first, count = [], []
+    values: dict[str, list[Int64]] = {name: [] for name in names}
     for program, runs in enumerate(times):
         weight = runs[phases["phase"]]
         here = weight > 0
@@ -72,6 +73,27 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
     held, padded = shares.bytes[kept], shares.padded_bytes[kept]
     runs = joined(first, np.ones(len(first), dtype=np.int64), bytes=held, padded_bytes=padded)
     return VARIABLE_TILES.table(**_apart("variable", runs, num_tiles))
+
+
+def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
+    """The relation of the variables that are used and not always live, and the rows of the steps table at which they are.
+
+    Args:
+        memory: The memory plan.
+        first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
+    """
+    live = memory.liveness
+    now = np.unpackbits(live.live, axis=1, count=len(live.candidates)).astype(np.int8)
+    edge = np.zeros((1, len(live.candidates)), dtype=np.int8)
+    change = np.diff(np.concatenate([edge, now, edge]), axis=0).T
+    variable, begin = np.nonzero(change > 0)
+    _, end = np.nonzero(change < 0)
+    row_of = np.cumsum(live.used) - 1
+    first, last = first_row[begin], first_row[end] - 1
+    some = first <= last
+    return LIFETIMES.table(
+        variable=row_of[live.candidates[variable]][some], first_step=first[some], last_step=last[some]
+    )
 
 
 def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_tiles: int) -> Runs:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.compiler.access import Access, compute_set_access, node_access, undef_access
-from abele.compiler.controls import control_cost
+from abele.compiler.access import Access, compute_set_access, node_access
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
 from abele.compiler.equal_steps import Analysed, EqualStep, EqualSteps, relocated
-from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange, plan_replica_copy
+from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange
 from abele.compiler.footprint import (
     code_bytes_of,
     control_code_bytes,
@@ -24,22 +22,20 @@ from abele.compiler.footprint import (
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import Placement, check_constraints
+from abele.compiler.nodes.meaning import meaning_of
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.race_error import race_error
-from abele.compiler.remote import remote_cycles
-from abele.compiler.step_kinds import CONTROL_KINDS, STREAMS
+from abele.compiler.step_kinds import STREAMS
 from abele.compiler.superstep import Superstep
-from abele.compiler.sync_groups import Meets, SyncGroups
+from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.tile_vector import TileSet, TileTotal, TileVector, added
 from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
-from abele.graph.control import CrossReplicaCopy, CycleCount, CycleStamp, ErrorProgram, Sync
 from abele.graph.graph import Graph
-from abele.graph.host import HostCall
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
-from abele.graph.program import Copy, Execute, PrintTensor, Program, WriteUndef
+from abele.graph.program import Copy, Execute
 from abele.graph.tensor import Tensor
 from abele.graph.vertices import VertexGroup
 from abele.machine import System
@@ -112,36 +108,18 @@ class Analysis:
         return self._known[key]
 
     def _analyse(self, superstep: Superstep, step: Step) -> None:
-        node = step.node
-        check_same_graph(node, self.graph)
-        if isinstance(node, Execute):
-            self._compute_set(superstep, node.compute_set)
-            return
-        if isinstance(node, WriteUndef):
-            superstep.access = undef_access(node.tensor, self.layout)
-            return
-        if isinstance(node, Copy) and isinstance(node.source, Tensor) and isinstance(node.destination, Tensor):
-            self._copy(superstep, node, _user(step))
-            return
-        access = node_access(node, self.layout) if step.kind != "timer_start" else Access()
-        self._check(superstep, access, _user(step))
-        if step.kind in CONTROL_KINDS:
-            self._control(superstep, step)
-        match node:
-            case CrossReplicaCopy():
-                self._cross_replica(superstep, node)
-            case Copy():
-                self._transfer(superstep, node)
-            case HostCall():
-                self._host_call(superstep, node)
-            case PrintTensor(tensor=tensor) | ErrorProgram(tensor=tensor):
-                superstep.host_bytes = tensor.bytes
-                superstep.host_cycles = self._host_cycles([tensor])
-                if isinstance(node, PrintTensor):
-                    self._meet_host(superstep, [tensor])
+        check_same_graph(step.node, self.graph)
+        meaning_of(step.node).analyse(self, superstep, step)
+
+    # --- what the meanings of nodes are made of ----------------------------------------------------------------------
+
+    def check_access(self, superstep: Superstep, step: Step) -> None:
+        """Note what a step touches by its node's word, and check that it may."""
+        self._check(superstep, node_access(step.node, self.layout), _user(step))
 
     @property
-    def _tiles_per_ipu(self) -> int:
+    def tiles_per_ipu(self) -> int:
+        """Tiles of one IPU."""
         return self.system.ipu.num_tiles
 
     def _check(self, superstep: Superstep, access: Access, user: str) -> None:
@@ -149,7 +127,8 @@ class Analysis:
         self._validator.check_not_constant(access.writes.tolist(), user, superstep.node.debug)
         superstep.access = access
 
-    def _compute_set(self, superstep: Superstep, compute_set: ComputeSet) -> None:
+    def compute_set(self, superstep: Superstep, compute_set: ComputeSet) -> None:
+        """Analyse the vertices of a compute set, unless it equals one that is known."""
         where = f"compute set {compute_set.name!r}"
         groups = compute_set.groups
         for group in groups:
@@ -170,14 +149,14 @@ class Analysis:
 
     def _follow(self, equal: EqualStep, superstep: Superstep, where: str) -> None:
         """Take over what was found of a step that equals this one."""
-        relocated(equal, superstep, self._tiles_per_ipu)
+        relocated(equal, superstep, self.tiles_per_ipu)
         self._check(superstep, equal.access, where)
-        by = equal.ipus * self._tiles_per_ipu
+        by = equal.ipus * self.tiles_per_ipu
         self.code["vertex_state"].add(equal.first.vertex_state.shifted(by))
         self.code["exchange_code"].add(equal.first.exchange_code.shifted(by))
 
-    def _copy(self, superstep: Superstep, node: Copy, user: str) -> None:
-        """A copy between two views."""
+    def copy(self, superstep: Superstep, node: Copy, user: str) -> None:
+        """Analyse a copy between two views, unless it equals one that is known; ``user`` is what errors call it."""
         equal = self._equal_steps.find_copy(node)
         if equal is not None:
             self._follow(equal, superstep, user)
@@ -185,7 +164,7 @@ class Analysis:
         assert isinstance(node.source, Tensor)
         assert isinstance(node.destination, Tensor)
         self._check(superstep, node_access(node, self.layout), user)
-        plan = plan_copy(node.source, node.destination, self.layout, self._tiles_per_ipu)
+        plan = plan_copy(node.source, node.destination, self.layout, self.tiles_per_ipu)
         superstep.set_exchange(plan, self.groups)
         self._remember(Analysed((), superstep, TileVector.zero(self.graph.num_tiles), self._exchange_code(plan)))
 
@@ -199,7 +178,7 @@ class Analysis:
         if race is not None:
             raise race_error(race, compute_set)
         del writes
-        plan = plan_exchange(uses, self.layout, self._tiles_per_ipu)
+        plan = plan_exchange(uses, self.layout, self.tiles_per_ipu)
         superstep.set_exchange(plan, self.groups)
         superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
         superstep.data_dependent = superstep.compute.estimated
@@ -211,62 +190,21 @@ class Analysis:
         state = vertex_state_bytes(groups, self.graph.num_tiles).packed()
         return Analysed(tuple(groups), superstep, state, self._exchange_code(plan))
 
-    def _set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
+    def set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
+        """Note what a step moves between tiles; bytes between IPUs cross the links of ``linked``."""
         superstep.set_exchange(plan, self.groups, linked)
         self.code["exchange_code"].add(self._exchange_code(plan))
 
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
 
-    def _control(self, superstep: Superstep, step: Step) -> None:
-        cost = control_cost(step.node, step.kind, self.layout, self.graph)
-        self._set_exchange(superstep, cost.plan)
-        superstep.sync_cycles, superstep.work_cycles = cost.sync_cycles, cost.work_cycles
-        superstep.host_cycles = math.ceil(cost.host_seconds * self.system.ipu.clock_hz)
-        superstep.meets = self._control_meets(step.node, step.kind)
-
-    def _control_meets(self, node: Program, kind: str) -> Meets:
-        """Sync groups that meet in a step of control: all, unless each tile or each IPU does it by itself."""
-        if kind == "mode":
-            return self.groups.apart
-        sync = node.sync if isinstance(node, CycleCount | CycleStamp) else node
-        return self.groups.by_ipu if isinstance(sync, Sync) and sync.kind == "internal" else (self.groups.all,)
-
-    def _cross_replica(self, superstep: Superstep, node: CrossReplicaCopy) -> None:
-        plan = plan_replica_copy(node.source, node.destination, node.map, self.layout, self._tiles_per_ipu)
-        whole = self.graph.whole_system
-        superstep.sync_cycles = whole.sync_cycles
-        self._set_exchange(superstep, plan, whole if self.graph.replicas > 1 else None)
-
-    def _transfer(self, superstep: Superstep, node: Copy) -> None:
-        """A copy with a stream or a remote buffer."""
-        tensor = next(t for t in (node.source, node.destination) if isinstance(t, Tensor))
-        superstep.host_bytes = tensor.bytes
-        self._meet_host(superstep, [tensor])
-        if node.remote is not None:
-            ipus = self._ipus_of([tensor])
-            superstep.host_cycles = remote_cycles(tensor.bytes, ipus, self.graph)
-            superstep.link_cycles = superstep.host_cycles - remote_cycles(0, ipus, self.graph)
-            superstep.links = self.groups.drams(superstep.meets[0])
-        else:
-            superstep.host_cycles = self._host_cycles([tensor], rendezvous=not superstep.joins_previous)
-        self._add_buffers([tensor], inward=node.destination is tensor)
-
-    def _host_call(self, superstep: Superstep, node: HostCall) -> None:
-        """Inputs go to the host, outputs come back: a rendezvous each, even where nothing is given or taken."""
-        superstep.host_bytes = sum(t.bytes for t in (*node.inputs, *node.outputs))
-        superstep.host_cycles = self._host_cycles(node.inputs) + self._host_cycles(node.outputs)
-        self._meet_host(superstep, (*node.inputs, *node.outputs), rendezvous=2)
-        self._add_buffers(node.inputs, inward=False)
-        self._add_buffers(node.outputs, inward=True)
-
-    def _meet_host(self, superstep: Superstep, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> None:
+    def meet_host(self, superstep: Superstep, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> None:
         """The sync groups that hold some tensors meet, to exchange them with what is outside the chip."""
         meeting = self._groups_of(tensors)
         superstep.meets = (meeting,)
         superstep.sync_cycles = rendezvous * self.groups.sync_cycles(meeting)
         superstep.links = self.groups.host_links(meeting)
-        superstep.link_cycles = self._host_cycles(tensors, rendezvous=False)
+        superstep.link_cycles = self.host_cycles(tensors, rendezvous=False)
 
     def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
         """The sync groups whose tiles run some vertices; all where there are none."""
@@ -282,13 +220,13 @@ class Analysis:
         """Tile of each piece of a view, int32[k]."""
         return self.layout.cut(*tensor.intervals()).tile
 
-    def _host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
+    def host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
         """Cycles of one transfer from or to the host, in which all replicas take part."""
         replicas, num_bytes = self.graph.replicas, sum(t.bytes for t in tensors)
-        num_ipus = self._ipus_of(tensors)
+        num_ipus = self.ipus_of(tensors)
         return host_cycles(num_bytes * replicas, num_ipus * replicas, self.graph.whole_system, rendezvous=rendezvous)
 
-    def _add_buffers(self, tensors: Sequence[Tensor], *, inward: bool) -> None:
+    def add_buffers(self, tensors: Sequence[Tensor], *, inward: bool) -> None:
         """Room on the tiles for packets from or to outside the chip; all transfers share it."""
         host = self.system.host
         packet = host.packet_to_tile_bytes if inward else host.packet_to_host_bytes
@@ -299,12 +237,12 @@ class Analysis:
         here = added(held, self.graph.num_tiles)
         self.code["stream_buffers"].at_least(TileVector(here.tile_set, np.minimum(here.values, packet)))
 
-    def _ipus_of(self, tensors: Sequence[Tensor]) -> int:
+    def ipus_of(self, tensors: Sequence[Tensor]) -> int:
         """IPUs that hold part of some views."""
         if self.system.num_ipus == 1 or not tensors:
             return 1
         tiles = np.concatenate([self._tiles_holding(t) for t in tensors])
-        return max(1, len(distinct(tiles.astype(np.int64) // self._tiles_per_ipu)))
+        return max(1, len(distinct(tiles.astype(np.int64) // self.tiles_per_ipu)))
 
     def _add_control(self, step: Step) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""

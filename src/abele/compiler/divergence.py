@@ -9,20 +9,11 @@ import numpy.typing as npt
 
 from abele.compiler.access import Access
 from abele.compiler.lower import Step
+from abele.compiler.nodes.meaning import meaning_of
 from abele.errors import ControlProgramError
-from abele.graph.control import (
-    AssumeEqualAcrossReplicas,
-    CrossReplicaCopy,
-    CycleCount,
-    CycleStamp,
-    GetHwSeeds,
-    Switch,
-)
+from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.graph import Graph
-from abele.graph.host import HostCall
-from abele.graph.program import Copy, If, Program, RepeatWhile
-from abele.graph.remote import RemoteBuffer
-from abele.graph.stream import Stream
+from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 from abele.words import counted
 
@@ -70,7 +61,7 @@ def _varying(
         elif always_live[number] and not variable.is_constant and variable.initial is None:
             source[number] = "its first value comes from the host, which may give each replica another"
     for step in steps:
-        why = _own_reason(step.node)
+        why = meaning_of(step.node).differs(step.node)
         if why is not None:
             for number in accesses[step.index].writes.tolist():
                 source.setdefault(number, f"{why} writes it")
@@ -88,26 +79,7 @@ def _varying(
     return source
 
 
-def _own_reason(node: Program) -> str | None:
-    """What makes the results of a step differ between replicas whatever it reads."""
-    match node:
-        case Copy(source=Stream(replicated=True) as stream):
-            return f"stream {stream.name!r}, which has data of its own for each replica,"
-        case Copy(source=RemoteBuffer() as buffer):
-            return f"remote buffer {buffer.name!r}, of which each replica has its own,"
-        case HostCall():
-            return f"host function {node.function.name!r}"
-        case CycleCount() | CycleStamp():
-            return "a cycle counter"
-        case GetHwSeeds():
-            return "GetHwSeeds"
-        case CrossReplicaCopy():
-            return "a CrossReplicaCopy"
-    return None
-
-
 def _predicate(node: Program) -> Tensor:
-    assert isinstance(node, If | RepeatWhile | Switch)
     return node.reads()[0]
 
 

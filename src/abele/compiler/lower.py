@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from abele.compiler.step_kinds import NEUTRAL, STREAMS, kind_of, name_of
+from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.step_kinds import NEUTRAL, STREAMS
 from abele.graph.control import Block as NamedBlock
-from abele.graph.control import CycleCount, Switch
-from abele.graph.program import Call, If, LibraryCall, Program, Repeat, RepeatWhile, Sequence, check_nesting
+from abele.graph.control import CycleCount
+from abele.graph.flow import InOrder, OneOf, Rounds, While
+from abele.graph.program import Call, LibraryCall, Program, Sequence, check_nesting
 
 ASSUMED_TRIPS = 1
 
@@ -121,19 +123,10 @@ class _Lowering:
     def lower(self, node: Program, at: _Context) -> Step | Block:
         """The step or block that ``node`` becomes."""
         match node:
-            case Sequence():
-                return Block("sequence", tuple(self.lower(s, at) for s in node))
             case LibraryCall():
                 self.calls.append(node)
                 inside = replace(at, call=len(self.calls) - 1, path=node.debug.full_name)
                 return self.lower(node.body, inside)
-            case Repeat():
-                inside = replace(at, executions=at.executions * node.count)
-                return Block("repeat", (self.lower_apart(node.body, inside),), node.count)
-            case RepeatWhile():
-                return self._loop(node, at)
-            case If() | Switch():
-                return self._branch(node, at)
             case Call():
                 return self._called(node, at)
             case NamedBlock():
@@ -141,20 +134,29 @@ class _Lowering:
                 return self.lower(node.body, replace(at, block=f"{at.block}/{name}" if at.block else name))
             case CycleCount():
                 return self._timed(node, at)
-        if type(node) is Program:
-            return Block("sequence")
-        return self.add(kind_of(node), node, name_of(node), at)
+        match node.flow():
+            case Rounds(count, body):
+                inside = replace(at, executions=at.executions * count)
+                return Block("repeat", (self.lower_apart(body, inside),), count)
+            case While() as loop:
+                return self._loop(node, loop, at)
+            case OneOf() as branch:
+                return self._branch(node, branch, at)
+            case InOrder(steps) if steps or type(node) in (Sequence, Program):
+                return Block("sequence", tuple(self.lower(s, at) for s in steps))
+        meaning = meaning_of(node)
+        return self.add(meaning.kind(node), node, meaning.name(node), at)
 
-    def _loop(self, node: RepeatWhile, at: _Context) -> Block:
+    def _loop(self, node: Program, loop: While, at: _Context) -> Block:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
-        condition = self.lower_apart(node.condition, inside)
+        condition = self.lower_apart(loop.condition, inside)
         decision = self.add("decide", node, node.debug.full_name, inside)
-        return Block("while", (condition, decision, self.lower_apart(node.body, inside)), node=node)
+        return Block("while", (condition, decision, self.lower_apart(loop.body, inside)), node=node)
 
-    def _branch(self, node: If | Switch, at: _Context) -> Block:
+    def _branch(self, node: Program, branch: OneOf, at: _Context) -> Block:
         decision = self.add("decide", node, node.debug.full_name, at)
         ways = []
-        for way, body in enumerate(node.children()):
+        for way, body in enumerate(branch.ways):
             inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
             ways.append(self.lower_apart(body, inside))
         return Block("sequence", (decision, Block("if", tuple(ways), node=node)))

@@ -2,23 +2,6 @@
 
 from __future__ import annotations
 
-from abele.errors import ControlProgramError
-from abele.graph.control import (
-    Abort,
-    AssumeEqualAcrossReplicas,
-    CrossReplicaCopy,
-    CycleStamp,
-    ErrorProgram,
-    GetHwSeeds,
-    SetFloatingPointBehaviour,
-    SetHwSeeds,
-    Sync,
-)
-from abele.graph.host import HostCall
-from abele.graph.program import Copy, Execute, PrintTensor, Program, WriteUndef
-from abele.graph.remote import RemoteBuffer
-from abele.graph.stream import Stream
-
 KINDS = {
     "execute": "run a compute set",
     "copy": "copy between views",
@@ -48,62 +31,3 @@ CONTROL_KINDS = ("decide", "abort", "sync", "timer_start", "timer_read", "mode",
 """Kinds that steer, or touch the tiles' registers."""
 NEUTRAL = ("undef", "assume")
 """Kinds that do nothing on the machine: they do not come between two stream copies."""
-
-_KIND_OF: dict[type[Program], str] = {
-    Execute: "execute",
-    PrintTensor: "print",
-    WriteUndef: "undef",
-    Sync: "sync",
-    Abort: "abort",
-    ErrorProgram: "abort",
-    CycleStamp: "timer_read",
-    SetFloatingPointBehaviour: "mode",
-    GetHwSeeds: "seeds",
-    SetHwSeeds: "seeds",
-    AssumeEqualAcrossReplicas: "assume",
-    CrossReplicaCopy: "cross_replica",
-    HostCall: "host_call",
-}
-
-
-def kind_of(node: Program) -> str:
-    """The kind of the step that a leaf of the program tree becomes.
-
-    Raises:
-        ControlProgramError: The compiler does not know such a node.
-    """
-    if isinstance(node, Copy):
-        return _copy_kind(node)
-    for type_, kind in _KIND_OF.items():
-        if isinstance(node, type_):
-            return kind
-    raise ControlProgramError(
-        f"a {type(node).__name__} is no program step that can be compiled", remedy="use the steps of abele.graph"
-    )
-
-
-def _copy_kind(node: Copy) -> str:
-    match node.source, node.destination:
-        case Stream(), _:
-            return "stream_in"
-        case _, Stream():
-            return "stream_out"
-        case RemoteBuffer(), _:
-            return "remote_in"
-        case _, RemoteBuffer():
-            return "remote_out"
-    return "copy"
-
-
-def name_of(node: Program) -> str:
-    """What a step is called."""
-    match node:
-        case Execute():
-            return node.compute_set.name
-        case Copy(source=Stream() | RemoteBuffer() as end) | Copy(destination=Stream() | RemoteBuffer() as end):
-            return end.name
-        case PrintTensor():
-            return node.title
-        case WriteUndef():
-            return node.tensor.name
-    return node.debug.full_name

@@ -9,7 +9,7 @@ import numpy as np
 from abele.errors import ConstantWriteError, ControlProgramError, GraphConnectionError, TileMappingError
 from abele.graph.debug import DebugInfo
 from abele.graph.graph import Graph
-from abele.graph.program import Execute, Program, WriteUndef
+from abele.graph.program import Execute, Program
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, VertexGroup
 from abele.words import counted
@@ -144,8 +144,7 @@ def check_same_graph(node: Program, graph: Graph) -> None:
         if node.compute_set.graph.top_level is not graph:
             raise _foreign(f"compute set {node.compute_set.name!r}", node.compute_set.debug)
         return
-    touched = (node.tensor,) if isinstance(node, WriteUndef) else (*node.reads(), *node.writes())
-    for tensor in touched:
+    for tensor in node.touches():
         if tensor.graph is not graph:
             raise _foreign(f"{type(node).__name__} uses {tensor!r}, which", node.debug)
 

@@ -41,6 +41,10 @@ class Program:
         """Views that the step itself writes as a whole; not what vertices or steps inside it do."""
         return ()
 
+    def touches(self) -> tuple[Tensor, ...]:
+        """Views that the step is about: those that it reads or writes, and others that it names."""
+        return (*self.reads(), *self.writes())
+
 
 class Sequence(Program):
     """Steps one after the other."""
@@ -186,6 +190,10 @@ class WriteUndef(Program):
         expect_step(tensor, Tensor, "a WriteUndef is of a tensor")
         self.tensor = tensor
         self.debug = here("write_undef")
+
+    def touches(self) -> tuple[Tensor, ...]:
+        """The view."""
+        return (self.tensor,)
 
 
 @dataclass(frozen=True, slots=True)

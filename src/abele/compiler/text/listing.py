@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from abele.compiler.lower import Block, Step
+from abele.compiler.nodes.meaning import meaning_of
 from abele.compiler.reasons import reasons_of
-from abele.compiler.text.plan import phase_lines, reason_text, why_lines
+from abele.compiler.text.plan import phase_lines, reason_text
 from abele.compiler.text.words import bounded
 from abele.compiler.timeline import parts_of
 from abele.compiler.uses import field_uses
-from abele.graph.control import Switch
-from abele.graph.program import Execute, If, RepeatWhile
+from abele.graph.flow import OneOf
+from abele.graph.program import Execute
 from abele.words import counted
 
 if TYPE_CHECKING:
@@ -92,22 +93,16 @@ class _Lister:
         if not any((superstep.before, superstep.after, superstep.gather, superstep.scatter)):
             return
         yield from phase_lines(superstep)
-        yield from why_lines(step.node)
+        yield from meaning_of(step.node).why(step.node)
         if isinstance(step.node, Execute):
             uses = field_uses(step.node.compute_set.groups)
             yield from map(reason_text, reasons_of(uses, self._executable.layout))
 
 
-def _titles(block: Block) -> list[str]:
+def _titles(block: Block) -> tuple[str, ...]:
     """What the items of a branch are called."""
-    match block.node:
-        case If():
-            return ["then", "else"]
-        case Switch() as switch:
-            return [*(f"case {value}" for value in switch.cases), "default"]
-        case RepeatWhile():
-            return []
-    return []
+    flow = block.node.flow() if block.node is not None else None
+    return flow.titles if isinstance(flow, OneOf) else ()
 
 
 def _aside(text: str, depth: int) -> str:

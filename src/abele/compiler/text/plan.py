@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.lower import Step
+from abele.compiler.nodes.meaning import meaning_of
 from abele.compiler.reasons import Reason, reasons_of
 from abele.compiler.superstep import Exchanged, Superstep
 from abele.compiler.text.program import step_text
 from abele.compiler.text.words import bounded
 from abele.compiler.uses import field_uses
-from abele.graph.control import Abort, CrossReplicaCopy, CycleCount, CycleStamp, GetHwSeeds, SetHwSeeds, Switch
 from abele.graph.intervals import Int64
-from abele.graph.program import Copy, Execute, If, Program, RepeatWhile
-from abele.graph.tensor import Tensor
+from abele.graph.program import Execute
 from abele.words import counted, tiles_text
 
 if TYPE_CHECKING:
@@ -41,34 +40,11 @@ def _lines(executable: Executable, step: Step) -> Iterator[str]:
     superstep = executable.plan[step.superstep]
     yield f"step {step.index} {step.name!r}: {step_text(step.node)}"
     yield from phase_lines(superstep)
-    yield from why_lines(step.node)
+    yield from meaning_of(step.node).why(step.node)
     if isinstance(step.node, Execute):
         for reason in reasons_of(field_uses(step.node.compute_set.groups), executable.layout):
             yield reason_text(reason)
             yield from _piece_lines(executable, reason)
-
-
-def why_lines(node: Program) -> Iterator[str]:
-    """Why a step moves data that runs no vertices."""
-    match node:
-        case If() | RepeatWhile() | Switch() | Abort(condition=Tensor()):
-            scalar = node.reads()[0]
-            yield f"  every tile goes by {scalar.name}, which is on {tiles_text(scalar.mapping.tile)}"
-        case Copy(source=Tensor() as source, destination=Tensor() as destination):
-            yield f"  from {_spread(source)} to {_spread(destination)}"
-            if source.overlaps(destination):
-                yield "  the views overlap: all is read before the first write, through a buffer"
-        case CrossReplicaCopy():
-            yield f"  from {_spread(node.source)} to {_spread(node.destination)} of another replica"
-        case SetHwSeeds() | GetHwSeeds():
-            yield "  every tile has a row of seeds"
-        case CycleCount() | CycleStamp():
-            yield f"  the counter of tile {node.tile} is read, its value lies on {tiles_text(node.result.mapping.tile)}"
-
-
-def _spread(tensor: Tensor) -> str:
-    pieces = len(tensor.intervals()[0])
-    return f"{counted(pieces, 'interval')} on {tiles_text(tensor.mapping.tile)}"
 
 
 def phase_lines(superstep: Superstep) -> Iterator[str]:

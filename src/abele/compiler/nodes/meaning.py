@@ -1,0 +1,70 @@
+"""The table of what nodes mean to the compiler, and the questions that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from abele.graph.flow import OneOf, While
+from abele.graph.meanings import Meanings
+from abele.graph.program import Program
+
+if TYPE_CHECKING:
+    from abele.compiler.analyse import Analysis
+    from abele.compiler.lower import Step
+    from abele.compiler.superstep import Superstep
+
+
+def _no_reason(node: Any) -> str | None:
+    return None
+
+
+def _no_lines(node: Any) -> Iterable[str]:
+    return ()
+
+
+def _full_name(node: Any) -> str:
+    return str(node.debug.full_name)
+
+
+@dataclass(frozen=True)
+class NodeMeaning:
+    """What a kind of node means to the compiler, as the step that it becomes.
+
+    Attributes:
+        kind: Gives the kind of step, one of ``step_kinds.KINDS``.
+        analyse: Fills in what one execution costs: the superstep, for the step, with the services of the analysis.
+        name: Gives what the step is called.
+        differs: Gives what makes its results differ between replicas whatever it reads, in words; None if nothing does.
+        why: Gives lines that say why it moves data, for listings.
+    """
+
+    kind: Callable[[Any], str]
+    analyse: Callable[[Analysis, Superstep, Step], None]
+    name: Callable[[Any], str] = _full_name
+    differs: Callable[[Any], str | None] = _no_reason
+    why: Callable[[Any], Iterable[str]] = _no_lines
+
+
+NODES: Meanings[NodeMeaning] = Meanings("can be compiled")
+"""What each kind of node means; decisions of loops and branches go by their flow."""
+
+_DECISION: list[NodeMeaning] = []
+
+
+def set_decision(meaning: NodeMeaning) -> None:
+    """Say what a node means that decides, by looking at a scalar, what runs next."""
+    _DECISION[:] = [meaning]
+
+
+def meaning_of(node: Program) -> NodeMeaning:
+    """What a node means.
+
+    Raises:
+        ControlProgramError: The compiler does not know such a node.
+    """
+    found = NODES.find(type(node))
+    if found is None and isinstance(node.flow(), OneOf | While):
+        return _DECISION[0]
+    return found if found is not None else NODES.of(node)
