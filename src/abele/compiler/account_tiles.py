@@ -76,7 +76,7 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
-    """The relation of the variables that are used and not always live, and the rows of the steps table at which they are.
+    """The relation of variables that are used and not always live, and the rows of the steps table at which they are.
 
     Args:
         memory: The memory plan.

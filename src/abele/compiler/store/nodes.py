@@ -56,6 +56,14 @@ def stored(
     _MAKERS[row] = make
 
 
+def forgotten(kind: type[Program]) -> None:
+    """Take a kind of node out again."""
+    found = STORED.find(kind)
+    if found is not None:
+        del _MAKERS[found.row]
+        STORED.remove(kind)
+
+
 def tag_of(node: Program) -> str:
     """The word that a node's row begins with."""
     return str(STORED.of(node).row.__struct_config__.tag)
