@@ -14,18 +14,18 @@ from abele.runtime.checks.overruns import Overruns
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.leaf import Leaf
-from abele.runtime.control.virtual_machine import Machine, WorkingMemory
+from abele.runtime.control.virtual_machine import VirtualMachine, WorkingMemory
 from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
-from abele.runtime.lowering.lower import Surroundings
+from abele.runtime.lowering.lower import LoweringContext
 from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Storage
-from abele.runtime.native.plan_runs import Native
+from abele.runtime.native.plan_runs import HostKernels
 from abele.runtime.supersteps.float_behaviour import Behaviour
-from abele.runtime.supersteps.native_supersteps import Supersteps
+from abele.runtime.supersteps.native_supersteps import NativeSupersteps
 from abele.runtime.supersteps.placed_groups import CountedVertices
 from abele.runtime.supersteps.seeds import Seeds
 from abele.runtime.supersteps.vertex_prints import VertexPrints
@@ -68,10 +68,10 @@ class Image:
     """
 
     arena: Arena
-    machine: Machine
+    machine: VirtualMachine
     entries: list[int]
     callbacks: Callbacks
-    supersteps: Supersteps
+    supersteps: NativeSupersteps
     fused: frozenset[Variable]
     listing: str
     behaviour: Behaviour
@@ -143,8 +143,12 @@ class Host:
     functions: HostFunctions
 
 
+def silent(stage: str, fraction: float) -> None:
+    """Progress that nobody watches."""
+
+
 def build_image(
-    executable: Executable, options: ImageOptions, host: Host, progress: Callable[[str, float], None]
+    executable: Executable, options: ImageOptions, host: Host, progress: Callable[[str, float], None] = silent
 ) -> Image:
     """Lower the programs of an executable, lay out its variables and load their initial contents."""
     programs, graph = executable.programs, executable.graph
@@ -155,14 +159,14 @@ def build_image(
         EffectsOf(),
     )
     prints = VertexPrints(callbacks, host.print_text)
-    placed = Supersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
+    placed = NativeSupersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     storage = Storage(programs, effects, arena, options.keep) if options.native else None
-    native = Native(arena, effects, storage, memory) if storage is not None else None
+    native = HostKernels(arena, effects, storage, memory) if storage is not None else None
     seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), graph.replicas)
     behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
-    around = Surroundings(
+    context = LoweringContext(
         arena=arena,
         supersteps=supersteps,
         fuser=native,
@@ -176,13 +180,13 @@ def build_image(
         clock=clock,
         threads=options.num_threads,
     )
-    lowering = checking.lowering(around, programs, graph, placed)
+    lowering = checking.lowering(context, programs, graph, placed)
     entries = []
     for number, program in enumerate(programs):
         progress("code", number / len(programs))
         entries.append(lowering.program(program))
     lowering.functions()
-    machine = Machine(lowering.emitter, callbacks, options.num_threads, memory)
+    machine = VirtualMachine(lowering.emitter, callbacks, options.num_threads, memory)
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
     image = Image(
@@ -206,6 +210,6 @@ def build_image(
     return image
 
 
-def _listing(leaves: Iterable[Leaf], native: Native | None) -> str:
+def _listing(leaves: Iterable[Leaf], native: HostKernels | None) -> str:
     lines = [f"{leaf.address:#x}  {leaf.units:>8} units  {leaf.name}" for leaf in leaves]
     return "\n".join([*lines, native.listing] if native is not None else lines)

@@ -14,12 +14,12 @@ from abele.runtime.checks.uninitialised import UninitialisedWatch
 from abele.runtime.checks.vertex_order import ShuffledVertices
 from abele.runtime.checks.watching import MemoryWatch, WatchedLowering
 from abele.runtime.control.callbacks import Callbacks
-from abele.runtime.lowering.lower import Lowering, Surroundings
+from abele.runtime.lowering.lower import LoweringContext, ProgramLowering
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.supersteps.direct_calls import NativeVertices
 from abele.runtime.supersteps.interpreted import InterpretedSupersteps
-from abele.runtime.supersteps.native_supersteps import Supersteps
+from abele.runtime.supersteps.native_supersteps import NativeSupersteps
 
 
 @dataclass(eq=False)
@@ -36,7 +36,9 @@ class Checking:
     watches: list[MemoryWatch] = field(default_factory=list)
     shuffled: ShuffledVertices | None = None
 
-    def supersteps(self, placed: Supersteps, callbacks: Callbacks, debug: bool) -> Supersteps | InterpretedSupersteps:
+    def supersteps(
+        self, placed: NativeSupersteps, callbacks: Callbacks, debug: bool
+    ) -> NativeSupersteps | InterpretedSupersteps:
         """What emits compute sets."""
         interpreted = debug or self.checks.interpreted
         native, bounded = NativeVertices(placed.compile), BoundedVertices(placed.compile)
@@ -49,12 +51,14 @@ class Checking:
             return InterpretedSupersteps(placed, callbacks, bounded)
         return InterpretedSupersteps(placed, callbacks, lambda groups: run_in_order(groups, bounded))
 
-    def lowering(self, around: Surroundings, programs: Sequence[Program], graph: Graph, placed: Supersteps) -> Lowering:
+    def lowering(
+        self, context: LoweringContext, programs: Sequence[Program], graph: Graph, placed: NativeSupersteps
+    ) -> ProgramLowering:
         """What turns programs into bytecode."""
         if not self.checks.watched:
-            return Lowering(around, programs)
-        self.watches = list(_watches(self.checks, graph, around.arena, around.effects, placed))
-        return WatchedLowering(around, programs, self.watches)
+            return ProgramLowering(context, programs)
+        self.watches = list(_watches(self.checks, graph, context.arena, context.effects, placed))
+        return WatchedLowering(context, programs, self.watches)
 
     def load(self) -> None:
         """Memory has its contents at load."""
@@ -70,7 +74,7 @@ class Checking:
 
 
 def _watches(
-    checks: Checks, graph: Graph, arena: Arena, effects: EffectsOf, placed: Supersteps
+    checks: Checks, graph: Graph, arena: Arena, effects: EffectsOf, placed: NativeSupersteps
 ) -> tuple[MemoryWatch, ...]:
     shadow = Shadow(arena, graph.variables) if checks.uninitialised else None
     found: list[MemoryWatch] = [NanWatch(graph, arena, effects, shadow)] if checks.nan else []

@@ -14,7 +14,7 @@ from abele.runtime.checks.shadow import Shadow
 from abele.runtime.checks.watching import Look
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
-from abele.runtime.memory.elements import Elements, Part
+from abele.runtime.memory.elements import Elements, VariablePart
 from abele.runtime.supersteps.vertex_places import element_text, made_at, users, vertex_text
 
 
@@ -23,7 +23,7 @@ class _Written:
     """Floating-point elements that a compute set writes, and which of them are NaN before it runs."""
 
     elements: Elements
-    parts: tuple[Part, ...]
+    parts: tuple[VariablePart, ...]
     before: list[npt.NDArray[np.bool_]] = field(default_factory=list)
 
 
@@ -82,7 +82,7 @@ class NanWatch:
                 address = int(written.elements.address[part.place][place])
                 raise self._error(compute_set, address, int(turned.sum()), int(replica))
 
-    def _nans(self, part: Part) -> npt.NDArray[np.bool_]:
+    def _nans(self, part: VariablePart) -> npt.NDArray[np.bool_]:
         values = part.values(self._arena)
         found = values != values
         if self._shadow is not None:

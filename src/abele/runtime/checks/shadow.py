@@ -12,7 +12,7 @@ from abele.graph import Tensor, Variable
 from abele.graph.intervals import Int64, expand
 from abele.numerics import ElementType
 from abele.runtime.memory.arena import Arena
-from abele.runtime.memory.elements import Elements, Part
+from abele.runtime.memory.elements import Elements, VariablePart
 
 _POISON = {"f16": 0x7EDE, "bf16": 0x7FED, "f32": 0x7FE0DEAD, 32: 0xDEADBEEF, 64: 0xDEADBEEFDEADBEEF}
 """Bits of elements that nothing has written: quiet NaN with a payload that no arithmetic makes, or a rare integer."""
@@ -64,7 +64,7 @@ class Shadow:
             address = elements.address[part.place]
             self.valid[:, address] |= self.written(part)
 
-    def written(self, part: Part) -> npt.NDArray[np.bool_] | bool:
+    def written(self, part: VariablePart) -> npt.NDArray[np.bool_] | bool:
         """Which elements hold something other than poison, [replicas, k]."""
         poison = poison_bits(part.variable.dtype)
         return True if poison is None else np.asarray(part.bits(self._arena) != poison)

@@ -8,7 +8,7 @@ from typing import Protocol
 from abele.graph import Program, Tensor
 from abele.graph import Sequence as Steps
 from abele.graph.flow import While
-from abele.runtime.lowering.lower import Lowering, Surroundings
+from abele.runtime.lowering.lower import LoweringContext, ProgramLowering
 
 Look = Callable[[], None]
 
@@ -32,17 +32,17 @@ class MemoryWatch(Protocol):
         """What to do before a loop looks at its predicate, if anything."""
 
 
-class WatchedLowering(Lowering):
+class WatchedLowering(ProgramLowering):
     """Lowers programs with calls back to checks around each step.
 
     Args:
-        around: What the programs are lowered into.
+        context: What the programs are lowered into.
         programs: All programs that will be lowered.
         watches: The checks, in the order in which they look.
     """
 
-    def __init__(self, around: Surroundings, programs: Sequence[Program], watches: Sequence[MemoryWatch]) -> None:
-        super().__init__(around, programs)
+    def __init__(self, context: LoweringContext, programs: Sequence[Program], watches: Sequence[MemoryWatch]) -> None:
+        super().__init__(context, programs)
         self._watches = tuple(watches)
         self._conditions: list[tuple[Program, Program]] = []
 
@@ -70,4 +70,4 @@ class WatchedLowering(Lowering):
     def _look(self, looks: Sequence[Look | None]) -> None:
         for look in looks:
             if look is not None:
-                self.emitter.callback(self.around.callbacks.add(look))
+                self.emitter.callback(self.context.callbacks.add(look))

@@ -1,7 +1,7 @@
 """Bytecode of the control virtual machine: what every host thread runs, all in step.
 
 An instruction is eight 64-bit words: the operation and its operands. Threads share the code and nothing else but the
-words of :class:`Shared`; each has registers of its own (64-bit words), among them the argument lists of leaves.
+words of :class:`SharedWord`; each has registers of its own (64-bit words), among them the argument lists of leaves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abele.graph.intervals import Int64
 WORDS = 8
 
 
-class Op(IntEnum):
+class Opcode(IntEnum):
     """Operations, with their operands in order. ``r`` is a register number, ``pc`` an instruction number."""
 
     HALT = 0
@@ -63,7 +63,7 @@ class Op(IntEnum):
     """leaf, units, r, address: as CALL for a leaf whose last argument is the word at address."""
 
 
-class Shared(IntEnum):
+class SharedWord(IntEnum):
     """Words that all threads share, by position; those written while running have a cache line of their own."""
 
     THREADS = 0
@@ -174,7 +174,7 @@ class Assembler:
         """Let ``label`` stand for the next instruction."""
         self._labels[label] = self.here
 
-    def emit(self, op: Op, *operands: int, target: int | None = None) -> None:
+    def emit(self, op: Opcode, *operands: int, target: int | None = None) -> None:
         """Append an instruction; a ``target`` label becomes its last operand."""
         if target is not None:
             self._fixes.append((self.here, 1 + len(operands), target))
@@ -184,7 +184,7 @@ class Assembler:
     def emit_jsr(self, target: int, register: int) -> None:
         """Append the call of a function at label ``target``."""
         self._fixes.append((self.here, 1, target))
-        self.emit(Op.JSR, 0, register)
+        self.emit(Opcode.JSR, 0, register)
 
     def finish(self) -> Int64:
         """The code, int64[instructions, 8]."""
@@ -198,7 +198,7 @@ class Assembler:
 def listing(code: Int64) -> str:
     """The code as text, one instruction a line."""
     return "\n".join(
-        f"{n:5d}  {Op(int(words[0])).name:<8} {' '.join(_operand(int(w)) for w in words[1:5])}"
+        f"{n:5d}  {Opcode(int(words[0])).name:<8} {' '.join(_operand(int(w)) for w in words[1:5])}"
         for n, words in enumerate(code)
     )
 

@@ -9,7 +9,7 @@ from enum import Enum
 
 from abele.graph import Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
-from abele.runtime.control.bytecode import Assembler, Op
+from abele.runtime.control.bytecode import Assembler, Opcode
 from abele.runtime.control.leaf import Fixed, Leaf, Phase, StreamUse
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -59,7 +59,7 @@ class Emitter:
 
     def barrier(self) -> None:
         """Let all threads meet; a run may stop here if no persistent element was written in this step so far."""
-        self.assembler.emit(Op.BARRIER, int(not self._dirty))
+        self.assembler.emit(Opcode.BARRIER, int(not self._dirty))
         self._pending = _Pending.NOTHING
 
     def expect_barrier(self) -> None:
@@ -112,16 +112,16 @@ class Emitter:
         register = self._argument_list(leaf)
         for place, argument in enumerate(leaf.args):
             if isinstance(argument, StreamUse):
-                self.assembler.emit(Op.BIND, self._uses[argument], register + place)
+                self.assembler.emit(Opcode.BIND, self._uses[argument], register + place)
         cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
         if leaf.counter:
-            self.assembler.emit(Op.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
+            self.assembler.emit(Opcode.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
         elif leaf.seed:
-            self.assembler.emit(Op.SEEDED, leaf.address, leaf.units, register, leaf.seed, cuts)
+            self.assembler.emit(Opcode.SEEDED, leaf.address, leaf.units, register, leaf.seed, cuts)
         elif solo:
-            self.assembler.emit(Op.SOLO, leaf.address, leaf.units, register)
+            self.assembler.emit(Opcode.SOLO, leaf.address, leaf.units, register)
         else:
-            self.assembler.emit(Op.CALL, leaf.address, leaf.units, register, 0, cuts)
+            self.assembler.emit(Opcode.CALL, leaf.address, leaf.units, register, 0, cuts)
 
     def _argument_list(self, leaf: Leaf) -> int:
         if leaf not in self.leaves:
@@ -143,13 +143,13 @@ class Emitter:
         self._under_way[stream] += 1
         self.copies_at_once[stream] = max(self.copies_at_once.get(stream, 0), self._under_way[stream])
         first = self.streams[stream]
-        self.assembler.emit(Op.FETCH, self._stream_numbers[stream], stream.bytes, first)
-        self.assembler.emit(Op.BIND, first + 1, self._uses[use])
+        self.assembler.emit(Opcode.FETCH, self._stream_numbers[stream], stream.bytes, first)
+        self.assembler.emit(Opcode.BIND, first + 1, self._uses[use])
 
     def drain(self, use: StreamUse) -> None:
         """Hand the elements of an output stream over, or say that those of an input stream were used."""
         self._under_way[use.stream] -= 1
-        self.assembler.emit(Op.DRAIN, self._stream_numbers[use.stream])
+        self.assembler.emit(Opcode.DRAIN, self._stream_numbers[use.stream])
 
     def discard(self, use: StreamUse) -> None:
         """Let what is written to an output stream at one copy go nowhere."""
@@ -157,7 +157,7 @@ class Emitter:
         nowhere = aligned_block(use.stream.bytes)
         self.keep(nowhere)
         self.arguments.append((place, address_of(nowhere)))
-        self.assembler.emit(Op.BIND, place, self._uses[use])
+        self.assembler.emit(Opcode.BIND, place, self._uses[use])
 
     def keep(self, item: object) -> None:
         """Keep something alive as long as the code."""
@@ -165,12 +165,12 @@ class Emitter:
 
     def callback(self, number: int) -> None:
         """Let thread 0 call Python while the others wait."""
-        self.assembler.emit(Op.CALLBACK, number)
+        self.assembler.emit(Opcode.CALLBACK, number)
         self._pending = _Pending.NOTHING
 
     def tally(self, address: int, amount: int = 1) -> None:
         """Add ``amount`` to the word at ``address``, which thread 0 alone uses."""
-        self.assembler.emit(Op.TALLY, address, amount)
+        self.assembler.emit(Opcode.TALLY, address, amount)
 
     # --- control -----------------------------------------------------------------------------------------------------
 
@@ -180,22 +180,22 @@ class Emitter:
         assembler = self.assembler
         self.fence()
         register, begin, after = assembler.register(), assembler.label(), assembler.label()
-        assembler.emit(Op.LOOP, register, count, target=after)
+        assembler.emit(Opcode.LOOP, register, count, target=after)
         assembler.place(begin)
         yield
-        assembler.emit(Op.NEXT, register, target=begin)
+        assembler.emit(Opcode.NEXT, register, target=begin)
         assembler.place(after)
 
     def branch(self, address: int, mask: int, value: bool, target: int) -> None:
         """Go to ``target`` when the masked word at ``address`` is true (or false, as ``value`` says)."""
         self.fence()
-        self.assembler.emit(Op.BRANCH, address, mask, int(value), target=target)
+        self.assembler.emit(Opcode.BRANCH, address, mask, int(value), target=target)
         # The predicate must not be overwritten before every thread has read it.
         self.expect_barrier()
 
     def jump(self, target: int) -> None:
         """Go to ``target``, where threads will meet before the next phase."""
-        self.assembler.emit(Op.JUMP, target=target)
+        self.assembler.emit(Opcode.JUMP, target=target)
 
 
 def _is_small(phase: Phase) -> bool:

@@ -20,8 +20,8 @@ from abele.runtime.control.bytecode import (
     WORDS,
     ZONE,
     GuardWord,
-    Op,
-    Shared,
+    Opcode,
+    SharedWord,
     StreamMode,
     StreamWord,
     Verdict,
@@ -122,7 +122,7 @@ def _text(name: str, **constants: int | str) -> str:
 
 def _constants() -> dict[str, int]:
     names = {"WORDS": WORDS, **_WAITING}
-    for prefix, enum in (("OP", Op), ("SHARED", Shared), ("VERDICT", Verdict), ("STREAM", StreamWord)):
+    for prefix, enum in (("OP", Opcode), ("SHARED", SharedWord), ("VERDICT", Verdict), ("STREAM", StreamWord)):
         names |= {f"{prefix}_{item.name}": int(item) for item in enum}
     return names | {f"MODE_{item.name}": int(item) for item in StreamMode}
 

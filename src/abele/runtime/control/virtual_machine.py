@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from abele.graph import Stream
 from abele.graph.intervals import Int64
-from abele.runtime.control.bytecode import Shared, StreamWord, Verdict
+from abele.runtime.control.bytecode import SharedWord, StreamWord, Verdict
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.faults import Fault, Guards, prepare_thread
@@ -18,7 +19,9 @@ from abele.runtime.control.leaf import Leaf, Scratch, Workspace
 from abele.runtime.control.primitives import host_waits, primitives
 from abele.runtime.control.threads import Workers
 from abele.runtime.memory.host_memory import address_of, aligned_block
-from abele.runtime.streams.connection import Connection
+
+if TYPE_CHECKING:
+    from abele.runtime.streams.connection import Connection
 
 _LINE_WORDS = 8
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
@@ -68,7 +71,7 @@ class _Outcome:
     verdicts: list[int] = field(default_factory=list)
 
 
-class Machine:
+class VirtualMachine:
     """Threads that run one piece of bytecode.
 
     Args:
@@ -84,7 +87,7 @@ class Machine:
         self._callbacks = callbacks
         self._workers = Workers(num_threads)
         self._run = _RUN(primitives().run)
-        self._shared = _words(Shared.ARRIVED + _LINE_WORDS * num_threads)
+        self._shared = _words(SharedWord.ARRIVED + _LINE_WORDS * num_threads)
         self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
         self._workspace = aligned_block(memory.shared_bytes)
         self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
@@ -100,14 +103,14 @@ class Machine:
             for number, (stream, register) in enumerate(emitter.streams.items())
         }
         first, second = host_waits()
-        words: Mapping[Shared, int] = {
-            Shared.THREADS: num_threads,
-            Shared.CODE: address_of(self.code),
-            Shared.CALLBACK: callbacks.address,
-            Shared.YIELD: first,
-            Shared.SLEEP: second,
-            Shared.STREAMS: address_of(self._streams),
-            Shared.GUARDS: address_of(self._guards.pointers),
+        words: Mapping[SharedWord, int] = {
+            SharedWord.THREADS: num_threads,
+            SharedWord.CODE: address_of(self.code),
+            SharedWord.CALLBACK: callbacks.address,
+            SharedWord.YIELD: first,
+            SharedWord.SLEEP: second,
+            SharedWord.STREAMS: address_of(self._streams),
+            SharedWord.GUARDS: address_of(self._guards.pointers),
         }
         for word, value in words.items():
             self._shared[word] = value
@@ -162,8 +165,8 @@ class Machine:
 
     def start(self, entry: int) -> None:
         """Get ready to run the program whose first instruction is ``entry``; :meth:`wait` runs it."""
-        self._shared[Shared.ENTRY] = entry
-        self._shared[Shared.STOP :] = 0
+        self._shared[SharedWord.ENTRY] = entry
+        self._shared[SharedWord.STOP :] = 0
         self._outcome = _Outcome()
         shared, outcome, run = address_of(self._shared), self._outcome, self._run
         registers = [address_of(r) for r in self._registers]
@@ -181,7 +184,7 @@ class Machine:
 
     def take_fault(self) -> tuple[Fault, Leaf | None] | None:
         """The first fault of the last run, and the leaf in which it was."""
-        if not self._shared[Shared.FAULT]:
+        if not self._shared[SharedWord.FAULT]:
             return None
         faults = list(self._guards.take_faults())
         return (faults[0], self._leaf(faults[0])) if faults else None
@@ -195,7 +198,7 @@ class Machine:
 
     def stop(self) -> None:
         """Ask a run to end at its next stopping point."""
-        self._shared[Shared.STOP] = 1
+        self._shared[SharedWord.STOP] = 1
 
     def close(self) -> None:
         """End the threads."""

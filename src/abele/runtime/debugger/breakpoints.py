@@ -15,7 +15,7 @@ from abele.graph import Copy, Execute, Program, Tensor, Variable, VertexGroup
 from abele.words import counted
 
 
-class Memory(Protocol):
+class OpenMemory(Protocol):
     """What a breakpoint may look at."""
 
     def read(self, handle: Any) -> npt.NDArray[Any]:
@@ -33,11 +33,11 @@ class Breakpoint(ABC):
     def text(self) -> str:
         """What it is, for lists."""
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """Why to stop before ``step``, or None."""
         return None
 
-    def after(self, step: Program, memory: Memory) -> str | None:
+    def after(self, step: Program, memory: OpenMemory) -> str | None:
         """Why to stop after ``step``, or None."""
         return None
 
@@ -54,7 +54,7 @@ class AtStep(Breakpoint):
         """What it is."""
         return f"step {self.pattern}"
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """A step that matches."""
         matches = step is self.node if self.node is not None else fnmatchcase(step_name(step), self.pattern)
         return self.text if matches else None
@@ -72,7 +72,7 @@ class AtVertex(Breakpoint):
         """What it is."""
         return f"vertex {self.codelet}" + ("" if self.tile is None else f" on tile {self.tile}")
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """A compute set that has one."""
         groups = step.compute_set.groups if isinstance(step, Execute) else ()
         return self.text if any(self._matches(g) for g in groups) else None
@@ -94,7 +94,7 @@ class AtTile(Breakpoint):
         """What it is."""
         return f"tile {self.tile}"
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """A step that concerns the tile."""
         if isinstance(step, Execute):
             concerned = any((g.tile == self.tile).any() for g in step.compute_set.groups)
@@ -118,12 +118,12 @@ class OnChange(Breakpoint):
         """What it is."""
         return f"change of {self.name}"
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """Nothing but to keep the values."""
         self._last = memory.read(self.tensor)
         return None
 
-    def after(self, step: Program, memory: Memory) -> str | None:
+    def after(self, step: Program, memory: OpenMemory) -> str | None:
         """How many elements changed, and the first of them."""
         now, last = memory.read(self.tensor), self._last
         if last is None:
@@ -149,12 +149,12 @@ class OnNan(Breakpoint):
         """What it is."""
         return f"NaN in {self.name}"
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """Nothing but to count those that are NaN already."""
         self._last = int(np.isnan(memory.read(self.tensor)).sum())
         return None
 
-    def after(self, step: Program, memory: Memory) -> str | None:
+    def after(self, step: Program, memory: OpenMemory) -> str | None:
         """How many more there are."""
         now = np.isnan(memory.read(self.tensor))
         fresh = int(now.sum()) - self._last
@@ -172,12 +172,12 @@ class OnAnyNan(Breakpoint):
 
     text = "NaN anywhere"
 
-    def before(self, step: Program, memory: Memory) -> str | None:
+    def before(self, step: Program, memory: OpenMemory) -> str | None:
         """Nothing but to note those that are NaN already."""
         self._last = [values != values for _, _, values in memory.written(step)]
         return None
 
-    def after(self, step: Program, memory: Memory) -> str | None:
+    def after(self, step: Program, memory: OpenMemory) -> str | None:
         """The first element that turned NaN."""
         for (variable, index, values), last in zip(memory.written(step), self._last, strict=True):
             fresh = (values != values) & ~last

@@ -7,7 +7,6 @@ from dataclasses import replace
 from abele.compiler import Executable
 from abele.graph import CycleCount, Program, Sequence, walk
 from abele.runtime.control.bytecode import Verdict
-from abele.runtime.engine.setup import silent
 from abele.runtime.image import Host, Image, ImageOptions, build_image
 
 
@@ -28,7 +27,7 @@ class Leaves:
         steps = tuple(dict.fromkeys(s for s in walk(program) if is_leaf(s)))
         names = tuple(str(number) for number in range(len(steps)))
         apart = replace(executable, programs=steps, program_names=names)
-        self.image: Image = build_image(apart, replace(options, native=False), host, silent)
+        self.image: Image = build_image(apart, replace(options, native=False), host)
         self._entries = dict(zip(steps, self.image.entries, strict=True))
 
     def run(self, step: Program) -> None:

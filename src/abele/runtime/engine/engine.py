@@ -22,9 +22,9 @@ from abele.runtime.engine.compare_orders import compare_orders
 from abele.runtime.engine.deployment import Deployment
 from abele.runtime.engine.options import read_options, set_log_level
 from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
-from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable, silent
+from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
-from abele.runtime.image import ImageOptions, RunCounts
+from abele.runtime.image import ImageOptions, RunCounts, silent
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
 

@@ -16,7 +16,7 @@ TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class EngineOption:
     """One option.
 
     Attributes:
@@ -73,15 +73,15 @@ class Option:
         return number if number >= 0 and not isinstance(value, bool) else None
 
 
-def _honoured(name: str, takes: str | tuple[str, ...], default: Value, doc: str, *, auto: bool = False) -> Option:
-    return Option(name, takes, default, doc, True, auto)
+def _honoured(name: str, takes: str | tuple[str, ...], default: Value, doc: str, *, auto: bool = False) -> EngineOption:
+    return EngineOption(name, takes, default, doc, True, auto)
 
 
-def _accepted(name: str, takes: str | tuple[str, ...], default: Value, doc: str, *, auto: bool = False) -> Option:
-    return Option(name, takes, default, doc, False, auto)
+def _accepted(name: str, takes: str | tuple[str, ...], default: Value, doc: str, *, auto: bool = False) -> EngineOption:
+    return EngineOption(name, takes, default, doc, False, auto)
 
 
-def _by_name(options: Iterable[Option]) -> dict[str, Option]:
+def _by_name(options: Iterable[EngineOption]) -> dict[str, EngineOption]:
     return {option.name: option for option in options}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele.errors import InvalidOptionError, nearest
-from abele.runtime.engine.option_table import OPTIONS, Option, Value
+from abele.runtime.engine.option_table import OPTIONS, EngineOption, Value
 
 LOG = logging.getLogger("abele")
 
@@ -62,7 +62,7 @@ class EngineOptions(Mapping[str, Value]):
         return str(self[name])
 
 
-def _known(name: str, source: str = "") -> Option:
+def _known(name: str, source: str = "") -> EngineOption:
     if name not in OPTIONS:
         close = nearest(name, OPTIONS)
         raise InvalidOptionError(

@@ -16,10 +16,6 @@ Programs = Program | Sequence[Program] | Mapping[str, Program]
 MODES = ("native", "tiles")
 
 
-def silent(stage: str, fraction: float) -> None:
-    """Progress that nobody watches."""
-
-
 def check_options(mode: str, threads: int | None) -> None:
     """Raise unless an engine can run in this mode on so many threads.
 

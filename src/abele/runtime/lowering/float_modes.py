@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any
 from abele.codelet import Rounding
 from abele.errors import ControlProgramError
 from abele.graph import ComputeSet, Execute, GetHwSeeds, Program, SetFloatingPointBehaviour, SetHwSeeds, Tensor
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.memory.effects import elements_of
 from abele.runtime.supersteps.float_behaviour import CHECKS, ROUNDING, SATURATING, STOCHASTIC, bits_of
 from abele.runtime.supersteps.float_exceptions import FloatChecks
-from abele.runtime.supersteps.placed_groups import Watch
+from abele.runtime.supersteps.placed_groups import SuperstepWatch
 
 if TYPE_CHECKING:
-    from abele.runtime.lowering.lower import Lowering
+    from abele.runtime.lowering.lower import ProgramLowering
 
 
-def lower_execute(lowering: Lowering, step: Execute) -> None:
+def lower_execute(lowering: ProgramLowering, step: Execute) -> None:
     """One superstep, in as many forms as there are modes that it may run under."""
-    around, compute_set = lowering.around, step.compute_set
-    checks = around.behaviour.possible & CHECKS
+    context, compute_set = lowering.context, step.compute_set
+    checks = context.behaviour.possible & CHECKS
     if not checks:
         _rounded(lowering, compute_set)
         return
-    watch = FloatChecks(step, around.behaviour, around.callbacks, around.threads)
+    watch = FloatChecks(step, context.behaviour, context.callbacks, context.threads)
     either(lowering, checks, lambda: _rounded(lowering, compute_set, watch), lambda: _rounded(lowering, compute_set))
 
 
-def _rounded(lowering: Lowering, compute_set: ComputeSet, watch: Watch | None = None) -> None:
+def _rounded(lowering: ProgramLowering, compute_set: ComputeSet, watch: SuperstepWatch | None = None) -> None:
     """The compute set with results rounded as the behaviour says."""
-    around, emitter = lowering.around, lowering.emitter
+    context, emitter = lowering.context, lowering.emitter
 
-    possible = around.behaviour.possible & ROUNDING if stores_narrow(compute_set) else 0
+    possible = context.behaviour.possible & ROUNDING if stores_narrow(compute_set) else 0
 
     def run(bits: int, on: int = 0) -> None:
         """The compute set in as many forms as bits are left to decide, given those that are on."""
@@ -42,7 +42,7 @@ def _rounded(lowering: Lowering, compute_set: ComputeSet, watch: Watch | None = 
             either(lowering, bit, lambda: run(bits & ~bit, on | bit), lambda: run(bits & ~bit, on))
             return
         rounding = Rounding(bool(on & STOCHASTIC), bool(on & SATURATING))
-        around.supersteps.emit(compute_set, emitter, watch, rounding, around.seeds)
+        context.supersteps.emit(compute_set, emitter, watch, rounding, context.seeds)
 
     run(possible)
 
@@ -53,11 +53,11 @@ def stores_narrow(compute_set: ComputeSet) -> bool:
     return any(f.direction in ("out", "inout") and f.type.is_narrow for f in fields)
 
 
-def either(lowering: Lowering, bits: int, on: Callable[[], None], off: Callable[[], None]) -> None:
+def either(lowering: ProgramLowering, bits: int, on: Callable[[], None], off: Callable[[], None]) -> None:
     """Code for when one of some bits of the behaviour is on, and code for when none is."""
     emitter, assembler = lowering.emitter, lowering.emitter.assembler
     there, after = assembler.label(), assembler.label()
-    emitter.branch(lowering.around.behaviour.address, bits, True, there)
+    emitter.branch(lowering.context.behaviour.address, bits, True, there)
     before = emitter.dirty
     off()
     emitter.jump(after)
@@ -70,42 +70,42 @@ def either(lowering: Lowering, bits: int, on: Callable[[], None], off: Callable[
     emitter.expect_barrier()
 
 
-def lower_behaviour(lowering: Lowering, step: SetFloatingPointBehaviour) -> None:
+def lower_behaviour(lowering: ProgramLowering, step: SetFloatingPointBehaviour) -> None:
     """New bits in the word that says what is on."""
     touched, on = bits_of(step)
     emitter = lowering.emitter
     emitter.fence()
-    emitter.assembler.emit(Op.MODE, lowering.around.behaviour.address, ~touched, on)
+    emitter.assembler.emit(Opcode.MODE, lowering.context.behaviour.address, ~touched, on)
     emitter.expect_barrier()
 
 
-def lower_get_seeds(lowering: Lowering, step: GetHwSeeds) -> None:
+def lower_get_seeds(lowering: ProgramLowering, step: GetHwSeeds) -> None:
     """The seeds of each replica into a view."""
-    around = lowering.around
+    context = lowering.context
     _check_seeds(lowering, step, step.result)
 
     def store() -> None:
-        for replica in range(around.arena.replicas):
-            around.arena.write(step.result, around.seeds.get(replica).reshape(step.result.shape), replica)
+        for replica in range(context.arena.replicas):
+            context.arena.write(step.result, context.seeds.get(replica).reshape(step.result.shape), replica)
 
-    lowering.emitter.callback(around.callbacks.add(store))
+    lowering.emitter.callback(context.callbacks.add(store))
     lowering.emitter.expect_writes(elements_of(step.result))
 
 
-def lower_set_seeds(lowering: Lowering, step: SetHwSeeds) -> None:
+def lower_set_seeds(lowering: ProgramLowering, step: SetHwSeeds) -> None:
     """The seeds of each replica from a view."""
-    around = lowering.around
+    context = lowering.context
     _check_seeds(lowering, step, step.seeds)
 
     def load() -> None:
-        for replica in range(around.arena.replicas):
-            around.seeds.set(around.arena.read(step.seeds, replica), replica)
+        for replica in range(context.arena.replicas):
+            context.seeds.set(context.arena.read(step.seeds, replica), replica)
 
-    lowering.emitter.callback(around.callbacks.add(load))
+    lowering.emitter.callback(context.callbacks.add(load))
 
 
-def _check_seeds(lowering: Lowering, step: Program, seeds: Tensor) -> None:
-    shape = list(lowering.around.seeds.shape)
+def _check_seeds(lowering: ProgramLowering, step: Program, seeds: Tensor) -> None:
+    shape = list(lowering.context.seeds.shape)
     size = shape[0] * shape[1] * shape[2]
     if seeds.dtype.name != "u32" or seeds.size != size:
         raise ControlProgramError(
@@ -113,7 +113,7 @@ def _check_seeds(lowering: Lowering, step: Program, seeds: Tensor) -> None:
         )
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {
     Execute: lower_execute,
     SetFloatingPointBehaviour: lower_behaviour,
     GetHwSeeds: lower_get_seeds,

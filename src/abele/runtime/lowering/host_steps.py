@@ -13,40 +13,40 @@ from abele.runtime.lowering.steering import fail
 from abele.runtime.memory.effects import elements_of
 
 if TYPE_CHECKING:
-    from abele.runtime.lowering.lower import Lowering
+    from abele.runtime.lowering.lower import ProgramLowering
 
 
-def lower_print(lowering: Lowering, step: PrintTensor) -> None:
+def lower_print(lowering: ProgramLowering, step: PrintTensor) -> None:
     """A tensor as text, from every replica."""
-    around = lowering.around
+    context = lowering.context
 
     def show() -> None:
-        for line in print_lines(step.title, around.arena, step.tensor, step.fmt):
-            around.print_text(line)
+        for line in print_lines(step.title, context.arena, step.tensor, step.fmt):
+            context.print_text(line)
 
-    lowering.emitter.callback(around.callbacks.add(show))
+    lowering.emitter.callback(context.callbacks.add(show))
 
 
-def lower_error(lowering: Lowering, step: ErrorProgram) -> None:
+def lower_error(lowering: ProgramLowering, step: ErrorProgram) -> None:
     """A tensor as text, and the end of the run."""
-    around = lowering.around
+    context = lowering.context
 
     def error() -> BaseException:
-        for line in print_lines(step.tensor.name, around.arena, step.tensor, None):
-            around.print_text(line)
+        for line in print_lines(step.tensor.name, context.arena, step.tensor, None):
+            context.print_text(line)
         return ApplicationRuntimeError(step.message or "an error program ran", at=step.debug.location)
 
     fail(lowering, error)
 
 
-def lower_host_call(lowering: Lowering, step: HostCall) -> None:
+def lower_host_call(lowering: ProgramLowering, step: HostCall) -> None:
     """Wait for a function on the host."""
-    around = lowering.around
-    lowering.emitter.callback(around.callbacks.add(lambda: around.functions.call(step, around.arena)))
+    context = lowering.context
+    lowering.emitter.callback(context.callbacks.add(lambda: context.functions.call(step, context.arena)))
     lowering.emitter.expect_writes(IntervalSet.union(map(elements_of, step.outputs)))
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {
     PrintTensor: lower_print,
     ErrorProgram: lower_error,
     HostCall: lower_host_call,

@@ -24,11 +24,10 @@ from abele.graph import (
 from abele.graph import Sequence as Steps
 from abele.graph.interval_set import IntervalSet
 from abele.graph.meanings import Meanings
-from abele.kernels import NativePlan
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
-from abele.runtime.control.leaf import Phase, StreamUse
+from abele.runtime.control.leaf import Phase
 from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.lowering import float_modes, host_steps, steering, timers, transfers
@@ -37,20 +36,21 @@ from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.fused_run import FusedRun
 from abele.runtime.native.fusion import flattened
 from abele.runtime.supersteps.float_behaviour import Behaviour
-from abele.runtime.supersteps.placed_groups import Watch
+from abele.runtime.supersteps.placed_groups import SuperstepWatch
 from abele.runtime.supersteps.seeds import Seeds
 
 
-class Supersteps(Protocol):
+class SuperstepEmitter(Protocol):
     """Emits compute sets: as native leaves, or as calls back to interpreted vertices."""
 
     def emit(
         self,
         compute_set: ComputeSet,
         emitter: Emitter,
-        watch: Watch | None = None,
+        watch: SuperstepWatch | None = None,
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
@@ -65,37 +65,15 @@ class Supersteps(Protocol):
         """
 
 
-@dataclass(frozen=True, eq=False)
-class Fused:
-    """A straight run of steps that host kernels carry out together.
-
-    Attributes:
-        steps: The steps that it replaces.
-        uses: Stream copies among them.
-        phases: The kernels' leaves in order, for each replica.
-        plan: What the kernels are.
-    """
-
-    steps: tuple[Program, ...]
-    uses: tuple[StreamUse, ...]
-    phases: tuple[tuple[Phase, ...], ...]
-    plan: NativePlan
-
-    @property
-    def listing(self) -> str:
-        """The plan as text."""
-        return self.plan.listing
-
-
 class Fuser(Protocol):
     """Finds the steps of a straight run that host kernels carry out."""
 
-    def parts(self, steps: Sequence[Program]) -> Iterable[Program | Fused]:
+    def parts(self, steps: Sequence[Program]) -> Iterable[Program | FusedRun]:
         """The steps in order, some of them replaced."""
 
 
 @dataclass(frozen=True, eq=False)
-class Surroundings:
+class LoweringContext:
     """What programs are lowered into.
 
     Attributes:
@@ -114,7 +92,7 @@ class Surroundings:
     """
 
     arena: Arena
-    supersteps: Supersteps
+    supersteps: SuperstepEmitter
     fuser: Fuser | None
     effects: EffectsOf
     callbacks: Callbacks
@@ -127,24 +105,24 @@ class Surroundings:
     threads: int
 
 
-class Lowering:
+class ProgramLowering:
     """Turns programs into one piece of bytecode. Replicas share it: every step does its work for all of them.
 
     Args:
-        around: What the programs are lowered into.
+        context: What the programs are lowered into.
         programs: All programs that will be lowered.
 
     Attributes:
         emitter: The code so far.
-        around: What the programs are lowered into.
+        context: What the programs are lowered into.
         scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
         tallies: Counts of what data decides.
         copies: Leaves of copies on the device, which steps that occur more than once share.
     """
 
-    def __init__(self, around: Surroundings, programs: Sequence[Program]) -> None:
+    def __init__(self, context: LoweringContext, programs: Sequence[Program]) -> None:
         self.emitter = Emitter()
-        self.around = around
+        self.context = context
         self.scopes: dict[Program, IntervalSet] = {}
         nodes = {s for p in programs for s in walk(p)}
         self.tallies = Tallies(nodes)
@@ -155,11 +133,11 @@ class Lowering:
     def program(self, program: Program) -> int:
         """Lower a program; returns the number of its first instruction."""
         entry = self.emitter.assembler.here
-        self.scopes = step_scopes(program, self.around.effects)
+        self.scopes = step_scopes(program, self.context.effects)
         with self.emitter.step_scope(self.scopes[program]):
             self.step(program)
         self.emitter.fence()
-        self.emitter.assembler.emit(Op.HALT)
+        self.emitter.assembler.emit(Opcode.HALT)
         return entry
 
     def functions(self) -> None:
@@ -172,7 +150,7 @@ class Lowering:
             self.emitter.dirty = True
             self.step(function.body)
             self.emitter.fence()
-            self.emitter.assembler.emit(Op.RET, register)
+            self.emitter.assembler.emit(Opcode.RET, register)
             done += 1
 
     def step(self, step: Program) -> None:
@@ -187,7 +165,7 @@ class Lowering:
 
     def tick(self, step: Program) -> None:
         """Let the clock advance by what a step itself costs on the machine."""
-        self.around.clock.tick(step, self.emitter)
+        self.context.clock.tick(step, self.emitter)
 
     # --- straight code -----------------------------------------------------------------------------------------------
 
@@ -197,10 +175,10 @@ class Lowering:
 
     def parts(self, steps: Sequence[Program]) -> None:
         """Lower steps after each other; library calls become host kernels where there is a fuser."""
-        fuser = self.around.fuser
+        fuser = self.context.fuser
         for part in steps if fuser is None else fuser.parts(steps):
             match part:
-                case Fused():
+                case FusedRun():
                     self._fused(part)
                 case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
                     self._host_body(part, host_body)
@@ -213,17 +191,17 @@ class Lowering:
         """What stands for the body of a call on the host; time goes by as for the body."""
         for step in flattened(host_body):
             STEPS.of(step)(self, step)
-        self.around.clock.tick_all(call, self.emitter)
+        self.context.clock.tick_all(call, self.emitter)
 
-    def _fused(self, fused: Fused) -> None:
-        bits = self.around.behaviour.concerns(fused.steps)
+    def _fused(self, fused: FusedRun) -> None:
+        bits = self.context.behaviour.concerns(fused.steps)
         if not bits:
             self._kernels(fused)
             return
         # Only the vertices know what the present behaviour asks for.
         float_modes.either(self, bits, lambda: self._bodies(fused), lambda: self._kernels(fused))
 
-    def _bodies(self, fused: Fused) -> None:
+    def _bodies(self, fused: FusedRun) -> None:
         for step in fused.steps:
             if isinstance(step, LibraryCall):
                 self.sequence(step.body)
@@ -231,7 +209,7 @@ class Lowering:
                 self.step(step)
         self.emitter.fence()
 
-    def _kernels(self, fused: Fused) -> None:
+    def _kernels(self, fused: FusedRun) -> None:
         last = len(fused.phases) - 1
         for replica, phases in enumerate(fused.phases):
             for use in fused.uses:
@@ -240,7 +218,7 @@ class Lowering:
             for use in fused.uses:
                 transfers.close_stream(self, use, replica, last)
         for step in fused.steps:
-            self.around.clock.tick_all(step, self.emitter)
+            self.context.clock.tick_all(step, self.emitter)
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
@@ -262,20 +240,20 @@ class Lowering:
         label, register = self._functions[function]
         self.emitter.fence()
         assembler.emit_jsr(label, register)
-        self.emitter.expect_writes(self.around.effects(function.body).written)
+        self.emitter.expect_writes(self.context.effects(function.body).written)
 
 
-def _nothing(lowering: Lowering, step: Program) -> None:
+def _nothing(lowering: ProgramLowering, step: Program) -> None:
     """A step that the host need not do anything for."""
 
 
-STEPS: Meanings[Callable[[Lowering, Any], None]] = Meanings(
+STEPS: Meanings[Callable[[ProgramLowering, Any], None]] = Meanings(
     "the engine can run",
     {
-        Steps: Lowering.sequence,
+        Steps: ProgramLowering.sequence,
         LibraryCall: lambda lowering, step: lowering.parts((step,)),
         Block: lambda lowering, step: lowering.step(step.body),
-        Call: Lowering.call,
+        Call: ProgramLowering.call,
         WriteUndef: _nothing,
         AssumeEqualAcrossReplicas: _nothing,
         Sync: lambda lowering, step: lowering.emitter.fence(),

@@ -10,27 +10,27 @@ import numpy as np
 from abele.compiler.scopes import ENTRY, TRIP
 from abele.errors import ApplicationRuntimeError, ReplicaDivergenceError
 from abele.graph import Abort, If, Program, Repeat, RepeatWhile, Switch, Tensor
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 
 if TYPE_CHECKING:
-    from abele.runtime.lowering.lower import Lowering
+    from abele.runtime.lowering.lower import ProgramLowering
 
 
-def words_of(lowering: Lowering, scalar: Tensor) -> list[tuple[int, int]]:
+def words_of(lowering: ProgramLowering, scalar: Tensor) -> list[tuple[int, int]]:
     """Address and mask of a scalar in each replica, for instructions that look at it."""
-    pieces = lowering.around.arena.all_pieces_of(scalar)
+    pieces = lowering.context.arena.all_pieces_of(scalar)
     return [
         (int(address), -1 if size == 8 else (1 << 8 * int(size)) - 1)
         for address, size in zip(pieces.address, pieces.bytes, strict=True)
     ]
 
 
-def fail(lowering: Lowering, error: Callable[[], BaseException]) -> None:
+def fail(lowering: ProgramLowering, error: Callable[[], BaseException]) -> None:
     """End the run with an error here."""
-    lowering.emitter.callback(lowering.around.callbacks.add_failure(error))
+    lowering.emitter.callback(lowering.context.callbacks.add_failure(error))
 
 
-def branch(lowering: Lowering, step: Program, predicate: Tensor, value: bool, target: int) -> None:
+def branch(lowering: ProgramLowering, step: Program, predicate: Tensor, value: bool, target: int) -> None:
     """Go to ``target`` when the predicate of a step equals ``value``; end the run when replicas do not agree."""
     emitter = lowering.emitter
     words = words_of(lowering, predicate)
@@ -40,24 +40,24 @@ def branch(lowering: Lowering, step: Program, predicate: Tensor, value: bool, ta
     emitter.branch(*words[0], value, target)
 
 
-def _check_truth(lowering: Lowering, step: Program, predicate: Tensor, words: list[tuple[int, int]]) -> None:
+def _check_truth(lowering: ProgramLowering, step: Program, predicate: Tensor, words: list[tuple[int, int]]) -> None:
     assembler = lowering.emitter.assembler
     true, differ, agree = assembler.label(), assembler.label(), assembler.label()
-    assembler.emit(Op.BRANCH, *words[0], 1, target=true)
+    assembler.emit(Opcode.BRANCH, *words[0], 1, target=true)
     for word in words[1:]:
-        assembler.emit(Op.BRANCH, *word, 1, target=differ)
-    assembler.emit(Op.JUMP, target=agree)
+        assembler.emit(Opcode.BRANCH, *word, 1, target=differ)
+    assembler.emit(Opcode.JUMP, target=agree)
     assembler.place(true)
     for word in words[1:]:
-        assembler.emit(Op.BRANCH, *word, 0, target=differ)
-    assembler.emit(Op.JUMP, target=agree)
+        assembler.emit(Opcode.BRANCH, *word, 0, target=differ)
+    assembler.emit(Opcode.JUMP, target=agree)
     assembler.place(differ)
     fail(lowering, lambda: _divergence(lowering, step, predicate))
     assembler.place(agree)
 
 
-def _divergence(lowering: Lowering, step: Program, scalar: Tensor) -> ReplicaDivergenceError:
-    values = lowering.around.arena.read_all(scalar).reshape(-1)
+def _divergence(lowering: ProgramLowering, step: Program, scalar: Tensor) -> ReplicaDivergenceError:
+    values = lowering.context.arena.read_all(scalar).reshape(-1)
     shown = ", ".join(f"replica {r}: {int(v)}" for r, v in enumerate(values[:8]))
     return ReplicaDivergenceError(
         f"the replicas disagree about {scalar!r}, which steers a {type(step).__name__}",
@@ -67,7 +67,7 @@ def _divergence(lowering: Lowering, step: Program, scalar: Tensor) -> ReplicaDiv
     )
 
 
-def lower_if(lowering: Lowering, step: If) -> None:
+def lower_if(lowering: ProgramLowering, step: If) -> None:
     """One of two programs."""
     emitter, assembler = lowering.emitter, lowering.emitter.assembler
     otherwise, after = assembler.label(), assembler.label()
@@ -87,7 +87,7 @@ def lower_if(lowering: Lowering, step: If) -> None:
     emitter.expect_barrier()
 
 
-def lower_switch(lowering: Lowering, step: Switch) -> None:
+def lower_switch(lowering: ProgramLowering, step: Switch) -> None:
     """One of many programs."""
     emitter, assembler = lowering.emitter, lowering.emitter.assembler
     words = words_of(lowering, step.control)
@@ -96,10 +96,10 @@ def lower_switch(lowering: Lowering, step: Switch) -> None:
     lowering.tick(step)
     emitter.fence()
     for value, label in labels.items():
-        assembler.emit(Op.CASE, *words[0], _bits(value, step.control), target=label)
+        assembler.emit(Opcode.CASE, *words[0], _bits(value, step.control), target=label)
     for word in words[1:]:
         for value in step.cases:
-            assembler.emit(Op.CASE, *word, _bits(value, step.control), target=differ)
+            assembler.emit(Opcode.CASE, *word, _bits(value, step.control), target=differ)
     before, dirty = emitter.dirty, False
     emitter.expect_barrier()
     if step.unreachable_default:
@@ -113,7 +113,7 @@ def lower_switch(lowering: Lowering, step: Switch) -> None:
         dirty, emitter.dirty = dirty or emitter.dirty, before
         for word in words[1:]:
             same = assembler.label()
-            assembler.emit(Op.CASE, *word, _bits(value, step.control), target=same)
+            assembler.emit(Opcode.CASE, *word, _bits(value, step.control), target=same)
             emitter.jump(differ)
             assembler.place(same)
         emitter.expect_barrier()
@@ -134,8 +134,8 @@ def _bits(value: int, control: Tensor) -> int:
     return value & 0xFFFFFFFF if limits.min <= value <= limits.max else -1
 
 
-def _unreachable(lowering: Lowering, step: Switch) -> ApplicationRuntimeError:
-    values = lowering.around.arena.read_all(step.control).reshape(-1)
+def _unreachable(lowering: ProgramLowering, step: Switch) -> ApplicationRuntimeError:
+    values = lowering.context.arena.read_all(step.control).reshape(-1)
     return ApplicationRuntimeError(
         f"a Switch reached its unreachable default: {step.control!r} is {', '.join(str(int(v)) for v in values[:8])}",
         at=step.debug.location,
@@ -144,17 +144,17 @@ def _unreachable(lowering: Lowering, step: Switch) -> ApplicationRuntimeError:
     )
 
 
-def lower_loop(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
+def lower_loop(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:
     """Rounds of a body."""
     if loop in lowering.scopes:
         with lowering.emitter.step_scope(lowering.scopes[loop]):
             _rounds(lowering, loop)
     else:
-        lowering.emitter.expect_writes(lowering.around.effects(loop).written)
+        lowering.emitter.expect_writes(lowering.context.effects(loop).written)
         _rounds(lowering, loop)
 
 
-def _rounds(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
+def _rounds(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:
     emitter, assembler = lowering.emitter, lowering.emitter.assembler
     if isinstance(loop, Repeat):
         with emitter.repeat(loop.count):
@@ -176,13 +176,13 @@ def _rounds(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
     emitter.expect_barrier()
 
 
-def _end_round(lowering: Lowering, loop: Repeat | RepeatWhile) -> None:
+def _end_round(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:
     if loop in lowering.scopes:
         lowering.emitter.end_step()
     lowering.emitter.barrier()
 
 
-def lower_abort(lowering: Lowering, step: Abort) -> None:
+def lower_abort(lowering: ProgramLowering, step: Abort) -> None:
     """The end of the run, always or when a predicate is true in any replica."""
     if step.condition is None:
         fail(lowering, lambda: _aborted(lowering, step))
@@ -191,26 +191,26 @@ def lower_abort(lowering: Lowering, step: Abort) -> None:
     stop, after = assembler.label(), assembler.label()
     emitter.fence()
     for word in words_of(lowering, step.condition):
-        assembler.emit(Op.BRANCH, *word, 1, target=stop)
-    assembler.emit(Op.JUMP, target=after)
+        assembler.emit(Opcode.BRANCH, *word, 1, target=stop)
+    assembler.emit(Opcode.JUMP, target=after)
     assembler.place(stop)
     fail(lowering, lambda: _aborted(lowering, step))
     assembler.place(after)
     emitter.expect_barrier()
 
 
-def _aborted(lowering: Lowering, step: Abort) -> ApplicationRuntimeError:
+def _aborted(lowering: ProgramLowering, step: Abort) -> ApplicationRuntimeError:
     because = None
     if step.condition is not None:
         because = f"{step.condition!r} is true"
-        arena = lowering.around.arena
+        arena = lowering.context.arena
         if arena.replicas > 1:
             replicas = np.flatnonzero(arena.read_all(step.condition).reshape(-1))
             because += f" in replica {', '.join(map(str, replicas[:8]))}"
     return ApplicationRuntimeError(step.message or "the program aborted", at=step.debug.location, because=because)
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {
+STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {
     If: lower_if,
     Switch: lower_switch,
     Repeat: lower_loop,

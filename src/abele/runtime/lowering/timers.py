@@ -11,14 +11,14 @@ from abele.compiler import Executable
 from abele.compiler.timeline import parts_of
 from abele.graph import CycleCount, CycleStamp, If, Program, Repeat, Switch, Tensor, walk
 from abele.graph.intervals import Int64
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.memory.effects import elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, joined, paired
 
 if TYPE_CHECKING:
-    from abele.runtime.lowering.lower import Lowering
+    from abele.runtime.lowering.lower import ProgramLowering
 
 READ_OUT_CYCLES = 45
 """Cycles that a raw reading of a timed program holds beyond the program's own: reading the counter twice.
@@ -90,33 +90,33 @@ class Clock:
                 return own + sum(map(self._cycles, step.children()))
 
 
-def lower_count(lowering: Lowering, step: CycleCount) -> None:
+def lower_count(lowering: ProgramLowering, step: CycleCount) -> None:
     """The body, and what the clock advanced by while it ran, with the cycles of reading the counter."""
-    emitter, clock = lowering.emitter, lowering.around.clock
+    emitter, clock = lowering.emitter, lowering.context.clock
     words = aligned_block(16).view(np.int64)
     start, result = address_of(words), address_of(words) + 8
     emitter.keep(words)
-    emitter.assembler.emit(Op.ELAPSED, start, clock.address, clock.zero, 0)
+    emitter.assembler.emit(Opcode.ELAPSED, start, clock.address, clock.zero, 0)
     lowering.step(step.body)
-    emitter.assembler.emit(Op.ELAPSED, result, clock.address, start, READ_OUT_CYCLES)
+    emitter.assembler.emit(Opcode.ELAPSED, result, clock.address, start, READ_OUT_CYCLES)
     _store(lowering, words[1:], step.result)
 
 
-def lower_stamp(lowering: Lowering, step: CycleStamp) -> None:
+def lower_stamp(lowering: ProgramLowering, step: CycleStamp) -> None:
     """What the clock shows."""
     words = aligned_block(8).view(np.int64)
-    clock = lowering.around.clock
+    clock = lowering.context.clock
     lowering.emitter.keep(words)
-    lowering.emitter.assembler.emit(Op.ELAPSED, address_of(words), clock.address, clock.zero, 0)
+    lowering.emitter.assembler.emit(Opcode.ELAPSED, address_of(words), clock.address, clock.zero, 0)
     _store(lowering, words, step.result)
 
 
-def _store(lowering: Lowering, word: Int64, result: Tensor) -> None:
+def _store(lowering: ProgramLowering, word: Int64, result: Tensor) -> None:
     """A word of thread 0 as u32[2] in every replica, low half first as the host has it."""
-    arena = lowering.around.arena
+    arena = lowering.context.arena
     source = joined([contiguous(address_of(word), 8)] * arena.replicas)
     lowering.emitter.expect_barrier()
     lowering.emitter.phase((copy_leaf("cycles", paired(source, arena.all_pieces_of(result)), elements_of(result)),))
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {CycleCount: lower_count, CycleStamp: lower_stamp}
+STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {CycleCount: lower_count, CycleStamp: lower_stamp}

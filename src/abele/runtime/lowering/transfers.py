@@ -10,11 +10,11 @@ import numpy as np
 from abele.errors import RemoteBufferError
 from abele.graph import Copy, CrossReplicaCopy, Program, RemoteBuffer, Stream, Tensor
 from abele.graph.intervals import Int64
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
 from abele.runtime.control.primitives import primitives
 from abele.runtime.lowering.steering import fail
-from abele.runtime.memory.arena import Pieces
+from abele.runtime.memory.arena import MemoryPieces
 from abele.runtime.memory.check_tables import check_equal
 from abele.runtime.memory.effects import elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
@@ -22,17 +22,17 @@ from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, copy_pha
 from abele.words import counted
 
 if TYPE_CHECKING:
-    from abele.runtime.lowering.lower import Lowering
+    from abele.runtime.lowering.lower import ProgramLowering
 
 _CHUNK_BYTES = 1 << 15
 
 
-def lower_copy(lowering: Lowering, copy: Copy) -> None:
+def lower_copy(lowering: ProgramLowering, copy: Copy) -> None:
     """A copy between any two ends."""
     match copy.source, copy.destination:
         case Tensor() as source, Tensor() as destination:
             if copy not in lowering.copies:
-                arena = lowering.around.arena
+                arena = lowering.context.arena
                 pieces = arena.all_pieces_of(source), arena.all_pieces_of(destination)
                 lowering.copies[copy] = copy_phases(copy.debug.full_name, *pieces, elements_of(destination))
             lowering.emitter.phases(lowering.copies[copy])
@@ -46,15 +46,15 @@ def lower_copy(lowering: Lowering, copy: Copy) -> None:
             _remote(lowering, copy, buffer, tensor, outward=True)
 
 
-def lower_cross_replica(lowering: Lowering, copy: CrossReplicaCopy) -> None:
+def lower_cross_replica(lowering: ProgramLowering, copy: CrossReplicaCopy) -> None:
     """A view of each replica to a view of another."""
-    arena = lowering.around.arena
+    arena = lowering.context.arena
     source = arena.all_pieces_of(copy.source)
     destination = joined([arena.pieces_of(copy.destination, copy.map[r]) for r in range(arena.replicas)])
     lowering.emitter.phases(copy_phases(copy.debug.full_name, source, destination, elements_of(copy.destination)))
 
 
-def open_stream(lowering: Lowering, use: StreamUse, replica: int) -> None:
+def open_stream(lowering: ProgramLowering, use: StreamUse, replica: int) -> None:
     """Move a stream on for the copy of one replica.
 
     All replicas read the same item of a stream that is not replicated; of what they write to one, the host is given
@@ -67,15 +67,15 @@ def open_stream(lowering: Lowering, use: StreamUse, replica: int) -> None:
         lowering.emitter.discard(use)
 
 
-def close_stream(lowering: Lowering, use: StreamUse, replica: int, last: int) -> None:
+def close_stream(lowering: ProgramLowering, use: StreamUse, replica: int, last: int) -> None:
     """The copy of one replica was made; ``last`` is the last replica."""
     stream = use.stream
     if stream.replicated or replica == (0 if stream.direction == "out" else last):
         lowering.emitter.drain(use)
 
 
-def _from_stream(lowering: Lowering, stream: Stream, tensor: Tensor) -> None:
-    emitter, arena = lowering.emitter, lowering.around.arena
+def _from_stream(lowering: ProgramLowering, stream: Stream, tensor: Tensor) -> None:
+    emitter, arena = lowering.emitter, lowering.context.arena
     use, writes, item = StreamUse(stream), elements_of(tensor), contiguous(0, stream.bytes)
     if not stream.replicated:
         items = joined([item] * arena.replicas)
@@ -92,8 +92,8 @@ def _from_stream(lowering: Lowering, stream: Stream, tensor: Tensor) -> None:
         emitter.drain(use)
 
 
-def _to_stream(lowering: Lowering, tensor: Tensor, stream: Stream) -> None:
-    emitter, arena = lowering.emitter, lowering.around.arena
+def _to_stream(lowering: ProgramLowering, tensor: Tensor, stream: Stream) -> None:
+    emitter, arena = lowering.emitter, lowering.context.arena
     use, item = StreamUse(stream), contiguous(0, stream.bytes)
     for replica in range(arena.replicas if stream.replicated else 1):
         emitter.fetch(use)
@@ -103,20 +103,20 @@ def _to_stream(lowering: Lowering, tensor: Tensor, stream: Stream) -> None:
         emitter.drain(use)
 
 
-def _remote(lowering: Lowering, copy: Copy, buffer: RemoteBuffer, tensor: Tensor, *, outward: bool) -> None:
-    emitter, around = lowering.emitter, lowering.around
+def _remote(lowering: ProgramLowering, copy: Copy, buffer: RemoteBuffer, tensor: Tensor, *, outward: bool) -> None:
+    emitter, context = lowering.emitter, lowering.context
     if copy.offset is None:
-        there = joined([contiguous(a, buffer.bytes // buffer.repeats) for a in around.remote.addresses(buffer)])
-        here, name = around.arena.all_pieces_of(tensor), copy.debug.full_name
+        there = joined([contiguous(a, buffer.bytes // buffer.repeats) for a in context.remote.addresses(buffer)])
+        here, name = context.arena.all_pieces_of(tensor), copy.debug.full_name
         ends = (here, there) if outward else (there, here)
         emitter.phases(copy_phases(name, *ends, *(() if outward else (elements_of(tensor),))))
         return
-    tables = [_row_table(lowering, copy.offset, r) for r in range(around.arena.replicas)]
+    tables = [_row_table(lowering, copy.offset, r) for r in range(context.arena.replicas)]
     _check_rows(lowering, copy, buffer, tables)
-    sides = [_Side(lowering, copy, tensor, r) for r in range(around.arena.replicas)]
+    sides = [_Side(lowering, copy, tensor, r) for r in range(context.arena.replicas)]
     if outward:
         emitter.phase(tuple(leaf for side in sides for leaf in side.collect))
-    bases = around.remote.addresses(buffer)
+    bases = context.remote.addresses(buffer)
     emitter.phase(
         tuple(
             _rows_leaf(copy, buffer, base, side, table, outward)
@@ -139,8 +139,8 @@ class _Side:
         keep: What must stay alive.
     """
 
-    def __init__(self, lowering: Lowering, copy: Copy, tensor: Tensor, replica: int) -> None:
-        pieces = lowering.around.arena.pieces_of(tensor, replica)
+    def __init__(self, lowering: ProgramLowering, copy: Copy, tensor: Tensor, replica: int) -> None:
+        pieces = lowering.context.arena.pieces_of(tensor, replica)
         self.writes = elements_of(tensor)
         self.bytes = pieces.total_bytes
         self.collect: Phase = ()
@@ -171,35 +171,35 @@ def _rows_leaf(copy: Copy, buffer: RemoteBuffer, base: int, side: _Side, table: 
     return Leaf(name, primitives().move_rows, units, args, 2 * count * row, writes, keep=(table, side.keep))
 
 
-def _row_table(lowering: Lowering, offset: Tensor, replica: int) -> Int64:
+def _row_table(lowering: ProgramLowering, offset: Tensor, replica: int) -> Int64:
     """Address of every row number, int64[rows]."""
-    return word_addresses(lowering.around.arena.pieces_of(offset, replica), 4)
+    return word_addresses(lowering.context.arena.pieces_of(offset, replica), 4)
 
 
-def word_addresses(pieces: Pieces, width: int) -> Int64:
+def word_addresses(pieces: MemoryPieces, width: int) -> Int64:
     """Address of every element of pieces of memory, int64[elements]."""
     count = pieces.bytes // width
     inside = np.arange(int(count.sum()), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(pieces.address, count) + inside * width
 
 
-def _check_rows(lowering: Lowering, copy: Copy, buffer: RemoteBuffer, tables: list[Int64]) -> None:
+def _check_rows(lowering: ProgramLowering, copy: Copy, buffer: RemoteBuffer, tables: list[Int64]) -> None:
     emitter, assembler = lowering.emitter, lowering.emitter.assembler
     wrong, right = assembler.label(), assembler.label()
     emitter.fence()
     for table in tables:
         emitter.keep(table)
-        assembler.emit(Op.ROWS, address_of(table), len(table), buffer.repeats, target=wrong)
-    assembler.emit(Op.JUMP, target=right)
+        assembler.emit(Opcode.ROWS, address_of(table), len(table), buffer.repeats, target=wrong)
+    assembler.emit(Opcode.JUMP, target=right)
     assembler.place(wrong)
     fail(lowering, lambda: _row_error(lowering, copy, buffer))
     assembler.place(right)
     emitter.expect_barrier()
 
 
-def _row_error(lowering: Lowering, copy: Copy, buffer: RemoteBuffer) -> RemoteBufferError:
+def _row_error(lowering: ProgramLowering, copy: Copy, buffer: RemoteBuffer) -> RemoteBufferError:
     assert copy.offset is not None
-    arena = lowering.around.arena
+    arena = lowering.context.arena
     rows = np.stack([arena.read(copy.offset, r).reshape(-1) for r in range(arena.replicas)]).astype(np.int64)
     replica, place = (int(i) for i in np.argwhere((rows < 0) | (rows >= buffer.repeats))[0])
     where = f" in replica {replica}" if arena.replicas > 1 else ""
@@ -211,4 +211,7 @@ def _row_error(lowering: Lowering, copy: Copy, buffer: RemoteBuffer) -> RemoteBu
     )
 
 
-STEPS: dict[type[Program], Callable[[Lowering, Any], None]] = {Copy: lower_copy, CrossReplicaCopy: lower_cross_replica}
+STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {
+    Copy: lower_copy,
+    CrossReplicaCopy: lower_cross_replica,
+}

@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 56
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class MemoryPieces:
     """Stretches of host memory, in order.
 
     Attributes:
@@ -138,7 +138,7 @@ class Arena:
         """Whether an address is in the arena."""
         return 0 <= address - address_of(self._block) < len(self._block)
 
-    def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> Pieces:
+    def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> MemoryPieces:
         """Host memory of intervals of the global element space in one replica; cut where a variable ends.
 
         Args:
@@ -160,7 +160,7 @@ class Arena:
         high = np.minimum((begin + length)[source], self._end[owner])
         width = self._width[owner]
         start = self._start[owner] + replica * self.stride
-        return Pieces(start + (low - self._base[owner]) * width, (high - low) * width, source)
+        return MemoryPieces(start + (low - self._base[owner]) * width, (high - low) * width, source)
 
     def variables_in(self, elements: IntervalSet) -> list[Variable]:
         """The variables that have an element in the set."""
@@ -175,11 +175,11 @@ class Arena:
         change = np.bincount(first, minlength=held) - np.bincount(last, minlength=held)
         return np.asarray(np.cumsum(change[:-1]) > 0)
 
-    def pieces_of(self, tensor: Tensor, replica: int = 0) -> Pieces:
+    def pieces_of(self, tensor: Tensor, replica: int = 0) -> MemoryPieces:
         """Host memory of a view in one replica, in the view's flattened order."""
         return self.pieces(*tensor.intervals(), replica)
 
-    def all_pieces_of(self, tensor: Tensor) -> Pieces:
+    def all_pieces_of(self, tensor: Tensor) -> MemoryPieces:
         """Host memory of a view in all replicas, one replica after the other."""
         one = self.pieces_of(tensor)
         if self.replicas == 1:
@@ -187,7 +187,7 @@ class Arena:
         shift = np.repeat(np.arange(self.replicas, dtype=np.int64) * self.stride, len(one))
         parts = (np.tile(column, self.replicas) for column in (one.address, one.bytes, one.source))
         address, size, source = parts
-        return Pieces(address + shift, size, source)
+        return MemoryPieces(address + shift, size, source)
 
     def read(self, tensor: Tensor, replica: int = 0) -> npt.NDArray[Any]:
         """A copy of the elements that a view shows in one replica."""

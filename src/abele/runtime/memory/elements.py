@@ -16,7 +16,7 @@ from abele.runtime.memory.arena import Arena
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class VariablePart:
     """Elements of one variable.
 
     Attributes:
@@ -48,7 +48,7 @@ class Elements:
     """
 
     address: Int64
-    parts: tuple[Part, ...]
+    parts: tuple[VariablePart, ...]
 
     @staticmethod
     def of(elements: IntervalSet, arena: Arena) -> Elements:
@@ -57,10 +57,10 @@ class Elements:
         return Elements(address, tuple(_parts(address, arena.variables_in(elements))))
 
 
-def _parts(address: Int64, variables: list[Variable]) -> Iterator[Part]:
+def _parts(address: Int64, variables: list[Variable]) -> Iterator[VariablePart]:
     for variable in variables:
         low, high = np.searchsorted(address, (variable.base, variable.base + variable.size))
-        yield Part(variable, address[low:high] - variable.base, slice(int(low), int(high)))
+        yield VariablePart(variable, address[low:high] - variable.base, slice(int(low), int(high)))
 
 
 def row_elements(edge: Edge) -> tuple[Int64, Int64]:

@@ -11,14 +11,14 @@ from abele.kernels import Leaf as KernelLeaf
 from abele.kernels import NativePlan, plan_native
 from abele.runtime.control.leaf import Argument, Leaf, Scratch, StreamUse, Workspace
 from abele.runtime.control.virtual_machine import WorkingMemory
-from abele.runtime.lowering.lower import Fused
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.fused_run import FusedRun
 from abele.runtime.native.fusion import Run, Storage, split_runs
 from abele.runtime.native.kernel_calls import Binder
 
 
-class Native:
+class HostKernels:
     """Gives the host kernels for runs of steps; each run is planned once.
 
     Args:
@@ -33,9 +33,9 @@ class Native:
         self._effects = effects
         self._storage = storage
         self._memory = memory
-        self._fused: dict[Run, Fused] = {}
+        self._fused: dict[Run, FusedRun] = {}
 
-    def parts(self, steps: Sequence[Program]) -> Iterator[Program | Fused]:
+    def parts(self, steps: Sequence[Program]) -> Iterator[Program | FusedRun]:
         """The steps in order, runs replaced by host kernels."""
         for part in split_runs(steps):
             if isinstance(part, tuple):
@@ -50,7 +50,7 @@ class Native:
         """All plans as text."""
         return "\n\n".join(fused.listing for fused in self._fused.values())
 
-    def _plan(self, run: Run) -> Fused:
+    def _plan(self, run: Run) -> FusedRun:
         binder = Binder(self._storage)
         calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
         plan = plan_native(binder.buffers, calls)
@@ -59,7 +59,7 @@ class Native:
             tuple((self._leaf(leaf, plan, run, binder, replica),) for leaf in plan.leaves)
             for replica in range(self._arena.replicas)
         )
-        return Fused(run, tuple(binder.uses), phases, plan)
+        return FusedRun(run, tuple(binder.uses), phases, plan)
 
     def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
         args = tuple(self._argument(argument, binder, replica) for argument in leaf.args)

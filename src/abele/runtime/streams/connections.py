@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abele.graph import Stream
-from abele.runtime.control.virtual_machine import Machine
-from abele.runtime.engine.options import EngineOptions
+from abele.runtime.control.virtual_machine import VirtualMachine
 from abele.runtime.streams.connection import Connection
 from abele.runtime.streams.prefetch import PrefetchThreads
+
+if TYPE_CHECKING:
+    from abele.runtime.engine.options import EngineOptions
 
 
 class Connections:
@@ -50,7 +52,7 @@ class Connections:
             return self._threads
         return self._own_threads.setdefault(stream, PrefetchThreads(1))
 
-    def attach(self, machine: Machine) -> None:
+    def attach(self, machine: VirtualMachine) -> None:
         """Let a machine serve its streams by these connections."""
         for stream, connection in self._connections.items():
             if stream in machine.streams:
@@ -60,14 +62,14 @@ class Connections:
         """The connections of some streams; those without one are left out."""
         return [self._connections[s] for s in streams if s in self._connections]
 
-    def rewind(self, machine: Machine) -> None:
+    def rewind(self, machine: VirtualMachine) -> None:
         """Begin every array at its beginning, and drop what was prefetched."""
         for stream, connection in self._connections.items():
             connection.rewind()
             if stream in machine.streams:
                 machine.rewind(stream)
 
-    def begin_run(self, streams: Iterable[Stream], machine: Machine) -> None:
+    def begin_run(self, streams: Iterable[Stream], machine: VirtualMachine) -> None:
         """A run starts that uses some streams."""
         for connection in self.of(streams):
             if connection.is_staged:

@@ -12,7 +12,7 @@ from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64, cut_alike
 from abele.runtime.control.leaf import Argument, Leaf, Phase
 from abele.runtime.control.primitives import primitives
-from abele.runtime.memory.arena import Pieces
+from abele.runtime.memory.arena import MemoryPieces
 from abele.runtime.memory.check_tables import check_equal
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -56,19 +56,19 @@ class Runs:
         return bool(((slot >= 0) & (end[np.maximum(slot, 0)] > self.source)).any())
 
 
-def contiguous(address: int, size: int) -> Pieces:
+def contiguous(address: int, size: int) -> MemoryPieces:
     """``size`` bytes from ``address`` on, as pieces."""
     count = 1 if size else 0
-    return Pieces(np.full(count, address, np.int64), np.full(count, size, np.int64), np.zeros(count, np.int64))
+    return MemoryPieces(np.full(count, address, np.int64), np.full(count, size, np.int64), np.zeros(count, np.int64))
 
 
-def joined(parts: Sequence[Pieces]) -> Pieces:
+def joined(parts: Sequence[MemoryPieces]) -> MemoryPieces:
     """Lists of pieces after each other."""
     columns = zip(*((p.address, p.bytes, p.source) for p in parts), strict=True)
-    return Pieces(*(np.concatenate(c) for c in columns))
+    return MemoryPieces(*(np.concatenate(c) for c in columns))
 
 
-def paired(source: Pieces, destination: Pieces) -> Runs:
+def paired(source: MemoryPieces, destination: MemoryPieces) -> Runs:
     """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
     check_equal(source.total_bytes, destination.total_bytes, "a copy")
     length, mine, theirs = cut_alike(source.bytes, destination.bytes)
@@ -114,7 +114,9 @@ def copy_leaf(
     return Leaf(name, address, len(runs.bytes), args, work, writes, keep=tables)
 
 
-def copy_phases(name: str, source: Pieces, destination: Pieces, writes: IntervalSet = EMPTY) -> tuple[Phase, ...]:
+def copy_phases(
+    name: str, source: MemoryPieces, destination: MemoryPieces, writes: IntervalSet = EMPTY
+) -> tuple[Phase, ...]:
     """Phases that copy pieces onto pieces; all reads come before the first write where the two overlap."""
     runs = paired(source, destination)
     if len(runs.bytes) == 0:

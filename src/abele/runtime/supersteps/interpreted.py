@@ -17,8 +17,8 @@ from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
-from abele.runtime.supersteps.native_supersteps import Supersteps, transfers, written
-from abele.runtime.supersteps.placed_groups import PlacedGroup, Watch
+from abele.runtime.supersteps.native_supersteps import NativeSupersteps, transfers, written
+from abele.runtime.supersteps.placed_groups import PlacedGroup, SuperstepWatch
 from abele.runtime.supersteps.seeds import Seeds
 
 RunVertices = Callable[[list[PlacedGroup]], None]
@@ -34,7 +34,7 @@ class InterpretedSupersteps:
         run: Runs the vertices of a compute set.
     """
 
-    supersteps: Supersteps
+    supersteps: NativeSupersteps
     callbacks: Callbacks
     run: RunVertices
     _groups: dict[ComputeSet, list[PlacedGroup]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class InterpretedSupersteps:
         self,
         compute_set: ComputeSet,
         emitter: Emitter,
-        watch: Watch | None = None,
+        watch: SuperstepWatch | None = None,
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:

@@ -21,13 +21,13 @@ from abele.runtime.memory.effects import edge_elements
 from abele.runtime.memory.host_memory import address_of
 from abele.runtime.supersteps.copy_leaves import Runs, copy_leaf
 from abele.runtime.supersteps.gather_memory import ScratchPool
-from abele.runtime.supersteps.placed_groups import CountedVertices, PlacedGroup, Watch
+from abele.runtime.supersteps.placed_groups import CountedVertices, PlacedGroup, SuperstepWatch
 from abele.runtime.supersteps.rounded import RoundedRuns
 from abele.runtime.supersteps.seeds import Seeds
 from abele.runtime.supersteps.sized_codelets import worthwhile_sizes
 from abele.runtime.supersteps.thread_shares import cost_cuts, even_cuts
 from abele.runtime.supersteps.vertex_prints import VertexPrints
-from abele.runtime.supersteps.vertex_tables import GroupTables, fields_overlap, group_tables
+from abele.runtime.supersteps.vertex_tables import VertexTables, fields_overlap, vertex_tables
 
 _WORTH_SHARING_BYTES = 1 << 14
 """Less work than this is not worth knowing the cost of."""
@@ -53,7 +53,7 @@ class Ready:
 
 
 @dataclass(eq=False)
-class Supersteps:
+class NativeSupersteps:
     """Compute sets made ready to run; each is prepared once, however often it is executed.
 
     Attributes:
@@ -84,11 +84,11 @@ class Supersteps:
         self,
         compute_set: ComputeSet,
         emitter: Emitter,
-        watch: Watch | None = None,
+        watch: SuperstepWatch | None = None,
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set; see :class:`abele.runtime.lowering.lower.Supersteps`."""
+        """Append what executes the compute set; see :class:`abele.runtime.lowering.lower.NativeSupersteps`."""
         ready = self.ready(compute_set)
         if ready.gather:
             emitter.phase(ready.gather)
@@ -125,8 +125,8 @@ class Supersteps:
         self.placed.extend(placed)
         return placed
 
-    def _tables(self, group: VertexGroup) -> GroupTables:
-        return group_tables(group, self.arena, self.scratch, self._states, self.compile(group.codelet).prints)
+    def _tables(self, group: VertexGroup) -> VertexTables:
+        return vertex_tables(group, self.arena, self.scratch, self._states, self.compile(group.codelet).prints)
 
     def _leaf(self, placed: PlacedGroup) -> Leaf:
         group, tables = placed.group, placed.tables

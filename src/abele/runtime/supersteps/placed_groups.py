@@ -11,7 +11,7 @@ import numpy as np
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.intervals import Int64
 from abele.runtime.control.emitter import Emitter
-from abele.runtime.supersteps.vertex_tables import GroupTables
+from abele.runtime.supersteps.vertex_tables import VertexTables
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +61,7 @@ class PlacedGroup:
     compute_set: ComputeSet
     group: VertexGroup
     position: int
-    tables: GroupTables
+    tables: VertexTables
     replicas: int = 1
     slots: Int64 | None = None
     executions: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -100,7 +100,7 @@ class PlacedGroup:
             values[...] = initial
 
 
-class Watch(Protocol):
+class SuperstepWatch(Protocol):
     """Looks at one superstep."""
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:

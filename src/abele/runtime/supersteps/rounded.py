@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.rounding import Rounding
 from abele.errors import ControlProgramError
-from abele.runtime.control.bytecode import Op
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase
 from abele.runtime.memory.host_memory import address_of, aligned_block
@@ -62,7 +62,7 @@ class RoundedRuns:
         emitter.fence()
         for draw in draws:
             state = seeds.address(draw.replica)
-            emitter.assembler.emit(Op.ELAPSED, draw.leaf.seed, state, seeds.zero, draw.offset)
+            emitter.assembler.emit(Opcode.ELAPSED, draw.leaf.seed, state, seeds.zero, draw.offset)
         emitter.expect_barrier()
         phase: Phase = (*(draw.leaf for draw in draws), *others)
         emitter.phase(phase)

@@ -42,7 +42,7 @@ class FieldMemory:
 
 
 @dataclass
-class GroupTables:
+class VertexTables:
     """What the native code of a codelet is given for all vertices of a group.
 
     Attributes:
@@ -74,15 +74,15 @@ class GroupTables:
         return sum(int(m.bytes.sum()) for m in self.memory)
 
 
-def group_tables(
+def vertex_tables(
     group: VertexGroup, arena: Arena, scratch: ScratchPool, states: ScratchPool, prints: tuple[Print, ...] = ()
-) -> GroupTables:
+) -> VertexTables:
     """Tables of a group: pointers straight into the arena where a region is contiguous there, else into scratch.
 
     Vectors of state, and lists of rows, lie in memory of ``states``, which must not be used again. The vertices of all
     replicas stand one after the other, those of replica 0 first.
     """
-    tables = GroupTables()
+    tables = VertexTables()
     for field_def in group.codelet.fields:
         if field_def.direction == "state":
             _add_state(tables, field_def, group.state[field_def.name], group.num, arena.replicas, states)
@@ -95,7 +95,7 @@ def group_tables(
 
 
 def _add_edge(
-    tables: GroupTables,
+    tables: VertexTables,
     field_def: FieldDef,
     edge: Edge,
     num: int,
@@ -178,7 +178,7 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
     return pointers, Runs(pieces.address, place[row] + inside, pieces.bytes).where(mine)
 
 
-def fields_overlap(tables: GroupTables) -> bool:
+def fields_overlap(tables: VertexTables) -> bool:
     """Whether some vertex has two fields (or rows of one) that share memory, of which one is written."""
     memory = [m for m in tables.memory if len(m.vertex)]
     if not any(m.written for m in memory):
@@ -210,7 +210,7 @@ def _used(edge: Edge) -> npt.NDArray[np.bool_]:
 
 
 def _add_state(
-    tables: GroupTables, field_def: FieldDef, state: StateData, num: int, replicas: int, room: ScratchPool
+    tables: VertexTables, field_def: FieldDef, state: StateData, num: int, replicas: int, room: ScratchPool
 ) -> None:
     bounds = np.arange(num + 1, dtype=np.int64) if state.row_begin is None else state.row_begin
     check_stretches(bounds, num, len(state.values), "values of state")
@@ -236,7 +236,7 @@ def _between_bad_rows(pointers: Int64, room: ScratchPool) -> Int64:
     return table[pad : pad + len(pointers)]
 
 
-def _between_zones(tables: GroupTables, initial: npt.NDArray[Any], room: ScratchPool) -> npt.NDArray[Any]:
+def _between_zones(tables: VertexTables, initial: npt.NDArray[Any], room: ScratchPool) -> npt.NDArray[Any]:
     """A copy of an array with zones on both sides."""
     size = initial.nbytes
     block = room.block(2 * ALIGNMENT + -(-size // ALIGNMENT) * ALIGNMENT)
