@@ -36,6 +36,14 @@ def test_reports__tables_of_the_page__are_the_columns_that_there_are() -> None:
         assert rows == [(key, spec.dtype.lstrip("<|"), spec.doc) for key, spec in schema.columns.items()], name
 
 
+def test_native_plans__passes_of_the_page__are_those_of_the_pipeline() -> None:
+    from abele.kernels.plan.passes import PIPELINE
+
+    text = (ROOT / "docs/native_plans.md").read_text(encoding="utf-8")
+    table = text[text.index("| pass | what it does |") : text.index("## Looking at them")]
+    assert re.findall(r"\| `(\w+)` \| (.*) \|", table) == [(step.name, step.about) for step in PIPELINE]
+
+
 def test_links__documents__lead_somewhere() -> None:
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):

@@ -72,12 +72,21 @@ def test_check__task_that_is_illegal__is_shown_whole() -> None:
     assert "dense+relu: for b<32, n<6" in str(caught.value.at)
 
 
-def test_check__stage_by_blocks_that_meets_other_samples__is_refused() -> None:
+def test_check__sum_over_samples_used_in_the_same_stage__is_refused() -> None:
     step = training_step()
     program = form_after("order_stages", step.buffers, step.calls)
     both = Stage(True, tuple(n for stage in program.stages for n in stage.tasks))
-    with pytest.raises(IllegalFormError, match="runs by blocks, but meets other samples at"):
+    with pytest.raises(IllegalFormError, match="norm depends on total, which is whole only after the blocks"):
         check_form(replace(program, stages=(both,)), program, "order_stages")
+
+
+def test_check__stage_by_blocks_that_meets_other_samples__is_refused() -> None:
+    step = training_step()
+    program = form_after("order_stages", step.buffers, step.calls)
+    dense, *others = program.tasks
+    turned = replace(dense, puts=(replace(dense.puts[0], index=(Affine((("b", -1),), 31), Affine((("n", 1),)))),))
+    with pytest.raises(IllegalFormError, match="runs by blocks, but meets other samples at"):
+        check_form(replace(program, tasks=(turned, *others)), program, "order_stages")
 
 
 def test_check__loop_over_blocks_without_a_sample_dim__is_refused() -> None:

@@ -255,13 +255,21 @@ def _check_stages(program: Program) -> None:
 
 
 def _check_along_samples(program: Program, before: int, after: int) -> None:
-    """What the two share, they touch at one sample, so that the second follows the first block by block."""
+    """What the two share inside the loop, they touch at one sample, so that the second follows block by block.
+
+    A task that reduces over the samples stores after the loop, once its chunks are combined: what others of the stage
+    read before may be overwritten then, but nothing in the stage may need what it stores.
+    """
     samples = program.samples
     assert samples is not None
+    first, second = program.tasks[before], program.tasks[after]
+    if samples.tasks[before] in dict(first.reduced):
+        raise IllegalFormError(f"{second.name} depends on {first.name}, which is whole only after the blocks")
+    shared = first.writes & second.reads
+    if samples.tasks[after] not in dict(second.reduced):
+        shared |= (first.writes | first.reads) & second.writes
     for number in (before, after):
         task, dim = program.tasks[number], samples.tasks[number]
-        shared = program.tasks[before].writes & (program.tasks[after].reads | program.tasks[after].writes)
-        shared |= program.tasks[before].reads & program.tasks[after].writes
         touched: tuple[Ref | Put, ...] = (*task.refs, *task.puts)
         for access in touched:
             if access.space in shared:
