@@ -9,25 +9,24 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from abele.codelet import driver
 from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
-from abele.codelet.functions import Function
+from abele.codelet.functions import Function, code_key, emission_key
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
 from abele.codelet.scope import MISSING, meaning, outer_name
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
-from abele.codelet.tree import Helper, Math, Print, all_expressions
+from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import CodeletDef
 from abele.codelet.written import WrittenCode
 from abele.errors import CodeletAccessError, CodeletError
-from abele.expr import FUNCTIONS
 from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
 from abele.numerics import ElementType
@@ -260,9 +259,7 @@ def content_key(definition: CodeletDef) -> str:
     if isinstance(definition.source, StoredCode):
         return f"{_fingerprint()} stored {definition.kind} {fields} {definition.source.key}"
     if isinstance(definition.source, WrittenCode):
-        functions_ = sorted({e.function for e in all_expressions(definition.source.tree.body) if isinstance(e, Math)})
-        emitted = "".join(map(_emission_key, functions_))
-        return f"{_fingerprint()} written {definition.kind} {fields} {definition.source.key} {emitted}"
+        return f"{_fingerprint()} written {definition.kind} {fields} {definition.source.key}"
     assert definition.compute is not None
     attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}
     functions: dict[FunctionType, str] = {}
@@ -278,13 +275,7 @@ def _function_key(function: FunctionType, seen: dict[FunctionType, str]) -> str:
     code = function.__code__
     names = dict.fromkeys((*code.co_names, *code.co_freevars))
     outer = [(n, _object_key(outer_name(function, n), seen)) for n in names]
-    return f"{seen[function]} {_code_key(code)} {outer}"
-
-
-def _code_key(code: CodeType) -> str:
-    constants = [_code_key(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    digest = hashlib.sha256(code.co_code).hexdigest()
-    return f"{digest} {constants} {code.co_names} {code.co_varnames} {code.co_freevars}"
+    return f"{seen[function]} {code_key(code)} {outer}"
 
 
 def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
@@ -298,17 +289,8 @@ def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
     if isinstance(known, ModuleType):
         return f"module {known.__name__}"
     if isinstance(known, Function):
-        return f"{known!r}{_emission_key(known.name)}"
+        return f"{known!r}{emission_key(known.name)}"
     return repr(known) if isinstance(known, bool | int | float | ElementType) else ""
-
-
-def _emission_key(function: str) -> str:
-    """What tells the code of a function that is defined outside Abele from others of its name."""
-    operation = FUNCTIONS.get(function)
-    emit = operation.code.f32 if operation is not None and operation.code is not None else None
-    if not isinstance(emit, FunctionType) or emit.__module__.partition(".")[0] == "abele":
-        return ""
-    return f" {function} {_code_key(emit.__code__)}"
 
 
 @cache

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -41,7 +43,7 @@ class Function:
         """The value at plain numbers, as f32; of ``random_u32``, u32."""
         if self.name == _RANDOM:
             return np.uint32(hash_u32(*args))
-        return np.float32(_native(self.name)(*map(float, args)))
+        return np.float32(_native(self.name, emission_key(self.name))(*map(float, args)))
 
 
 exp, log, tanh, sigmoid, erf, sin, cos, pow = (
@@ -70,8 +72,24 @@ def emit(name: str, b: ll.IRBuilder, *args: Any) -> Any:
     return code.f32(b, *args)
 
 
+def emission_key(name: str) -> str:
+    """What tells the code of a function that is defined outside Abele from others of its name; empty for our own."""
+    operation = FUNCTIONS.get(name)
+    emitted = operation.code.f32 if operation is not None and operation.code is not None else None
+    if not isinstance(emitted, FunctionType) or emitted.__module__.partition(".")[0] == "abele":
+        return ""
+    return f" {name} {code_key(emitted.__code__)}"
+
+
+def code_key(code: CodeType) -> str:
+    """What a Python function does, as text."""
+    constants = [code_key(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    digest = hashlib.sha256(code.co_code).hexdigest()
+    return f"{digest} {constants} {code.co_names} {code.co_varnames} {code.co_freevars}"
+
+
 @cache
-def _native(name: str) -> Callable[..., float]:
+def _native(name: str, key: str) -> Callable[..., float]:
     count = FUNCTIONS[name].arity
     module = ll.Module(name)
     fn = ll.Function(module, ll.FunctionType(F32, [F32] * count), "scalar")

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele.codelet.fields import FieldDef
+from abele.codelet.functions import emission_key
 from abele.codelet.layouts import SPAN
 from abele.codelet.tree import Helper
 from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex
 from abele.codelet.write import CodeWriter, type_name
+from abele.expr import FUNCTIONS
 
 _BASES: dict[str, type[Vertex]] = {kind.__name__: kind for kind in (Vertex, MultiVertex, SupervisorVertex)}
 _DIRECTIONS = {"in": "Input", "out": "Output", "inout": "InOut"}
@@ -26,15 +28,17 @@ class WrittenCode:
     Attributes:
         tree: Its ``compute``.
         text: The class as it would stand in source, which says everything that the tree does.
+        emitted: What tells the code of functions in it that are defined outside Abele.
     """
 
     tree: Helper
     text: str
+    emitted: str = ""
 
     @property
     def key(self) -> str:
-        """A digest of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """A digest of what native code depends on."""
+        return hashlib.sha256((self.text + self.emitted).encode()).hexdigest()
 
 
 def written_codelet(
@@ -49,9 +53,10 @@ def written_codelet(
         extra: What else tells two classes of the same text apart: whatever the formula depends on.
     """
     text = class_text(code)
-    key = hashlib.sha256(f"{name}\n{text}\n{extra!r}".encode()).hexdigest()[:12]
+    emitted = "".join(emission_key(f) for f in FUNCTIONS if f"{f}(" in text)
+    key = hashlib.sha256(f"{name}\n{text}\n{extra!r}{emitted}".encode()).hexdigest()[:12]
     if key not in _BUILT:
-        _BUILT[key] = _made(f"{name}_{key}", code, text, cycles)
+        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, cycles)
     return _BUILT[key]
 
 
@@ -71,7 +76,7 @@ def _declared(field: FieldDef) -> str:
     return f"{field.name}: {f'{_DIRECTIONS[field.direction]}[{text}]' if field.is_edge else text}"
 
 
-def _made(name: str, code: CodeWriter, text: str, cycles: Callable[..., Any] | None) -> type[Vertex]:
+def _made(name: str, code: CodeWriter, text: str, emitted: str, cycles: Callable[..., Any] | None) -> type[Vertex]:
     file, base = f"<poplibs {name}>", _BASES[code.kind]
     shown = text.replace("CLASS", name)
     linecache.cache[file] = (len(shown), None, shown.splitlines(keepends=True), file)
@@ -85,6 +90,6 @@ def _made(name: str, code: CodeWriter, text: str, cycles: Callable[..., Any] | N
         formula=cycles,
         compute=None,
         attributes={"kind": base.kind, **workers},
-        source=WrittenCode(code.helper(file), text),
+        source=WrittenCode(code.helper(file), text, emitted),
     )
     return type(name, (base,), {"codelet": definition, "__doc__": f"A vertex of the libraries:\n\n{shown}"})
