@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from abele.codelet import compile_codelet
@@ -58,6 +58,7 @@ class Image:
         supersteps: Vertex groups as placed, and the memory that they are gathered in.
         fused: Variables that exist only inside fused kernels.
         listing: Leaves and kernels as text.
+        leaf_names: Names of leaves, by the first register of their arguments.
         behaviour: The floating-point behaviour.
         seeds: What f16 results are rounded by at random.
         clock: Modelled cycles.
@@ -80,6 +81,7 @@ class Image:
     tallies: Tallies
     checking: Checking
     overruns: Overruns
+    leaf_names: Mapping[int, str]
     seed: int = 0
 
     def load(self) -> None:
@@ -203,6 +205,7 @@ def build_image(
         lowering.tallies,
         checking,
         Overruns(arena, placed.placed, compile_codelet),
+        {register: leaf.name for leaf, register in lowering.emitter.leaves.items()},
         options.seed,
     )
     image.load()

@@ -193,15 +193,3 @@ class Assembler:
             assert self._labels[label] >= 0
             code[instruction, word] = self._labels[label]
         return code
-
-
-def listing(code: Int64) -> str:
-    """The code as text, one instruction a line."""
-    return "\n".join(
-        f"{n:5d}  {Opcode(int(words[0])).name:<8} {' '.join(_operand(int(w)) for w in words[1:5])}"
-        for n, words in enumerate(code)
-    )
-
-
-def _operand(word: int) -> str:
-    return f"{word:#x}" if word >= 1 << 32 else str(word)

@@ -16,7 +16,8 @@ from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Vari
 from abele.numerics import to_host
 from abele.report import Report, Table
 from abele.runtime.checks.checks import Checks
-from abele.runtime.control.bytecode import Verdict, listing
+from abele.runtime.control.bytecode import Verdict
+from abele.runtime.control.listing import listing
 from abele.runtime.control.threads import available_cores
 from abele.runtime.engine.compare_orders import compare_orders
 from abele.runtime.engine.deployment import Deployment
@@ -340,7 +341,7 @@ class Engine:
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""
         image = self.deployment.image
-        return listing(image.machine.code) + "\n" + image.listing
+        return listing(image.machine.code, image.leaf_names) + "\n" + image.listing
 
     # --- end ---------------------------------------------------------------------------------------------------------
 
