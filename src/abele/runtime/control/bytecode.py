@@ -2,6 +2,14 @@
 
 An instruction is eight 64-bit words: the operation and its operands. Threads share the code and nothing else but the
 words of :class:`SharedWord`; each has registers of its own (64-bit words), among them the argument lists of leaves.
+
+There is no scheduler and no queue. Every thread executes the same instructions and decides every branch for itself,
+from words that nobody writes between two barriers, so that all threads take the same way, and a barrier only has to
+count arrivals. A pool with a queue of leaves is the usual alternative. It wakes threads for every leaf, and is worth
+that only where leaves are long and unequal; shares cut by cost (``supersteps.thread_shares``) serve those.
+
+What only one thread may do (count, call Python, run a small leaf) thread 0 does; the others pass it by and meet at the
+next barrier. Results have the same bits for any number of threads because a leaf's units do not depend on each other.
 """
 
 from __future__ import annotations

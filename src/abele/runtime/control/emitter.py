@@ -1,4 +1,16 @@
-"""Emission of bytecode: when threads must meet, who runs a leaf, and where a run may be stopped."""
+"""Emission of bytecode: when threads must meet, who runs a leaf, and where a run may be stopped.
+
+**Barriers.** Leaves of one phase do not depend on each other, and each phase may depend on any before it. So it is
+right to let all threads meet between any two phases, and the emitter leaves out meetings that order nothing: it keeps
+what ran since the last barrier (``_Pending``) and emits one only before a phase, a decision or a callback that follows
+work of other threads. Small phases in a row are all run by thread 0, which orders them by itself. After a branch, the
+word that decided must not be overwritten until all threads have read it, so the next phase waits for a barrier too.
+
+**Stops.** A run may be given up at a barrier, where all threads are at one place, if memory then holds the state that
+a whole step left. The emitter follows, in program order, whether an element that steps leave for each other has been
+written since the step began (``dirty``), and marks the barriers before the first such write. A loop in it is dirty if
+its body writes state, since code inside is emitted once and runs in every round.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +113,7 @@ class Emitter:
     def phase(self, phase: Phase) -> None:
         """Run the leaves of one phase."""
         solo = _is_small(phase)
+        # Thread 0 runs what it ran before in order; anything else must see what other threads wrote.
         if not (solo and self._pending is _Pending.SOLO):
             self.fence()
         for leaf in phase:
@@ -113,6 +126,7 @@ class Emitter:
         for place, argument in enumerate(leaf.args):
             if isinstance(argument, StreamUse):
                 self.assembler.emit(Opcode.BIND, self._uses[argument], register + place)
+        # The table is read anew at every execution: what runs count may cut the shares differently (``learn``).
         cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
         if leaf.counter:
             self.assembler.emit(Opcode.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)

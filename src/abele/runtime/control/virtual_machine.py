@@ -1,4 +1,10 @@
-"""The virtual machine's memory: code, shared words, every thread's registers; and one run of it."""
+"""The virtual machine's memory: code, shared words, every thread's registers; and one run of it.
+
+Registers hold what differs between threads: pointers to scratch memory, and how far each stream is. They are filled
+once, so that starting a program writes a few words and wakes the threads. Shared words that are written while a
+program runs (the release word, each thread's arrival, the stop request) have a cache line each: threads that spin on
+one are not disturbed by writes to another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Lowering: from control programs to bytecode over leaves."""
+"""Lowering: from control programs to bytecode over leaves.
+
+One walk over the program tree, step by step in program order; each kind of step registers what it becomes. Replicas
+are no loop: every step is emitted once for all, with a leaf or a unit per replica, and whatever steers is the same in
+all of them, or the run ends. A function that is called once is put in place; others are emitted after all programs and
+called. Their code is shared, so it assumes the worst of its callers: that a step is under way which has written state
+already, so that no run stops inside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Fusion: which steps host kernels carry out together, and which variables need storage of their own then."""
+"""Fusion: which steps host kernels carry out together, and which variables need storage of their own then.
+
+A *run* is a stretch of straight-line code whose steps all have a meaning as kernels over strided arrays: library calls
+with a kernel, copies between views, streams. Control, vertices by hand and views without strided form end a run.
+Within one, order and storage are the planner's business; at its ends, memory is as if the steps had run one by one.
+
+That leaves values which nobody outside can see. A variable lives only inside the kernels if one run alone touches it
+(another run, or a vertex, would look into memory), if no element of it is read there before it is written (it would
+carry a value from round to round), and if each of its values is read again later in the run (the last value of a
+variable that nobody reads is a result, which the host may ask for). Each condition is decided by element sets or by
+position, never by names, and whatever is not known to be invisible is stored.
+"""
 
 from __future__ import annotations
 
@@ -191,11 +202,12 @@ class Storage:
     def _use(self, variables: Iterable[Variable], run: Run) -> None:
         for variable in variables:
             if self._user.setdefault(variable, run) is not run:
-                self._user[variable] = _OUTSIDE
+                self._user[variable] = _OUTSIDE  # a second user, of whatever kind
 
     def _visit_run(self, run: Run) -> None:
+        # Exposed: read before they are written, so that the value comes from before the run.
         self._stored.update(self._arena.variables_in(self._effects.sequence(run).exposed))
-        read_later: set[Variable] = set()
+        read_later: set[Variable] = set()  # backwards: what some step after this one reads
         for step in reversed(run):
             inputs, outputs = (_variables_of(side) for side in operands(step))
             self._stored.update(v for v in outputs if v not in read_later)

@@ -2,6 +2,11 @@
 
 A reshape may cut across the factors of a dimension: 200 elements that lie as 25 groups of 8, seen as 8 x 25. Such a
 view only has a list of addresses. Joined with its neighbours, the dimension is strided again (here: 200 = 25 x 8).
+
+Joins of neighbouring dimensions are tried, fewest first, until the table of addresses is a sum of one term per
+dimension and each term is nested strides. The first line of the table along each dimension gives the terms; that their
+sum is the whole table is then checked element by element, so a wrong guess cannot pass. With up to six dimensions
+there are at most 32 joins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""Prefetching: threads that fill the buffers of copies to come while the program runs."""
+"""Prefetching: threads that fill the buffers of copies to come while the program runs.
+
+A stream has a ring of buffers: free ones, one that is being filled, and ready ones in the order of copies. The program
+takes the oldest ready buffer, or fetches itself where there is none, and gives a buffer back when it is used.
+
+Why the data is right: at most one prefetch of a stream is under way (``_busy``), the program fetches only when there
+is none, and buffers become ready in the order in which they were asked for; so the feed sees one caller at a time, and
+copies get its data in order. Why nothing hangs: a task that no thread has begun is withdrawn by whoever needs the data
+(``_asked``), so a program waits for no busy pool, unless the feed leaves all work to threads; and who waits for a
+prefetch that has begun is woken by its end or by :meth:`Prefetcher.abandon`, which a stop and Ctrl-C call. Why nothing
+leaks into the next run: a prefetch that outlives its run is *stale*. Its buffer goes back unused and the feed is told
+to invalidate, once, also if other buffers of that run were dropped before (``_owed``), unless the feed keeps what it
+gave. No lock is held while the user's code runs.
+"""
 
 from __future__ import annotations
 

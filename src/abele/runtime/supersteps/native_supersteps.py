@@ -1,4 +1,11 @@
-"""Supersteps as phases of native leaves: gather, run the vertices, scatter."""
+"""Supersteps as phases of native leaves: gather, run the vertices, scatter.
+
+All vertices of a compute set read what was there before it, and no two touch an element that one of them writes (the
+compiler refuses races), so they may run in any order, in place, on pointers straight into the variables. A region that
+lies in several pieces is the exception: a copy before the superstep brings the pieces together in scratch memory, and
+one after it takes results apart. That is right although it happens in phases of its own, because the only writers
+between the two are the vertices. Scratch memory is used anew by every compute set; its contents never outlive one.
+"""
 
 from __future__ import annotations
 

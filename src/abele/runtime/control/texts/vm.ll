@@ -39,6 +39,11 @@ leave:
 }
 
 ; Wait for all threads. Thread 0 waits for the others, decides, and releases them with the verdict in the same word.
+;
+; Each thread counts barriers itself (the generation), so no word is ever reset, and a thread that is late can mistake no
+; barrier for another. A store with release ordering follows all that a thread wrote, and a load with acquire ordering
+; precedes all that it reads next: what any thread wrote before the barrier is seen by all after it, through thread 0. The
+; verdict travels in the two low bits of the release word, so that all threads leave at the same barrier or none does.
 define internal i64 @barrier(ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %failed, i64 %may_stop) {
 entry:
   %last = load i64, ptr %generation
