@@ -1,4 +1,18 @@
-"""LLVM code of one loop nest under a schedule: ``void f(i64 begin, i64 end, void** args)`` over its units."""
+"""LLVM code of one loop nest under a schedule: ``void f(i64 begin, i64 end, void** args)`` over its units.
+
+The code has three layers. Outside, a loop over units, each decoded into one tile step of every unit dim. Inside it,
+loops over tile steps of the other dims: whole tiles first, then one partial tile, each with code of its own, so that no
+tile asks at run time how large it is. Innermost a register tile: all its points are unrolled, each accumulator a stack
+slot that LLVM turns into a register, and the reduced loops run around them.
+
+Guards become loop ranges where they can: ``0 ≤ i + k - 1 < n`` in a loop over ``k`` clamps the range of ``k``, which
+costs nothing per point. Others become masks or branches. A load whose bounds fail never touches memory: its address is
+replaced by a safe one, or its lanes are masked off, because operands may end at a page that does not exist.
+
+Vectorisation, tiling and unrolling are done here and not left to LLVM, whose loop passes know neither the strides of
+the operands nor that stores of one point do not alias loads of another; so its cheap pipeline (level 1) is enough.
+Within a tile step, values of equal expressions at equal points are emitted once (``Points.known``).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +30,7 @@ from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import I64, first_lanes, load_lanes, load_one, store_lanes, store_one
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
-from abele.kernels.code.share_expressions import intern
+from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
 from abele.kernels.nest.loop_nest import Accumulate, Bound, Fetch, Local, LoopNest, Out
 from abele.kernels.schedule.pack_panels import Panel
@@ -35,7 +49,7 @@ def generate(nest: LoopNest, schedule: Schedule, name: str, panel: Panel | None 
     module = ll.Module(name=name)
     pointer = ll.PointerType()
     function = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, pointer]), name)
-    _NestCode(function, intern(nest), schedule, panel).emit()
+    _NestCode(function, shared_expressions(nest), schedule, panel).emit()
     return module
 
 
@@ -224,7 +238,7 @@ class _NestCode:
     # One register tile
 
     def _fix_invariants(self) -> None:
-        """Evaluate once what depends on no dim and on nothing that the nest writes."""
+        """Evaluate once, before all loops, what depends on no dim and on nothing that the nest writes."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
 
@@ -278,6 +292,7 @@ class _NestCode:
         tile = dict(self.schedule.tile)
         counts = [tile.get(d, 1) for d in self.unrolled_reduced]
         shares = [Point((("share", n),), self.schedule.lanes) for n in range(math.prod(counts))]
+        # A reduction unrolled into shares has one accumulator per share, so that operations overlap.
         for number, accumulate in enumerate(self.nest.accumulates):
             lanes = self.schedule.lanes if self._is_wide(accumulate) else 1
             kind = llvm_type(accumulate.type, lanes)

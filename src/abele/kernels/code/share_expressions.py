@@ -1,4 +1,8 @@
-"""Equal expressions of a nest become one object, so that each is computed once."""
+"""Share equal expressions of a nest (hash consing), so that each is computed once.
+
+Code generation remembers values by the identity of their expression, which is quick; it is right only if equal
+expressions are one object.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from abele.kernels.nest.ir import Apply, Cast, Expr
 from abele.kernels.nest.loop_nest import LoopNest
 
 
-def intern(nest: LoopNest) -> LoopNest:
+def shared_expressions(nest: LoopNest) -> LoopNest:
     """``nest`` with equal expressions shared."""
     known: dict[Expr, Expr] = {}
     accumulates = tuple(replace(a, value=_shared(a.value, known)) for a in nest.accumulates)

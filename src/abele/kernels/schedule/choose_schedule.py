@@ -1,4 +1,17 @@
-"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost."""
+"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost.
+
+A contraction is fast when each loaded vector is used many times while it is in a register, when no register spills, and
+when loops stream through memory. So the search has two steps. The first costs every register tile over one or two
+parallel dims, under every dim that could lie in the vector lanes, by counting vector operations: cheap enough to try a
+few thousand. The best :data:`FINALISTS` then have their memory traffic estimated for every order of their loops
+(:mod:`abele.kernels.schedule.traffic`), which is too slow to do for all. The sum of both decides.
+
+Schedules change which sums are made first, and so bits; a search by running candidates would let the machine's load
+decide on results. The model depends on the nest and on the CPU's vectors alone.
+
+Dims on which guards depend get neither lanes nor tiles, since each of their loads would be masked. Tiles over three
+dims are not tried: a CPU has too few accumulators for a third dim to add much reuse.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +30,8 @@ from abele.kernels.schedule.traffic import Traffic
 from abele.kernels.target import Target
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
+"""Points, or vectors, that a register tile may have along one dim: all small ones, few large ones, and no more than
+there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
 FINALISTS = 12
@@ -25,6 +40,20 @@ LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
+OVERLAP_LOSS = 0.15
+"""Share of arithmetic and loads, which run side by side, that does not overlap."""
+SPILL_COST = 4.0
+"""Cost of an accumulator beyond the registers: it is stored and loaded at every point of the reduction."""
+HIDING_TILE, WAIT_COST = 8, 0.25
+"""Independent accumulators that hide the latency of a multiply-add, and the cost of each that is missing."""
+WORKING_REGISTERS = 2
+"""Registers that the operands at hand take beside accumulators and held vectors."""
+FOLD_COST, TILE_COST = 5.0, 2.0
+"""Cost, once per reduction, of combining the lanes of a vector, and of starting and ending a tile."""
+MAX_SHARES = 8
+"""Parts in which a reduction without parallel dims runs side by side; more hide no further latency."""
+LONG_EXPRESSION = 24
+"""Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
 
 Tile = tuple[tuple[str, int], ...]
@@ -79,7 +108,7 @@ def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str,
     width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
     if nest.lane:
         width = extents[lane]
-    model = _Model(nest, lane, width, target)
+    model = _CostModel(nest, lane, width, target)
     tiles = _tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width)
     return nsmallest(FINALISTS, ((model.cost(dict(t)), lane, width, t) for t in tiles), key=lambda d: d[0])
 
@@ -106,7 +135,7 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[Ti
         inner = min((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d))
         size = -(-nest.extents[inner] // width) if inner == lane else nest.extents[inner]
         if inner not in guarded:
-            for a in _factors(size, 8):
+            for a in _factors(size, MAX_SHARES):
                 yield ((inner, a),)
 
 
@@ -124,12 +153,16 @@ def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[Tile]:
         return [()]
     dim, size = min(dims, key=lambda p: (p[0] != lane, _stride_key(nest, p[0])))
     work = sum(isinstance(e, Apply) for e in set(nest.expressions()))
-    limit = 4 if work < 24 else 2
+    limit = 4 if work < LONG_EXPRESSION else 2
     return [((dim, max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)),)]
 
 
-class _Model:
-    """Cost of one point of a nest, in vector operations, under a lane dim."""
+class _CostModel:
+    """Cost of one point of a nest, in vector operations, under a lane dim.
+
+    Per point of the reduction a tile loads each operand once for the dims that move it, and does ``size`` operations.
+    Operands that fewer points than the whole tile need are held in registers meanwhile.
+    """
 
     def __init__(self, nest: LoopNest, lane: str, width: int, target: Target) -> None:
         self.nest, self.lane, self.width = nest, lane, width
@@ -160,7 +193,7 @@ class _Model:
         return SPREAD_COST * self.width if stride else BROADCAST_COST
 
     def cost(self, tile: dict[str, int]) -> float:
-        """Cost a point with ``tile``."""
+        """Cost per point with ``tile``."""
         waste = self._waste(tile)
         if not self.nest.accumulates:
             return (self.outer + self.work) / self.width * waste
@@ -169,17 +202,20 @@ class _Model:
         work = float(size * self.work)
         loads = sum(cost * count for cost, count in counts)
         held = max((count for _, count in counts if count < size), default=0)
-        spilled = max(0, (size + held + 2) * self.vector - self.registers)
-        latency = max(0, 8 - size) * 0.25
-        step = (max(work, loads) + 0.15 * (work + loads) + 4.0 * spilled + latency) / (size * self.width)
+        spilled = max(0, (size + held + WORKING_REGISTERS) * self.vector - self.registers)
+        waiting = max(0, HIDING_TILE - size) * WAIT_COST
+        together = max(work, loads) + OVERLAP_LOSS * (work + loads)
+        step = (together + SPILL_COST * spilled + waiting) / (size * self.width)
+        # What happens once per reduction is shared by all its points.
         stored = math.prod(n for d, n in tile.items() if d in self.parallel)
-        once = (self.outer / self.width + (5.0 if self.folds else 0.0) + 2.0 / stored) / self.reduced
+        once = (self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored) / self.reduced
         return (step + once) * waste
 
     def _waste(self, tile: dict[str, int]) -> float:
         """Points of whole tiles for every point that exists."""
         waste = 1.0
-        for dim in {*tile, *([self.lane] if self.lane else [])}:
+        # In one order in every process: products of three fractions depend on it in the last bit, and choices on that.
+        for dim in sorted({*tile, *([self.lane] if self.lane else [])}):
             step = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
             waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
         return waste

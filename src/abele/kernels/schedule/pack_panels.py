@@ -1,10 +1,14 @@
-"""Operands of contractions that are copied piece by piece into memory of the thread's own, in the order they are read.
+"""Pack operands of contractions panel by panel, in the order in which they are read, into memory of the thread.
 
 In a long reduction a vector of a matrix' columns is read row after row. Where the rows lie far apart, every read is in
 another page and many fall on the same cache lines; 16-bit elements are widened again for every tile of the other
 operand; and elements apart from each other are gathered again and again. A panel is the part of such an operand that
 one tile of its own dims needs, over the whole reduction. Units of a function that share it come after each other, and
-the first of them copies it. A copy changes no value, so any split of the units still gives the same bits.
+the first of them copies it. This is the packing of fast matrix products.
+
+A copy changes no value, and a thread that starts in the middle of the units that share a panel copies it for itself, so
+any split of the units gives the same bits. Panels are packed by the thread that uses them and not once before, which
+would need memory for the whole operand and a barrier more.
 """
 
 from __future__ import annotations

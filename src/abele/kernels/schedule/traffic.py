@@ -1,4 +1,14 @@
-"""Memory traffic of a loop nest: the cache lines that its loops read again, and those that nothing prefetches."""
+"""Memory traffic of a loop nest: the cache lines that its loops read again, and those that nothing prefetches.
+
+Inside a loop that does not move an array, the array's elements are read again in every round. Whether that costs
+anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
+from that cache. So for each loop, from the innermost outwards, the bytes touched by one round are the product of the
+extents inside it, per array, and the bytes read again are weighted by the smallest cache that holds all of them. This
+is the reuse-distance estimate of loop tiling, with four caches and no associativity.
+
+Large arrays cost something even when each element is read once, where the next access is not the next line and nothing
+prefetches it; that is counted apart.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ for one block at a time, in scratch memory of the thread.
 
 Values reduced over the samples, such as weight gradients, are first made in a fixed number of chunks, each by
 consecutive blocks, and a task after the stage combines the chunks in order. The chunks depend on the batch alone, never
-on the number of threads, so results have the same bits on any machine of the same vector width. One chunk per thread
-was worse: bits would follow the machine; so was one per block: the partial gradients of a wide layer would outgrow the
-cache.
+on the number of threads, so results have the same bits on any machine of the same vector width. With a chunk per
+thread, bits would follow the number of threads; with one per block, the partial gradients of a wide layer would outgrow
+the caches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operands of contractions that are first copied with the zeros around them, or widened.
+"""Copy operands of contractions before them: with the zeros around them, or widened.
 
 Where a window reaches over the edge of an operand, each of its loads is guarded, and neither lanes nor register tiles
 can run along the dims in the guards. A copy with the zeros in place needs no guards. Elements of 16 bits are widened on

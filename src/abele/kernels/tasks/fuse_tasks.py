@@ -2,7 +2,15 @@
 
 The consumer's stores become further stores of the producer: a bias and an activation after a convolution, an optimiser
 step after a weight gradient. What nothing else reads is never stored. Shared values are the task's locals, so that
-long chains stay linear in size.
+long chains stay linear in size where substituting them would double them at each use.
+
+It is right where three things hold. Both run over the same points: the producer stores every element of the space once,
+and the consumer reads it at indices that are a permutation of its own dims. At different points they touch nothing in
+common, so one pass over the points does both in any order. And the tasks between them allow one of the two to move to
+the other's place, past everything that it conflicts with. A later load gives the value as it was stored, rounded to 16
+bits where the space has 16, so fusing changes no bit.
+
+Tasks that reduce are never consumers: their operand would be made again at each point of the reduction.
 """
 
 from __future__ import annotations

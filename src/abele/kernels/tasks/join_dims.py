@@ -1,8 +1,14 @@
-"""Digits of a loop that were split for nothing become one dim again.
+"""Join the digits of loops that were split for nothing.
 
 A loop dim is split wherever some view of a buffer splits it. How a buffer is stored that only the plan sees is the
 plan's own choice, so where the same two digits run side by side through everything that has them, and no caller's
 buffer keeps them apart, they are one dim: samples that one layer stores in blocks of 16 stay whole samples.
+
+It is right because a pair is joined everywhere or nowhere. The union of all dims that loops tie together
+(:func:`abele.kernels.tasks.sample_dim.common_dims`) says what a digit is in every space and task; two of them can be
+one where they appear in the same ones, next to each other in the caller's buffers, and where every other position (a
+window, a guard, a loop index) steps through the slower as through one count of the faster. Splitting less in the first
+place is no way out: a digit is needed until the last view has been seen, and only then is it known that nothing did.
 """
 
 from __future__ import annotations

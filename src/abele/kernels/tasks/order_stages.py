@@ -1,12 +1,23 @@
-"""Order tasks into stages: those that run block after block of samples, and what runs between them."""
+"""Order tasks into stages: those that run block after block of samples, and what runs between them.
+
+A task can run by blocks if it is independent along the samples, or reduces over them. What depends on a reduction over
+the samples has to wait until all blocks are done, so it belongs to a later stage; everything else may share one. The
+number of the stage is the longest chain of such waits, which no order can beat. A forward pass over the tasks gives
+each the first stage that it can run in, a backward pass the last; tasks by blocks take the last, next to those that
+read what they make, since a value lives in cache only within a stage; the others then run as early as they can.
+
+Every dependence goes to an earlier stage, to an earlier task outside of loops over blocks, or along one sample inside
+of one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 
-from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Stage, Task, plain
+from abele.kernels.tasks.program import Program, Ref, SampleDim, Stage, Task, plain
 from abele.kernels.tasks.sample_dim import accesses
 
 STATIONARY_LIMIT_BYTES = 1 << 18
@@ -14,42 +25,50 @@ STATIONARY_LIMIT_BYTES = 1 << 18
 over it again, and it would drive the block's own values out of the second-level cache."""
 
 
+class _Role(Enum):
+    """What a task has to do with stages by blocks."""
+
+    WHOLE = "runs whole, between them"
+    PER_SAMPLE = "runs by blocks, each sample by itself"
+    REDUCES = "runs by blocks, and reduces over the samples: its results are there after the last block"
+
+
 def order_stages(program: Program) -> Program:
     """Order tasks into stages: those that run block after block of samples, and what runs between them."""
     tasks = range(len(program.tasks))
-    kinds = [_kind(program, program.samples, n) for n in tasks]
+    roles = [_role(program, program.samples, n) for n in tasks]
     depends = dependences(program.tasks)
-    levels = _latest(kinds, depends, _earliest(kinds, depends, {}))
-    levels = _earliest(kinds, depends, {n: levels[n] for n in tasks if kinds[n]})
+    levels = _latest(roles, depends, _earliest(roles, depends, {}))
+    levels = _earliest(roles, depends, {n: levels[n] for n in tasks if roles[n] is not _Role.WHOLE})
     stages = [Stage(False, tuple(n for n in tasks if levels[n] < 0))]
     for level in range(max(levels, default=-1) + 1):
         members = [n for n in tasks if levels[n] == level]
-        stages.append(Stage(True, tuple(n for n in members if kinds[n])))
-        stages.append(Stage(False, tuple(n for n in members if not kinds[n])))
+        stages.append(Stage(True, tuple(n for n in members if roles[n] is not _Role.WHOLE)))
+        stages.append(Stage(False, tuple(n for n in members if roles[n] is _Role.WHOLE)))
     return replace(program, stages=tuple(s for s in stages if s.tasks))
 
 
-def _earliest(kinds: Sequence[str], depends: Sequence[set[int]], fixed: dict[int, int]) -> list[int]:
-    """For every task the first sweep that it can run in, or after (-1: before all); ``fixed`` ones stay."""
+def _earliest(roles: Sequence[_Role], depends: Sequence[set[int]], fixed: dict[int, int]) -> list[int]:
+    """The first stage by blocks that each task can run in, or after (-1: before all); ``fixed`` ones stay."""
     levels: list[int] = []
-    for number, kind in enumerate(kinds):
-        least = max((levels[o] + _gap(kinds[o], kind) for o in depends[number]), default=-1)
-        levels.append(fixed.get(number, max(least, 0 if kind else -1)))
+    for number, role in enumerate(roles):
+        least = max((levels[o] + _gap(roles[o], role) for o in depends[number]), default=-1)
+        levels.append(fixed.get(number, max(least, -1 if role is _Role.WHOLE else 0)))
     return levels
 
 
-def _latest(kinds: Sequence[str], depends: Sequence[set[int]], earliest: list[int]) -> list[int]:
-    """For every task the last sweep that it can run in, or after, without a further one."""
-    levels = [max(earliest, default=-1)] * len(kinds)
-    for number in reversed(range(len(kinds))):
+def _latest(roles: Sequence[_Role], depends: Sequence[set[int]], earliest: list[int]) -> list[int]:
+    """The last stage by blocks that each task can run in, or after, without a further one."""
+    levels = [max(earliest, default=-1)] * len(roles)
+    for number in reversed(range(len(roles))):
         for other in depends[number]:
-            levels[other] = min(levels[other], levels[number] - _gap(kinds[other], kinds[number]))
+            levels[other] = min(levels[other], levels[number] - _gap(roles[other], roles[number]))
     return levels
 
 
-def _gap(before: str, after: str) -> int:
-    """How many sweeps later ``after`` must run than ``before``, on which it depends."""
-    return int(after != "" and before != "S")
+def _gap(before: _Role, after: _Role) -> int:
+    """How many stages by blocks later ``after`` must run than ``before``, on which it depends."""
+    return int(after is not _Role.WHOLE and before is not _Role.PER_SAMPLE)
 
 
 def dependences(tasks: Sequence[Task]) -> list[set[int]]:
@@ -70,21 +89,21 @@ def dependences(tasks: Sequence[Task]) -> list[set[int]]:
     return result
 
 
-def _kind(program: Program, sample: SampleDim | None, number: int) -> str:
-    """``S`` if the task is independent along the samples, ``R`` if it reduces them, else empty."""
+def _role(program: Program, sample: SampleDim | None, number: int) -> _Role:
+    """The role of task ``number``, whose accesses all have to be at one sample."""
     task = program.tasks[number]
     if sample is None or number not in sample.tasks:
-        return ""
+        return _Role.WHOLE
     dim = sample.tasks[number]
     for access in accesses(task):
         if access.space in sample.spaces and plain(access.index[sample.spaces[access.space]]) != dim:
-            return ""
+            return _Role.WHOLE
     if _stationary_bytes(program, sample, task, dim) > STATIONARY_LIMIT_BYTES:
-        return ""
+        return _Role.WHOLE
     if dim in dict(task.parallel):
         written = all(p.space in sample.spaces for p in task.puts)
-        return "S" if written else ""
-    return "R" if all(_can_split(p) for p in task.puts) else ""
+        return _Role.PER_SAMPLE if written else _Role.WHOLE
+    return _Role.REDUCES if all(p.combine == "set" for p in task.puts) else _Role.WHOLE
 
 
 def _stationary_bytes(program: Program, sample: SampleDim, task: Task, dim: str) -> int:
@@ -93,14 +112,4 @@ def _stationary_bytes(program: Program, sample: SampleDim, task: Task, dim: str)
     spaces = {e.space for v in values for e in v.walk() if isinstance(e, Ref) and e.space not in sample.spaces}
     parts = math.prod(n for _, n in task.parallel) * sum(r.type.bytes for r in task.reductions)
     reduces = dim in dict(task.reduced)
-    return sum(_bytes(program, s) for s in spaces) + (parts if reduces else 0)
-
-
-def _can_split(put: Put) -> bool:
-    """Whether a reduced store can first be made in parts."""
-    return put.combine == "set"
-
-
-def _bytes(program: Program, space: int) -> int:
-    item = program.spaces[space]
-    return math.prod(item.shape) * item.type.bytes
+    return sum(program.spaces[s].bytes for s in spaces) + (parts if reduces else 0)

@@ -1,9 +1,20 @@
-"""From bound kernels to tasks: split loop dims and buffers until every access indexes whole dims of its buffer.
+"""Split loop dims and buffers until every access indexes whole dims of its buffer: bound kernels become tasks.
 
 A view may run one of its dims over several strides of the buffer (the channels of a ``[C1, B, H, W, C0]`` variable),
-and another view of the same buffer may split it elsewhere. Buffers and loop dims are split at all these places, to a
-fixpoint. An operand whose index cannot be split (a window over such a dim) is copied; where the views of a buffer share
-no splitting, the dims concerned are one, indexed by address.
+and another view of the same buffer may split it elsewhere. With addresses alone, a later pass could not tell that two
+tasks touch the same elements at the same point, so nothing could be fused or run sample by sample.
+
+Buffers and loops are therefore split at all places where any view splits them. A buffer has a chain of divisors over
+its addresses, a loop dim one over its indices (:mod:`abele.kernels.tasks.divisors`), and a view maps the marks of one
+onto marks of the other. Adding a mark to either may call for one in the other, in the same call or in another that
+shares the buffer; marks are only ever added and there are finitely many divisors, so this comes to a fixpoint. There,
+each digit of a loop runs over exactly one digit of each buffer: an index is a whole dim, by construction.
+
+Two things have no such splitting. A window runs over positions that no digit can express, so the dim under it is kept
+whole, and where another view must split it the operand goes through a copy of its own. And two views may want marks
+that do not divide each other; then the digits between are kept as one dim, indexed by address. Each attempt finds all
+of these at once and the next one starts afresh with them, since a copy, or a dim kept whole, changes the other chains;
+mending one at a time takes an attempt for each, and made networks of many layers slow to plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long contractions as several shorter ones, one after the other, that add onto what is there.
+"""Split long contractions into several shorter ones, one after the other, that add onto what is there.
 
 A register tile reads a panel of one operand over the whole reduction. Of a long reduction the panel, and the rows of
 the other operand beside it, no longer stay near: parts of the reduction whose panels fit run at full speed, and the
@@ -20,7 +20,7 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substi
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32
 
-WANTED, LONG = 512, 768
+PART_POINTS, WHOLE_POINTS = 512, 768
 """Points of a part's reduction, and how many stay whole. Measured: from 512 to 1,024 points rates fall by a quarter."""
 MIN_FIELD, NEAR_BYTES = 1 << 15, 1 << 22
 """Points that are reduced into a result where operands are cut by samples, and what an operand of a part may take: the
@@ -70,12 +70,12 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
 def _cut_panels(task: Task) -> tuple[str, int] | None:
     """Parts whose panels fit into the second-level cache beside the rows that meet them."""
     length = math.prod(extent for _, extent in task.reduced)
-    if not LONG < length <= WANTED * MAX_PARTS:
+    if not WHOLE_POINTS < length <= PART_POINTS * MAX_PARTS:
         return None
     dim, extent = max(task.reduced, key=lambda d: d[1])
     rest = length // extent
-    sizes = [n for n in range(1, extent) if extent % n == 0 and WANTED // 2 <= n * rest <= LONG]
-    return (dim, min(sizes, key=lambda n: abs(n * rest - WANTED))) if sizes else None
+    sizes = [n for n in range(1, extent) if extent % n == 0 and PART_POINTS // 2 <= n * rest <= WHOLE_POINTS]
+    return (dim, min(sizes, key=lambda n: abs(n * rest - PART_POINTS))) if sizes else None
 
 
 def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:
