@@ -10,6 +10,7 @@ from abele.compiler.access import Access
 from abele.compiler.liveness import Liveness, liveness
 from abele.compiler.lower import Block, Step
 from abele.graph import Sequence
+from compiler.dense_liveness import dense_liveness
 
 SIZE = 4
 
@@ -190,3 +191,54 @@ def test_liveness__any_run__never_loses_a_value_before_its_read(program: list, d
                 assert found.always_live[v] or v in found.candidates[found.at(between)]
         for v in b.accesses[step].writes:
             written[int(v)] = now
+
+
+Wild = st.tuples(Names, Names, st.sets(st.sampled_from("aAbBcC"), max_size=2).map(lambda s: "".join(sorted(s))), Names)
+
+
+def wild_trees(depth: int) -> st.SearchStrategy:
+    """Programs with partial writes, values that are declared dead, and loops of no trips."""
+    if depth == 0:
+        return Wild
+    inner = st.lists(wild_trees(depth - 1), min_size=1, max_size=4)
+    return st.one_of(
+        Wild,
+        st.tuples(st.just("repeat"), inner, st.integers(0, 2)),
+        st.tuples(st.just("if"), inner, inner),
+        st.tuples(st.just("while"), Wild, Wild, inner),
+    )
+
+
+def build_wild(b: Build, tree: tuple) -> Step | Block:
+    if len(tree) == 4 and tree[0] != "while":
+        reads, writes, halves, dead = tree
+        return b.step(reads, "".join(set(writes) - set(halves.lower())), halves, "".join(set(dead) - set(writes)))
+    kind, *parts = tree
+    if kind == "repeat":
+        return Block("repeat", [build_wild(b, t) for t in parts[0]], parts[1])
+    if kind == "if":
+        return Block("if", [Block("sequence", [build_wild(b, t) for t in p]) for p in parts])
+    condition, decision = build_wild(b, parts[0]), build_wild(b, parts[1])
+    return Block("while", [condition, decision, Block("sequence", [build_wild(b, t) for t in parts[2]])])
+
+
+@settings(max_examples=250)
+@given(st.lists(st.lists(wild_trees(3), min_size=1, max_size=5), min_size=1, max_size=3), st.sets(st.integers(0, 3)))
+def test_liveness__any_programs__has_the_lifetimes_of_the_step_by_step_definition(programs: list, pinned: set) -> None:
+    b = Build(4)
+    blocks = [Block("sequence", [build_wild(b, t) for t in program]) for program in programs]
+    sizes, constant = np.full(4, SIZE), np.isin(np.arange(4), list(pinned))
+    found = liveness(blocks, b.accesses, sizes, constant)
+    used, always, live = dense_liveness(blocks, b.accesses, sizes, constant)
+    assert found.used.tolist() == used.tolist()
+    assert found.always_live.tolist() == always.tolist()
+    assert found.candidates.tolist() == np.flatnonzero(used & ~always).tolist()
+    for step in range(len(b.accesses)):
+        assert found.candidates[found.at(step)].tolist() == live.get(step, [])
+    assert (found.begin < found.end).all()
+    same = found.owner[1:] == found.owner[:-1]
+    assert (found.begin[1:][same] > found.end[:-1][same]).all()
+    first, last = found.span()
+    for number, (low, high) in enumerate(zip(first, last, strict=True)):
+        steps = [s for s, names in live.items() if found.candidates[number] in names]
+        assert (low, high) == ((min(steps), max(steps)) if steps else (-1, -1))

@@ -374,7 +374,8 @@ def _kind(node: Program) -> str:
 
 def _variables_table(graph: Graph, memory: MemoryPlan, first_row: Int64) -> Table:
     used = np.flatnonzero(memory.liveness.used)
-    first, last = _lifetimes(memory, len(graph.variables))
+    first, last = np.full((2, len(graph.variables)), -1, dtype=np.int64)
+    first[memory.liveness.candidates], last[memory.liveness.candidates] = memory.liveness.span()
     steps = len(first_row) - 1
     variables = [graph.variables[int(v)] for v in used]
     rows_of = np.append(first_row[:steps], -1)
@@ -388,18 +389,6 @@ def _variables_table(graph: Graph, memory: MemoryPlan, first_row: Int64) -> Tabl
         first_step=rows_of[first[used]],
         last_step=ends_of[last[used]],
     )
-
-
-def _lifetimes(memory: MemoryPlan, num_variables: int) -> tuple[Int64, Int64]:
-    """First and last step at which each variable is live; −1 where it always is."""
-    first, last = np.full(num_variables, -1, np.int64), np.full(num_variables, -1, np.int64)
-    candidates = memory.liveness.candidates
-    for step in range(len(memory.liveness.live)):
-        now = candidates[memory.liveness.at(step)]
-        last[now] = step
-        fresh = now[first[now] < 0]
-        first[fresh] = step
-    return first, last
 
 
 def _liveness_table(memory: MemoryPlan, first_row: Int64, num_rows: int) -> Table:

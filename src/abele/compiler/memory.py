@@ -135,24 +135,88 @@ def plan_memory(
     return MemoryPlan(ordered, memory.usable_bytes, at, step_bytes, step_max, shares, lifetimes, interleaved)
 
 
+_BLOCK = 512
+"""Tiles whose largest sum is kept, so that the fullest tile is found without a look at all of them."""
+_DENSE_PART = 8
+"""A step that touches so large a part of all tiles (1 / 8) is looked at as a whole."""
+
+
+class _Sweep:
+    """Temporaries on each tile as the steps go by, and the most that there ever were.
+
+    Only tiles whose sum has grown can reach a new peak, and only blocks of tiles that have changed another maximum. So
+    a step costs what it touches: the tiles of the variables that come or go with it, and those of its buffers.
+    """
+
+    def __init__(self, num_tiles: int) -> None:
+        self.peak, self.at = np.zeros(num_tiles, dtype=np.int64), np.full(num_tiles, -1, dtype=np.int64)
+        blocks = -(-num_tiles // _BLOCK)
+        self._padded = np.zeros(blocks * _BLOCK, dtype=np.int64)
+        self._current = self._padded[:num_tiles]
+        self._blocks = self._padded.reshape(blocks, _BLOCK)
+        self._largest = np.zeros(blocks, dtype=np.int64)
+        self.total = 0
+
+    def change(self, come: list[tuple[Int32, Int64]], gone: list[tuple[Int32, Int64]], step: int) -> None:
+        """Variables come and go with a step, each given as tiles and bytes there."""
+        for tiles, amount in come:
+            self._current[tiles] += amount
+            self.total += int(amount.sum())
+        for tiles, amount in gone:
+            self._current[tiles] -= amount
+            self.total -= int(amount.sum())
+        if sum(len(tiles) for tiles, _ in (*come, *gone)) * _DENSE_PART >= len(self._current):
+            self._raise(slice(None), self._current, step)
+            np.max(self._blocks, axis=1, out=self._largest)
+            return
+        for tiles, _ in come:
+            self._raise(tiles, self._current[tiles], step)
+        touched = np.unique(np.concatenate([tiles // _BLOCK for tiles, _ in (*come, *gone)]))
+        self._largest[touched] = self._blocks[touched].max(axis=1)
+
+    def needed(self, buffer: TileVector | None, step: int) -> tuple[int, int]:
+        """Temporaries and buffers of a step: over all tiles, and on the fullest."""
+        largest = int(self._largest.max(initial=0))
+        if buffer is None:
+            return self.total, largest
+        assert not buffer.elsewhere
+        tiles = buffer.tile_set.tiles
+        amount = self._current[tiles] + buffer.values[:-1]
+        self._raise(tiles, amount, step)
+        return self.total + buffer.sum(), max(largest, int(amount.max(initial=0)))
+
+    def _raise(self, tiles: Int32 | slice, amount: Int64, step: int) -> None:
+        """Raise the peak of some tiles that need so much."""
+        known = self.peak[tiles]
+        higher = amount > known
+        if higher.any():
+            which = np.flatnonzero(higher) if isinstance(tiles, slice) else tiles[higher]
+            self.peak[which], self.at[which] = amount[higher], step
+
+
 def _sweep(
     lifetimes: Liveness, shares: Shares, buffers: Mapping[int, TileVector], num_tiles: int
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Peak of temporaries on each tile and its step; total and largest of each step."""
-    steps = len(lifetimes.live)
-    current, peak = np.zeros(num_tiles, dtype=np.int64), np.zeros(num_tiles, dtype=np.int64)
-    at = np.full(num_tiles, -1, dtype=np.int64)
+    steps = lifetimes.num_steps
+    sweep = _Sweep(num_tiles)
     totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
-    before = np.zeros(len(lifetimes.candidates), dtype=bool)
-    for step in range(steps):
-        now = lifetimes.at(step)
-        for i in np.flatnonzero(now != before):
-            rows = shares.of_variable(int(lifetimes.candidates[i]))
-            amount = shares.padded_bytes[rows]
-            current[shares.tile[rows]] += amount if now[i] else -amount
-        before = now
-        needed = current + buffers[step] if step in buffers else current
-        at[needed > peak] = step
-        np.maximum(peak, needed, out=peak)
-        totals[step], largest[step] = needed.sum(), needed.max(initial=0)
-    return peak, at, totals, largest
+    variable = lifetimes.candidates[lifetimes.owner]
+    coming, going = (np.argsort(moment, kind="stable") for moment in (lifetimes.begin, lifetimes.end))
+    begins, ends = lifetimes.begin[coming], lifetimes.end[going]
+    busy = np.unique(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
+    bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]
+
+    def shares_of(which: Int64) -> list[tuple[Int32, Int64]]:
+        rows = (shares.of_variable(int(v)) for v in variable[which])
+        return [(shares.tile[r], shares.padded_bytes[r]) for r in rows]
+
+    until = np.append(busy[1:], steps)
+    for number, step in enumerate(busy.tolist()):
+        first, last, gone, left = (int(b[number]) for b in bounds)
+        if first < last or gone < left:
+            sweep.change(shares_of(coming[first:last]), shares_of(going[gone:left]), step)
+        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, step)
+        if step in buffers:
+            totals[step], largest[step] = sweep.needed(buffers[step], step)
+    return sweep.peak, sweep.at, totals, largest
