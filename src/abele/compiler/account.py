@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, phase_tiles, program_tiles, variable_tiles
@@ -267,24 +268,31 @@ def _steps_table(
     rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: Int64, groups: GroupTables, basis: Sequence[str]
 ) -> Table:
     index = np.array([s.index for s, _ in rows], dtype=np.int64)
-    parts = [p for _, p in rows]
+    numbers: dict[int, int] = {}
+    which = np.array([numbers.setdefault(id(p), len(numbers)) for _, p in rows], dtype=np.int64)
+    different = list({id(p): p for _, p in rows}.values())
+
+    def column(value: Callable[[Part], Any]) -> npt.NDArray[Any]:
+        """A column that is the same in all rows of a part."""
+        return np.array([value(p) for p in different])[which] if different else np.empty(0)
+
     return STEPS.table(
         name=[f"{s.name}: {p.name}" if p.name else s.name for s, p in rows],
-        kind=[p.kind for p in parts],
+        kind=[p.kind for _, p in rows],
         program=[s.program for s, _ in rows],
         op=op_of[index],
         superstep=[s.superstep for s, _ in rows],
         executions=executions[index],
-        cycles=[p.cycles for p in parts],
-        compute_cycles=[p.compute for p in parts],
-        exchange_cycles=[p.exchange for p in parts],
-        sync_cycles=[p.sync for p in parts],
-        host_cycles=[p.host for p in parts],
-        tile_balance=[p.balance for p in parts],
-        exchanged_bytes=[p.bytes for p in parts],
-        max_receive_bytes=[p.max_receive_bytes for p in parts],
-        num_vertices=[p.num_vertices for p in parts],
-        active_tiles=[p.active_tiles for p in parts],
+        cycles=column(lambda p: p.cycles),
+        compute_cycles=column(lambda p: p.compute),
+        exchange_cycles=column(lambda p: p.exchange),
+        sync_cycles=column(lambda p: p.sync),
+        host_cycles=column(lambda p: p.host),
+        tile_balance=column(lambda p: p.balance),
+        exchanged_bytes=column(lambda p: p.bytes),
+        max_receive_bytes=column(lambda p: p.max_receive_bytes),
+        num_vertices=column(lambda p: p.num_vertices),
+        active_tiles=column(lambda p: p.active_tiles),
         start_cycle=groups.starts,
         block=[s.block for s, _ in rows],
         basis=basis,

@@ -87,7 +87,11 @@ def _step_groups(rows: Sequence[tuple[Step, Part]], row_of: Sequence[Mapping[int
     Few sets of groups come up among many rows, so that each set is made into runs once.
     """
     sets: dict[tuple[int, tuple[int, ...]], int] = {}
-    which = np.array([sets.setdefault((s.program, p.groups), len(sets)) for s, p in rows], dtype=np.int64)
+    of_part: dict[tuple[int, int], int] = {}
+    for step, part in rows:
+        if (step.program, id(part)) not in of_part:
+            of_part[step.program, id(part)] = sets.setdefault((step.program, part.groups), len(sets))
+    which = np.array([of_part[s.program, id(p)] for s, p in rows], dtype=np.int64)
     runs = [_runs_of_groups([row_of[program][g] for g in groups]) for program, groups in sets]
     first = [r[0] for r in runs]
     counts = np.array([len(f) for f in first], dtype=np.int64)
@@ -113,7 +117,7 @@ def _lines(
     """The rows of the groups table for one program: those of groups that take part in it, with their numbers."""
     cycles = np.zeros((len(groups), len(_PARTS)), dtype=np.int64)
     used = np.zeros(len(groups), dtype=bool)
-    for part, count in parts:
+    for part, count in _summed(parts):
         mine = list(part.groups)
         cycles[mine] += count * np.array([getattr(part, name) for name in _PARTS])
         used[mine] = True
@@ -133,6 +137,17 @@ def _lines(
             "tile_balance": float(computed[group]) / int(tiles[group]) / work if work else 0.0,
         }
         yield group, line
+
+
+def _summed(parts: Sequence[tuple[Part, int]]) -> Iterator[tuple[Part, int]]:
+    """The parts that differ, each with its executions over all rows; the rows of a superstep share theirs."""
+    times: dict[int, int] = {}
+    different: dict[int, Part] = {}
+    for part, count in parts:
+        key = id(part)
+        times[key] = times.get(key, 0) + count
+        different[key] = part
+    return ((part, times[key]) for key, part in different.items())
 
 
 def compute_by_tile(

@@ -71,6 +71,7 @@ class Analysis:
         self._known: dict[tuple[str, int, bool], int] = {}
         self._tiles_of: dict[CodeletDef, list[Int32]] = {}
         self._controlled: set[int] = set()
+        self._nodes_of: dict[int, int] = {}
         self._stream_groups: tuple[int, ...] = ()
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> None:
@@ -87,6 +88,7 @@ class Analysis:
             step.superstep = self._superstep_of(step)
             self._add_control(step)
             progress("supersteps", (number + 1) / len(lowered.steps))
+        self._add_control_code()
         self._add_vertex_code()
 
     def code_bytes(self) -> dict[str, Int64]:
@@ -246,11 +248,14 @@ class Analysis:
 
     def _add_control(self, step: Step) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""
-        if id(step.node) in self._controlled:
-            return
-        self._controlled.add(id(step.node))
-        superstep = self.supersteps[step.superstep]
-        self.code["control_code"].add(control_code_bytes(superstep.activity(self.graph.num_tiles), self.system.ipu))
+        if id(step.node) not in self._controlled:
+            self._controlled.add(id(step.node))
+            self._nodes_of[step.superstep] = self._nodes_of.get(step.superstep, 0) + 1
+
+    def _add_control_code(self) -> None:
+        for number, nodes in self._nodes_of.items():
+            activity = self.supersteps[number].activity(self.graph.num_tiles)
+            self.code["control_code"].add(control_code_bytes(activity, self.system.ipu), nodes)
 
     def _add_vertex_code(self) -> None:
         """Count each codelet once on every tile that runs it in some step."""

@@ -1,0 +1,255 @@
+"""What analysis costs on a Pod: that it follows what a step touches, not the size of the machine.
+
+Each case is built and compiled in a process of its own, with the codelet cache warm unless --cold is given. Seconds are
+processor time of compiling and of the report (building the graph is shown beside), the best of some processes;
+memory is the largest resident size of the process, less what it had before compiling. With --json one object is
+printed, {"rows": [...]}.
+
+Three tables:
+
+- ``few tiles``: 600 distinct supersteps with five tiles each, on one IPU and on ever more; the ratio is to one IPU.
+- ``replicas``: a training step of several layers for one replica, for 64 replicas, and built 64 times, once per IPU.
+- ``many steps``: programs of up to a million steps, per step; ``equal`` and ``different`` have distinct compute sets,
+  ``repeated`` executes a thousand of them again and again without a Repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import abele as ab
+from abele import InOut, Input, Vector, Vertex, f32
+from abele.machine import systems
+
+SYSTEMS = ("bow-2000:1", "bow-2000", "bow-pod16", "bow-pod64", "bow-pod256", "bow-pod1024")
+KINDS = ("compute", "exchange", "copies", "streams", "control flow", "sync groups")
+FEW_STEPS, FEW_TILES = 600, 5
+LAYERS, REPLICAS = 4, 64
+
+
+@ab.codelet
+class Saxpy(Vertex):
+    """One piece of y += x."""
+
+    x: Input[Vector[f32]]
+    y: InOut[Vector[f32]]
+
+    def compute(self) -> None:
+        """Add the inputs."""
+        for i in range(len(self.x)):
+            self.y[i] += self.x[i]
+
+
+def few_tiles(kind: str, system: str) -> tuple[ab.Graph, ab.Program]:
+    """600 distinct supersteps with five tiles each, drawn from the whole machine."""
+    graph = ab.Graph(systems.get(system))
+    rng = np.random.default_rng(0)
+    if kind == "sync groups":
+        for number in range(4):
+            graph.sync_group(np.arange(number * 100, number * 100 + 50), f"group {number}")
+    steps: list[ab.Program] = []
+    for number in range(FEW_STEPS):
+        tiles = np.sort(rng.choice(graph.num_tiles, FEW_TILES, replace=False))
+        home = tiles if kind == "compute" else np.roll(tiles, 1)
+        shape = (FEW_TILES, 4 + number % 50)
+        x = graph.variable(f32, shape, f"x{number}").map_rows(home)
+        y = graph.variable(f32, shape, f"y{number}").map_rows(tiles)
+        compute_set = graph.compute_set(f"step{number}")
+        compute_set.vertices(Saxpy, tile=tiles, x=x, y=y)
+        step: ab.Program = ab.Execute(compute_set)
+        match kind:
+            case "copies":
+                step = ab.Sequence(step, ab.Copy(x, y), ab.Copy(y[:, ::2], x[:, : y[:, ::2].shape[1]]))
+            case "streams":
+                stream = graph.host_stream_in(f"stream{number}", f32, x.shape)
+                step = ab.Sequence(ab.Copy(stream, x), step)
+            case "control flow":
+                flag = graph.variable(ab.bool_, (), f"flag{number}").map(int(tiles[0]))
+                step = ab.If(flag, step, ab.Copy(x, y))
+        steps.append(step)
+    return graph, ab.Sequence(*steps)
+
+
+def training_step(graph: ab.Graph, first_tile: int, name: str) -> Iterator[ab.Program]:
+    """Forward and backward supersteps of several layers over the tiles of one IPU, each wired in a way of its own."""
+    each = graph.system.ipu.num_tiles
+    tiles = first_tile + np.arange(each)
+    for layer in range(LAYERS):
+        rng = np.random.default_rng(layer)
+        for way in ("forward", "backward", "update"):
+            x = graph.variable(f32, (4 * each, 16), f"{name}/{layer}/{way}/x").map_rows(
+                first_tile + rng.permutation(np.repeat(np.arange(each), 4))
+            )
+            y = graph.variable(f32, (4 * each, 16), f"{name}/{layer}/{way}/y").map_rows(np.repeat(tiles, 4))
+            compute_set = graph.compute_set(f"{name}/{layer}/{way}")
+            compute_set.vertices(Saxpy, tile=np.repeat(tiles, 4), x=x, y=y)
+            yield ab.Execute(compute_set)
+            yield ab.Copy(y, x)
+
+
+def replicas(kind: str, system: str) -> tuple[ab.Graph, ab.Program]:
+    """A training step for one replica, for 64, or built once per IPU."""
+    count = REPLICAS if kind == "replicas" else 1
+    graph = ab.Graph(systems.get(system), replicas=count)
+    copies = graph.num_tiles // graph.system.ipu.num_tiles if kind == "built on each IPU" else 1
+    each = graph.system.ipu.num_tiles
+    steps = [step for i in range(copies) for step in training_step(graph, i * each, f"ipu{i}")]
+    return graph, ab.Sequence(*steps)
+
+
+def many_steps(kind: str, count: str) -> tuple[ab.Graph, ab.Program]:
+    """So many steps on one IPU."""
+    graph = ab.Graph(systems.get("bow-2000:1"))
+    rng = np.random.default_rng(0)
+    number = int(count)
+    distinct = 1000 if kind == "repeated" else number
+    steps = []
+    for i in range(distinct):
+        tiles = np.array([i % 1400, i % 1400 + 7]) if kind == "equal" else np.sort(rng.choice(1472, 2, replace=False))
+        width = 4 if kind == "equal" else 4 + i % 50
+        tiles = np.array([3, 10]) if kind == "equal" else tiles
+        x = graph.variable(f32, (2, width), f"x{i}").map_rows(tiles)
+        y = graph.variable(f32, (2, width), f"y{i}").map_rows(tiles)
+        compute_set = graph.compute_set(f"step{i}")
+        compute_set.vertices(Saxpy, tile=tiles, x=x, y=y)
+        steps.append(compute_set)
+    return graph, ab.Sequence(*(ab.Execute(steps[i % distinct]) for i in range(number)))
+
+
+TABLES: dict[str, Callable[[str, str], tuple[ab.Graph, ab.Program]]] = {
+    "few tiles": few_tiles,
+    "replicas": replicas,
+    "many steps": many_steps,
+}
+
+
+def peak_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def measured(table: str, kind: str, what: str) -> dict[str, float]:
+    """One case in this process."""
+    start = time.process_time()
+    graph, program = TABLES[table](kind, what)
+    built = time.process_time()
+    base = peak_bytes()
+    executable = ab.compile_program(graph, program, allow_out_of_memory=True)
+    compiled = time.process_time()
+    report = executable.report
+    reported = time.process_time()
+    result = {
+        "build_seconds": built - start,
+        "compile_seconds": compiled - built,
+        "report_seconds": reported - compiled,
+        "base_bytes": base,
+        "peak_bytes": peak_bytes(),
+        "num_steps": len(executable.steps),
+        "num_supersteps": len(executable.plan),
+        "num_tiles": graph.num_tiles,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report"
+        start = time.process_time()
+        report.save(path)
+        return {**result, "save_seconds": time.process_time() - start, "file_bytes": path.stat().st_size}
+
+
+def best(table: str, kind: str, what: str, rounds: int, *, cold: bool) -> dict[str, Any]:
+    """The quickest of some processes, which others that run can only slow down."""
+    found = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            environment = {**os.environ, **({"ABELE_CACHE_DIR": cache} if cold else {})}
+            command = [sys.executable, __file__, "--one", table, kind, what]
+            done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        found.append(json.loads(done.stdout))
+    return {"table": table, "kind": kind, "what": what, **min(found, key=lambda f: f["compile_seconds"])}
+
+
+def cases(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    """The cases of the chosen tables."""
+    if "few tiles" in options.tables:
+        yield from (("few tiles", kind, system) for kind in KINDS for system in options.systems)
+    if "replicas" in options.tables:
+        yield ("replicas", "one replica", "bow-2000:1")
+        yield ("replicas", "replicas", "bow-pod64")
+        yield ("replicas", "built on each IPU", "bow-pod64")
+    if "many steps" in options.tables:
+        yield from (
+            ("many steps", kind, str(n))
+            for kind, n in zip(("repeated", "equal", "different"), options.steps, strict=True)
+        )
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows as tables."""
+    for name in TABLES:
+        mine = [r for r in rows if r["table"] == name]
+        if not mine:
+            continue
+        table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        headings = ("case", "", "steps", "build", "compile", "report", "save", "ratio", "per step", "memory", "ratio")
+        for heading in (*headings, "file"):
+            table.add_column(heading, justify="left" if heading in ("case", "") else "right")
+        first: dict[str, dict[str, Any]] = {}
+        for row in mine:
+            base = first.setdefault(row["kind"] if name == "few tiles" else "", row)
+            seconds, its = (r["compile_seconds"] + r["report_seconds"] for r in (row, base))
+            table.add_row(
+                row["kind"],
+                row["what"],
+                f"{row['num_steps']:,}",
+                *(
+                    f"{row[key]:.2f} s"
+                    for key in ("build_seconds", "compile_seconds", "report_seconds", "save_seconds")
+                ),
+                f"{seconds / its:.2f}" if name != "many steps" else "",
+                f"{seconds / row['num_steps'] * 1e6:,.0f} µs",
+                f"{row['peak_bytes'] / 1e6:,.0f} MB",
+                f"{row['peak_bytes'] / base['peak_bytes']:.2f}" if name != "many steps" else "",
+                f"{row['file_bytes'] / 1e6:,.1f} MB",
+            )
+        Console(width=150).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), help="systems of the first table")
+    parser.add_argument("--steps", nargs=3, type=int, default=(1_000_000, 100_000, 20_000), metavar="N")
+    parser.add_argument("--rounds", type=int, default=3, help="processes per case")
+    parser.add_argument("--cold", action="store_true", help="an empty codelet cache for each process")
+    parser.add_argument("--one", nargs=3, metavar=("TABLE", "KIND", "WHAT"), help="one case in this process")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(*options.one)))
+        return
+    rows = []
+    for case in cases(options):
+        rows.append(best(*case, options.rounds, cold=options.cold))
+        print(*case, file=sys.stderr)
+    if options.json:
+        print(json.dumps({"rows": rows}))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()
