@@ -83,16 +83,11 @@ def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
         first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
     """
     live = memory.liveness
-    now = np.unpackbits(live.live, axis=1, count=len(live.candidates)).astype(np.int8)
-    edge = np.zeros((1, len(live.candidates)), dtype=np.int8)
-    change = np.diff(np.concatenate([edge, now, edge]), axis=0).T
-    variable, begin = np.nonzero(change > 0)
-    _, end = np.nonzero(change < 0)
     row_of = np.cumsum(live.used) - 1
-    first, last = first_row[begin], first_row[end] - 1
+    first, last = first_row[live.begin], first_row[live.end] - 1
     some = first <= last
     return LIFETIMES.table(
-        variable=row_of[live.candidates[variable]][some], first_step=first[some], last_step=last[some]
+        variable=row_of[live.candidates[live.owner]][some], first_step=first[some], last_step=last[some]
     )
 
 
