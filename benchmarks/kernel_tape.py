@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from abele.kernels import Binding, Buffer, Call, bind
+from abele.kernels import BoundKernel, Buffer, OperandBinding, bind
 from abele.kernels.nest.ir import Cast, Expr, HostKernel, Index, Nest, Random, affine, apply, load, nest, select, store
 from abele.numerics import ElementType, f32, i32, u32
 
@@ -33,7 +33,7 @@ class Tape:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
-        self.calls: list[Call] = []
+        self.calls: list[BoundKernel] = []
         self.parameters: dict[str, Value] = {}
         self._pullbacks: list[Callable[[], None]] = []
         self._flops = 0
@@ -47,11 +47,13 @@ class Tape:
         self.parameters[name] = self.buffer(shape, name, pinned=True)
         return self.parameters[name]
 
-    def call(self, name: str, inputs: list[Value | Binding], outputs: list[Value | Binding], *nests: Nest) -> None:
+    def call(
+        self, name: str, inputs: list[Value | OperandBinding], outputs: list[Value | OperandBinding], *nests: Nest
+    ) -> None:
         bindings = tuple(bind(v.buffer) if isinstance(v, Value) else v for v in (*inputs, *outputs))
         shapes = tuple(tuple(math.prod(e for e, _ in f) for f in b.factors) for b in bindings)
         types = tuple(self.buffers[b.buffer].type for b in bindings)
-        self.calls.append(Call(HostKernel(shapes, types, len(inputs), len(outputs), nests), bindings, name))
+        self.calls.append(BoundKernel(HostKernel(shapes, types, len(inputs), len(outputs), nests), bindings, name))
 
     def map(self, name: str, inputs: list[Value], body: Callable[..., Expr], out: Value | None = None) -> Value:
         """An element-wise function of values of one shape, or of one element."""
@@ -133,7 +135,7 @@ class Tape:
         b, k = x.shape[0], math.prod(x.shape[1:])
         weight, bias = self.parameter((out, k), f"{name}.weight"), self.parameter((out,), f"{name}.bias")
         y = self.buffer((b, out), f"{name}.sum")
-        flat = Binding(x.buffer.id, (((b, k),), ((k, 1),)))
+        flat = OperandBinding(x.buffer.id, (((b, k),), ((k, 1),)))
         loops = {"b": b, "n": out, "k": k}
         body = store(2, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
         self.call(name, [flat, weight], [y], nest(loops, body))
@@ -149,7 +151,7 @@ class Tape:
             if x.buffer.name == "input":
                 return
             dx = self.buffer(x.shape, f"{name}.dx")
-            into = Binding(dx.buffer.id, flat.factors)
+            into = OperandBinding(dx.buffer.id, flat.factors)
             body = store(2, ("b", "k"), load(0, "b", "n") * load(1, "n", "k"), "add")
             self.call(f"{name}.dx", [dy, weight], [into], nest(loops, body))
             self.add_grad(x, dx)
@@ -190,7 +192,7 @@ class Tape:
         result = self.buffer(shape, name)
 
         def run(label: str, target: Value, names: str, a: Value, a_names: str, b: Value, b_names: str) -> None:
-            views: list[Value | Binding] = [_flat(a, len(a_names)), _flat(b, len(b_names))]
+            views: list[Value | OperandBinding] = [_flat(a, len(a_names)), _flat(b, len(b_names))]
             body = store(2, tuple(names), load(0, *a_names) * load(1, *b_names), "add")
             self.call(label, views, [_flat(target, len(names))], nest(extents, body))
 
@@ -355,11 +357,11 @@ def _flat_shape(value: Value, rank: int) -> tuple[int, ...]:
     return (*value.shape[: rank - 1], math.prod(value.shape[rank - 1 :]))
 
 
-def _flat(value: Value, rank: int) -> Binding:
+def _flat(value: Value, rank: int) -> OperandBinding:
     """The view with all dims from ``rank`` - 1 on as one."""
     shape = _flat_shape(value, rank)
     strides, stride = [], 1
     for extent in reversed(shape):
         strides.append(stride)
         stride *= extent
-    return Binding(value.buffer.id, tuple(((n, s),) for n, s in zip(shape, reversed(strides), strict=True)))
+    return OperandBinding(value.buffer.id, tuple(((n, s),) for n, s in zip(shape, reversed(strides), strict=True)))

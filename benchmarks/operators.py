@@ -18,7 +18,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from abele.validation.measure import Result
+from abele.validation.measure import RowResult
 from abele.validation.operators import compare_rows
 from abele.validation.rows import read_rows
 from abele.validation.summary import Errors, errors_by_tool
@@ -51,7 +51,7 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def rows_table(results: list[Result]) -> Table:
+def rows_table(results: list[RowResult]) -> Table:
     """Every figure."""
     table = Table(title="predicted and published")
     for name in ("operator", "chip"):

@@ -22,7 +22,7 @@ from abele.codelet import (
     random_u32,
 )
 from abele.codelet import slots as table
-from abele.codelet.schedule import Schedule
+from abele.codelet.schedule import StraightCode
 from abele.codelet.slots import AUX, MAIN
 from abele.codelet.tables import build_tables
 from abele.expr import FUNCTIONS, TABLE, Slots
@@ -291,14 +291,14 @@ def test_table__every_cost__has_a_source() -> None:
 
 
 def test_schedule__float_beside_integer__share_a_bundle() -> None:
-    schedule = Schedule()
+    schedule = StraightCode()
     for cost in (MAIN, AUX, MAIN, AUX):
         schedule.place(cost)
     assert (schedule.length, schedule.code_bytes) == (2, 16)
 
 
 def test_schedule__chain__takes_a_slot_each() -> None:
-    schedule = Schedule()
+    schedule = StraightCode()
     last = schedule.place(MAIN)
     last = schedule.place(AUX, [last])
     schedule.place(Slots(main=2, aux=1, first="aux"), [last])
@@ -307,7 +307,7 @@ def test_schedule__chain__takes_a_slot_each() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5), st.lists(st.integers(0, 30))), max_size=30))
 def test_schedule__any_operations__respects_needs_and_pipes(operations: list[tuple[bool, int, list[int]]]) -> None:
-    schedule = Schedule()
+    schedule = StraightCode()
     for number, (main, length, needs) in enumerate(operations):
         schedule.place(Slots(main=length) if main else Slots(aux=length), {n for n in needs if n < number})
     starts = schedule.starts

@@ -13,7 +13,7 @@ from abele.compiler import Executable, compile_program
 from abele.compiler.exchange import nothing_moves
 from abele.compiler.nodes.meaning import NODES, NodeMeaning, meaning_of
 from abele.compiler.store.format import Number
-from abele.compiler.store.nodes import STORED, Node, forgotten, stored
+from abele.compiler.store.nodes import STORED, NodeForm, forgotten, stored
 from abele.compiler.text.program import TEXT, program_text
 from abele.errors import ControlProgramError
 from abele.graph import Graph, Program, Repeat, Sequence, Tensor
@@ -39,7 +39,7 @@ class Mark(Program):
         return (self.tensor,)
 
 
-class MarkRow(Node, tag="Mark"):
+class MarkRow(NodeForm, tag="Mark"):
     tensor: Number
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from abele.compiler import Executable, compile_program, tile_vector
 from abele.compiler.exchange import plan_broadcast
 from abele.compiler.layout import Layout
-from abele.compiler.traffic import Phase, Transfers, phase_of
+from abele.compiler.traffic import ExchangePhase, Transfers, phase_of
 from abele.graph import Copy, Execute, Graph, If, Program, Repeat, Sequence
 from abele.machine import systems
 from abele.numerics import bool_, f16, f32, i64
@@ -87,7 +87,7 @@ def test_steps__listed_tiles_or_all_of_them__give_the_same_executable(made: tupl
             assert everything(compile_program(graph, program, allow_out_of_memory=True)) == usual
 
 
-def _phase_text(phase: Phase, num_ipus: int) -> list[Any]:
+def _phase_text(phase: ExchangePhase, num_ipus: int) -> list[Any]:
     names = ("received_bytes", "sent_bytes", "received_fragments", "sent_fragments", "paired_bytes")
     return [*(getattr(phase, name).tolist() for name in names), phase.link_bytes.dense(num_ipus).tolist()]
 

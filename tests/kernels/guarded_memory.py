@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from kernels_kit import run_plan
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType
 
@@ -55,7 +55,7 @@ def check(kernel: HostKernel, inputs: list[np.ndarray], *, at_end: bool, before:
     storage = {n: memory.array(kernel.shapes[n], kernel.types[n].np, at_end=at_end) for n in range(count)}
     for number, array in enumerate([*inputs, *before]):
         storage[number][...] = array
-    run_plan(plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]), storage)
+    run_plan(plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "test")]), storage)
     got = [storage[n].copy() for n in kernel.outputs]
     memory.release()
     for mine, wanted in zip(got, evaluate(kernel, [*inputs, *before]), strict=True):

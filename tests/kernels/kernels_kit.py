@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abele.kernels import Buffer, Call, HostKernel, NativePlan, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, NativePlan, bind, plan_native
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.plan.passes import run_passes
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 from abele.llvm.flush import denormals_flushed
 
 _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
-def form_after(name: str, buffers: Sequence[Buffer], calls: Sequence[Call], target: Target | None = None):
+def form_after(name: str, buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget | None = None):
     """What the planner's pass ``name`` makes of ``calls``; for this CPU unless there is a ``target``."""
     return run_passes(bound_calls(buffers, calls, target), after=name, check=True)
 
@@ -57,5 +57,5 @@ def run_kernel(kernel: HostKernel, inputs: Sequence[np.ndarray], threads: int = 
     storage = {n: np.zeros(kernel.shapes[n], kernel.types[n].np) for n in range(count)}
     for number, array in enumerate(inputs):
         storage[number][...] = array
-    run_plan(plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]), storage, threads)
+    run_plan(plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "test")]), storage, threads)
     return [storage[n] for n in kernel.outputs]

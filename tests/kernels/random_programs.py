@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.kernels import Binding, Buffer, Call, HostKernel
+from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding
 from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
 from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType, f32, i32
@@ -18,7 +18,7 @@ class Tensor:
     """A logical tensor over a buffer whose own dims are split and permuted."""
 
     buffer: Buffer
-    binding: Binding
+    binding: OperandBinding
     value: np.ndarray | None = None
 
     @property
@@ -61,13 +61,13 @@ class Maker:
         self.rng = np.random.default_rng(seed)
         self.batch = batch
         self.tensors: list[Tensor] = []
-        self.calls: list[Call] = []
+        self.calls: list[BoundKernel] = []
         self.start: dict[int, np.ndarray] = {}
 
     def tensor(self, shape: tuple[int, ...], pinned: bool) -> Tensor:
         own, factors = layouts(shape, int(self.rng.choice([1, 2, 4])), int(self.rng.integers(0, 4)))
         number = len(self.tensors)
-        made = Tensor(Buffer(number, own, self.type, pinned, f"t{number}"), Binding(number, factors))
+        made = Tensor(Buffer(number, own, self.type, pinned, f"t{number}"), OperandBinding(number, factors))
         self.tensors.append(made)
         return made
 
@@ -83,7 +83,7 @@ class Maker:
     def call(self, name: str, inputs: list[Tensor], out: Tensor, *nests) -> Tensor:
         operands = [*inputs, out]
         kernel = HostKernel(tuple(t.shape for t in operands), (self.type,) * len(operands), len(inputs), 1, nests)
-        self.calls.append(Call(kernel, tuple(t.binding for t in operands), name))
+        self.calls.append(BoundKernel(kernel, tuple(t.binding for t in operands), name))
         before = [] if out.value is None else [out.value]
         out.value = evaluate(kernel, [t.value for t in inputs] + before, precise=True)[0]
         return out

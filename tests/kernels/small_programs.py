@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.kernels import Binding, Buffer, Call, HostKernel, bind, copy_kernel
+from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding, bind, copy_kernel
 from abele.kernels.nest.ir import affine, apply, load, nest, select, store
 from abele.numerics import ElementType, f16, f32
 
@@ -14,7 +14,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
-        self.calls: list[Call] = []
+        self.calls: list[BoundKernel] = []
 
     def buffer(self, shape: tuple[int, ...], name: str, pinned: bool = False, type_: ElementType = f32) -> Buffer:
         self.buffers.append(Buffer(len(self.buffers), shape, type_, pinned, name))
@@ -25,7 +25,7 @@ class Calls:
         body = nest(loops, store(len(inputs), index, value, combine))
         types = tuple(b.type for b in operands)
         kernel = HostKernel(tuple(b.shape for b in operands), types, len(inputs), 1, (body,))
-        self.calls.append(Call(kernel, tuple(map(bind, operands)), name, frozenset({len(self.calls)})))
+        self.calls.append(BoundKernel(kernel, tuple(map(bind, operands)), name, frozenset({len(self.calls)})))
 
 
 def training_step() -> Calls:
@@ -51,10 +51,10 @@ def samples_in_blocks() -> Calls:
     made = Calls()
     x, y = made.buffer((64, 8), "x", True), made.buffer((64, 8), "y", True)
     middle = made.buffer((4, 8, 16), "middle")
-    view = Binding(middle.id, (((4, 128), (16, 1)), ((8, 16),)))
+    view = OperandBinding(middle.id, (((4, 128), (16, 1)), ((8, 16),)))
     made.calls = [
-        Call(copy_kernel((64, 8), f32), (bind(x), view), "in"),
-        Call(copy_kernel((64, 8), f32), (view, bind(y)), "out"),
+        BoundKernel(copy_kernel((64, 8), f32), (bind(x), view), "in"),
+        BoundKernel(copy_kernel((64, 8), f32), (view, bind(y)), "out"),
     ]
     return made
 

@@ -14,9 +14,9 @@ from abele.validation import amp, blur, dense, elementwise, matvec
 from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
 from abele.validation.operators import compare_rows, comparisons
 from abele.validation.parameters import Parameters
-from abele.validation.rows import Reference, Row
+from abele.validation.rows import BenchmarkRow, Reference
 
-REDUCTION = Row(
+REDUCTION = BenchmarkRow(
     "sum", "reduction", Parameters.parse("--shape 64,32 --dims 0 --type half"), {"gc2": Reference(1000, 5000)}
 )
 
@@ -78,7 +78,7 @@ def test_measure__memory__leaves_out_code_stacks_and_gaps() -> None:
 
 
 def test_operators__one_cannot_be_built__the_others_are_compared() -> None:
-    unknown = Row("odd", "reductions", Parameters({}), {"gc2": Reference(1, 1)})
+    unknown = BenchmarkRow("odd", "reductions", Parameters({}), {"gc2": Reference(1, 1)})
     found = compare_rows([REDUCTION, unknown], jobs=1)
     assert [r.name for r in found.results] == ["sum"]
     assert "odd on gc2: UnsupportedOpError" in found.failures[0]

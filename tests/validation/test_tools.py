@@ -11,7 +11,7 @@ from abele.machine import systems
 from abele.validation.measure import compile_row, measure
 from abele.validation.operators import attempt, compare_rows
 from abele.validation.parameters import Parameters
-from abele.validation.rows import Reference, Row
+from abele.validation.rows import BenchmarkRow, Reference
 from abele.validation.summary import errors_by_tool
 from abele.validation.tools.conv import params_of
 
@@ -106,7 +106,9 @@ def test_tiles__more_than_there_are__is_refused() -> None:
 
 
 def test_measure__parameter_is_not_known__is_named_beside_the_figures() -> None:
-    row = Row("sum", "reduction", Parameters.parse("--shape 64 --dims 0 --colour red"), {"gc2": Reference(100, None)})
+    row = BenchmarkRow(
+        "sum", "reduction", Parameters.parse("--shape 64 --dims 0 --colour red"), {"gc2": Reference(100, None)}
+    )
     found = measure(row, "gc2")
     assert found.left_out == ("colour",)
     assert found.to_json()["left_out"] == ["colour"]
@@ -115,17 +117,17 @@ def test_measure__parameter_is_not_known__is_named_beside_the_figures() -> None:
 
 def test_attempt__anything_goes_wrong__is_said_and_raises_nothing() -> None:
     assert "has no dimension 7" in str(
-        attempt(Row("a", "reduction", Parameters.parse("--shape 4 --dims 7"), {}), "gc2")
+        attempt(BenchmarkRow("a", "reduction", Parameters.parse("--shape 4 --dims 7"), {}), "gc2")
     )
-    assert attempt(Row("a", "reduction", Parameters({}), {}, unread="no words"), "gc2") == "no words"
-    without_k = attempt(Row("a", "gemm", Parameters.parse("--m 1 --n 2 --kk 3"), {}), "gc2")
+    assert attempt(BenchmarkRow("a", "reduction", Parameters({}), {}, unread="no words"), "gc2") == "no words"
+    without_k = attempt(BenchmarkRow("a", "gemm", Parameters.parse("--m 1 --n 2 --kk 3"), {}), "gc2")
     assert without_k == "InvalidOptionError: --k is missing (not known: --kk)"
 
 
 def test_compare_rows__nothing_is_published__both_chips_are_predicted() -> None:
     rows = [
-        Row("sum", "reduction", Parameters.parse("--shape {64,8} --dims 0 --what 3"), {}),
-        Row("odd", "reduction", Parameters({}), {}),
+        BenchmarkRow("sum", "reduction", Parameters.parse("--shape {64,8} --dims 0 --what 3"), {}),
+        BenchmarkRow("odd", "reduction", Parameters({}), {}),
     ]
     found = compare_rows(rows, jobs=1)
     assert [(r.name, r.chip, r.reference_cycles) for r in found.results] == [

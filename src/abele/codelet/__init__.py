@@ -36,7 +36,7 @@ from abele.codelet.layouts import (
     SCALED_PTR128,
     SHORT_SPAN,
     SPAN,
-    Layout,
+    FieldLayout,
 )
 from abele.codelet.reductions import LANES
 from abele.codelet.rounding import Rounding
@@ -61,10 +61,10 @@ __all__ = [
     "CompiledCodelet",
     "Constraint",
     "FieldDef",
+    "FieldLayout",
     "Function",
     "InOut",
     "Input",
-    "Layout",
     "MultiVertex",
     "Output",
     "Rounding",

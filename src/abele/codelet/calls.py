@@ -11,7 +11,7 @@ from abele.codelet import construct
 from abele.codelet.expressions import Expressions
 from abele.codelet.functions import Function
 from abele.codelet.rules import cast, is_weak
-from abele.codelet.scope import FieldRef, Method, Self
+from abele.codelet.scope import Self, VertexMethod, WholeField
 from abele.codelet.tree import Expr, Helper, HelperCall
 from abele.numerics import ElementType, bool_, f32, i64
 
@@ -36,7 +36,7 @@ class Calls(Expressions):
             return self._cast(node, called)
         if isinstance(called, Function):
             return self._function(node, called)
-        if isinstance(called, Method):
+        if isinstance(called, VertexMethod):
             return self._helper(node, called.function, [Self()])
         if isinstance(called, FunctionType):
             return self._helper(node, called, [])
@@ -74,7 +74,7 @@ class Calls(Expressions):
 
     def _len(self, node: ast.Call) -> Expr:
         owner = self.resolve(node.args[0]) if len(node.args) == 1 else None
-        if not isinstance(owner, FieldRef):
+        if not isinstance(owner, WholeField):
             raise self.origin.problem(
                 node, "len of something that is no vector field", "len(self.x), len(self.rows[i])"
             )
@@ -104,7 +104,7 @@ class Calls(Expressions):
             raise self.origin.problem(node, f"{function.__name__} takes ({wants}), got {len(node.args)} arguments")
         helper = self.read_helper(function, arguments, node)
         values = tuple(_strong(a) for a in arguments if isinstance(a, Expr))
-        rows = tuple(a.row for a in arguments if isinstance(a, FieldRef) and a.row is not None)
+        rows = tuple(a.row for a in arguments if isinstance(a, WholeField) and a.row is not None)
         if rows:
             raise self.origin.problem(
                 node,
@@ -115,7 +115,7 @@ class Calls(Expressions):
 
     def _argument(self, node: ast.expr) -> Any:
         found = self.resolve(node)
-        return found if isinstance(found, FieldRef | Self) else self.value(node)
+        return found if isinstance(found, WholeField | Self) else self.value(node)
 
 
 def _strong(value: Expr) -> Expr:

@@ -98,7 +98,7 @@ class _Loop:
     after: Any
 
 
-class Code(Values):
+class BodyEmitter(Values):
     """Emits the body of a codelet at the builder's place.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from abele.codelet import slots
 from abele.codelet.code import Charges
-from abele.codelet.schedule import Schedule
+from abele.codelet.schedule import StraightCode
 from abele.codelet.tree import (
     Assign,
     Binary,
@@ -82,7 +82,7 @@ class Segment:
 
     def __init__(self, loop: LoopContext | None) -> None:
         self.loop = loop
-        self.schedule = Schedule()
+        self.schedule = StraightCode()
         self.made: dict[str, tuple[int, ...]] = {}
         self.known: dict[Expr, tuple[int, ...]] = {}
         self.steps = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir as ll
 
-from abele.codelet.code import Charges, Code, LoopIds
+from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import stored_fields
 from abele.codelet.memory import Memory
 from abele.codelet.tree import (
@@ -116,7 +116,7 @@ def _reads_data(part: Expr, changing: set[str]) -> bool:
     return isinstance(part, Element | Scalar) and (part.field.is_edge or part.field.name in changing)
 
 
-class CountCode(Code):
+class CountCode(BodyEmitter):
     """Emits the count of one vertex: conditions, loop bounds and what they need; a loop whose iterations all cost the
     same becomes a product."""
 

@@ -9,9 +9,9 @@ from typing import Any
 from llvmlite import ir as ll
 
 from abele.codelet.checked import WORDS, CheckedMemory
-from abele.codelet.code import Charges, Code, LoopIds
+from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.fields import FieldDef
-from abele.codelet.memory import Aliasing, Memory, Place, Said, num_columns, stored_type
+from abele.codelet.memory import Aliasing, FieldPlace, Memory, Said, num_columns, stored_type
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -75,7 +75,7 @@ def value_module(
     module, ids = ll.Module("codelet"), LoopIds()
 
     def vertex(loop: VertexLoop) -> None:
-        code = Code(loop.builder, loop.memory, ids)
+        code = BodyEmitter(loop.builder, loop.memory, ids)
         _workers(definition, code, function, loop)
 
     noalias = not aliasing and guard is Guard.NONE
@@ -100,7 +100,7 @@ def checked_module(definition: CodeletDef, function: Helper) -> str:
     module, ids = ll.Module("checked"), LoopIds()
 
     def vertex(loop: VertexLoop) -> None:
-        _workers(definition, Code(loop.builder, loop.memory, ids), function, loop)
+        _workers(definition, BodyEmitter(loop.builder, loop.memory, ids), function, loop)
 
     prints = prints_of(function)
     _function(module, "run_checked", definition, vertex, counts=True, noalias=False, guard=Guard.REPORT, prints=prints)
@@ -114,7 +114,7 @@ def counted_module(definition: CodeletDef, function: Helper, charges: Charges, g
 
     def vertex(loop: VertexLoop) -> None:
         counter = _entry_slot(loop.builder, "slots")
-        code = Code(loop.builder, loop.memory, ids, charges, counter)
+        code = BodyEmitter(loop.builder, loop.memory, ids, charges, counter)
         place = loop.builder.gep(loop.out, [loop.vertex], inbounds=True, source_etype=I64)
         cost = _workers(definition, code, function, loop)
         loop.builder.store(loop.builder.add(loop.builder.load(place, typ=I64), cost), place)
@@ -150,7 +150,7 @@ def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int], guard
     return str(module)
 
 
-def _workers(definition: CodeletDef, code: Code, function: Helper, loop: VertexLoop) -> Value:
+def _workers(definition: CodeletDef, code: BodyEmitter, function: Helper, loop: VertexLoop) -> Value:
     draws = loop.memory.draws
 
     def one(worker: Value | None) -> None:
@@ -264,25 +264,27 @@ def _columns(b: ll.IRBuilder, tables: Value, fields: tuple[FieldDef, ...]) -> li
     return found
 
 
-def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value, size: Size) -> Place:
+def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
     b = memory.builder
     if field.rank == 2:
         return _place_of_rows(memory, columns, vertex, size)
     if field.rank == 0 and not field.is_edge:
-        return Place(b.gep(columns[0], [vertex], inbounds=True, source_etype=stored_type(field.type)))
+        return FieldPlace(b.gep(columns[0], [vertex], inbounds=True, source_etype=stored_type(field.type)))
     pointer = memory.table(columns[0], vertex, POINTER)
     if not field.rank:
-        return Place(pointer)
-    return Place(pointer, memory.table(columns[1], vertex, I64) if size.length is None else constant(I64, size.length))
+        return FieldPlace(pointer)
+    return FieldPlace(
+        pointer, memory.table(columns[1], vertex, I64) if size.length is None else constant(I64, size.length)
+    )
 
 
-def _place_of_rows(memory: Memory, columns: list[Value], vertex: Value, size: Size) -> Place:
+def _place_of_rows(memory: Memory, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
     b = memory.builder
     first = memory.table(columns[0], vertex, I64)
     rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)
     lengths = b.gep(columns[2], [first], inbounds=True, source_etype=I64)
     each = None if size.row_length is None else constant(I64, size.row_length)
     if size.length is not None:
-        return Place(rows, constant(I64, size.length), lengths, each)
+        return FieldPlace(rows, constant(I64, size.length), lengths, each)
     last = memory.table(b.gep(columns[0], [constant(I64, 1)], source_etype=I64), vertex, I64)
-    return Place(rows, b.sub(last, first), lengths, each)
+    return FieldPlace(rows, b.sub(last, first), lengths, each)

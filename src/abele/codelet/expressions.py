@@ -13,7 +13,7 @@ from abele.codelet.construct import RuleError
 from abele.codelet.functions import Function
 from abele.codelet.problem import Origin
 from abele.codelet.rules import cast, computed, converts
-from abele.codelet.scope import MISSING, FieldRef, Method, Scope, Self, meaning
+from abele.codelet.scope import MISSING, NameScope, Self, VertexMethod, WholeField, meaning
 from abele.codelet.tree import Const, Element, Expr, Length, Scalar
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError, VectorSizeError, nearest
@@ -49,7 +49,7 @@ class Expressions:
 
     definition: CodeletDef
     origin: Origin
-    scope: Scope
+    scope: NameScope
 
     def value(self, node: ast.expr) -> Expr:
         """The value that ``node`` stands for."""
@@ -155,7 +155,7 @@ class Expressions:
             raise self.origin.problem(
                 node, f"{owner.__name__}.{node.attr} is not known", "see docs/codelets.md for the functions that are"
             )
-        if isinstance(owner, FieldRef) and node.attr == "size":
+        if isinstance(owner, WholeField) and node.attr == "size":
             return self.length(owner, node)
         raise self.origin.problem(node, f"{_kind(owner)} has no attribute {node.attr!r} in the vertex language")
 
@@ -163,10 +163,10 @@ class Expressions:
         fields_by_name = self.definition.field_by_name
         field = fields_by_name.get(node.attr) or fields_by_name.get(_unreserved(node.attr))
         if field is not None:
-            return FieldRef(field) if field.rank else Scalar(type=field.type, field=field, line=node.lineno)
+            return WholeField(field) if field.rank else Scalar(type=field.type, field=field, line=node.lineno)
         found = self.definition.attributes.get(node.attr, MISSING)
         if isinstance(found, FunctionType):
-            return Method(found)
+            return VertexMethod(found)
         if isinstance(found, staticmethod):
             return found.__func__
         known = meaning(found)
@@ -181,7 +181,7 @@ class Expressions:
 
     def _subscript(self, node: ast.Subscript) -> Any:
         owner = self.resolve(node.value)
-        if not isinstance(owner, FieldRef):
+        if not isinstance(owner, WholeField):
             raise self.origin.problem(node, f"{_kind(owner)} cannot be indexed", "only vector fields can")
         if isinstance(node.slice, ast.Slice | ast.Tuple):
             raise self.origin.problem(
@@ -193,11 +193,11 @@ class Expressions:
                 node, f"negative index {index.value} into {owner.field.name}", "count from the end with len(…) - 1"
             )
         if owner.rank == 2:
-            return FieldRef(owner.field, index)
+            return WholeField(owner.field, index)
         where = (index,) if owner.row is None else (owner.row, index)
         return Element(type=owner.field.type, field=owner.field, index=where, line=node.lineno)
 
-    def length(self, owner: FieldRef, node: ast.expr) -> Expr:
+    def length(self, owner: WholeField, node: ast.expr) -> Expr:
         """Number of elements (or rows) of a vector field."""
         if owner.rank == 0:
             raise self.origin.problem(node, f"{owner.field.name} has no length")
@@ -281,13 +281,13 @@ def _unreserved(attribute: str) -> str:
 
 
 def _kind(found: Any) -> str:
-    if isinstance(found, FieldRef):
+    if isinstance(found, WholeField):
         return f"{'row of ' if found.row is not None else ''}vector field {found.field.name}"
     if isinstance(found, ElementType):
         return f"type {found}"
     if isinstance(found, Function):
         return f"function {found.name}"
-    if isinstance(found, FunctionType | Method):
+    if isinstance(found, FunctionType | VertexMethod):
         return "a function"
     if isinstance(found, Self):
         return "self"
@@ -295,6 +295,6 @@ def _kind(found: Any) -> str:
 
 
 def _value_hint(found: Any) -> str | None:
-    if isinstance(found, FieldRef):
+    if isinstance(found, WholeField):
         return f"index it: {found.field.name}[i]"
-    return "call it" if isinstance(found, Function | FunctionType | Method | ElementType) else None
+    return "call it" if isinstance(found, Function | FunctionType | VertexMethod | ElementType) else None

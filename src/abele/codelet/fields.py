@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from abele.codelet.layouts import DELTANELEMENTS, LIST_LAYOUTS, SPAN, VECTOR_LAYOUTS, Layout, layout
+from abele.codelet.layouts import DELTANELEMENTS, LIST_LAYOUTS, SPAN, VECTOR_LAYOUTS, FieldLayout, layout
 from abele.errors import CodeletError, InvalidOptionError
 from abele.numerics import ElementType, as_element_type
 
@@ -31,7 +31,7 @@ class FieldDef:
     direction: str
     type: ElementType
     rank: int
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[FieldLayout, ...] = ()
     min_align: int = 0
     interleaved: bool = False
     is_scattered: bool = False
@@ -47,7 +47,7 @@ class FieldDef:
         """Whether compute may write it."""
         return self.direction != "in"
 
-    def layout(self, dimension: int = 0) -> Layout:
+    def layout(self, dimension: int = 0) -> FieldLayout:
         """Layout of the outer (0) or inner (1) dimension."""
         return self.layouts[dimension] if dimension < len(self.layouts) else SPAN
 
@@ -79,7 +79,7 @@ class FieldType:
     element: ElementType
     rank: int = 0
     direction: str | None = None
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[FieldLayout, ...] = ()
     min_align: int = 0
     interleaved: bool = False
     is_scattered: bool = False
@@ -188,8 +188,8 @@ class VectorList:
 
 
 def _described(
-    rest: list[Any], choices: dict[str, Layout] = VECTOR_LAYOUTS, default: Layout = SPAN
-) -> tuple[Layout, int, bool]:
+    rest: list[Any], choices: dict[str, FieldLayout] = VECTOR_LAYOUTS, default: FieldLayout = SPAN
+) -> tuple[FieldLayout, int, bool]:
     """Layout, alignment and interleaving as they follow the element type."""
     if len(rest) > 3:
         raise InvalidOptionError(

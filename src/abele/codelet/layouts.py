@@ -8,7 +8,7 @@ from abele.errors import InvalidOptionError, nearest
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FieldLayout:
     """How a vector is described in the record of its vertex.
 
     Attributes:
@@ -32,15 +32,15 @@ class Layout:
         return self.name
 
 
-SPAN = Layout("SPAN", 8)
-SHORT_SPAN = Layout("SHORT_SPAN", 4, max_size=2**11 - 1)
-ONE_PTR = Layout("ONE_PTR", 4, has_size=False)
-COMPACT_PTR = Layout("COMPACT_PTR", 4, has_size=False)
-SCALED_PTR32 = Layout("SCALED_PTR32", 2, has_size=False, granule_bytes=4)
-SCALED_PTR64 = Layout("SCALED_PTR64", 2, has_size=False, granule_bytes=8)
-SCALED_PTR128 = Layout("SCALED_PTR128", 2, has_size=False, granule_bytes=16)
-DELTAN = Layout("DELTAN", 8)
-DELTANELEMENTS = Layout("DELTANELEMENTS", 8)
+SPAN = FieldLayout("SPAN", 8)
+SHORT_SPAN = FieldLayout("SHORT_SPAN", 4, max_size=2**11 - 1)
+ONE_PTR = FieldLayout("ONE_PTR", 4, has_size=False)
+COMPACT_PTR = FieldLayout("COMPACT_PTR", 4, has_size=False)
+SCALED_PTR32 = FieldLayout("SCALED_PTR32", 2, has_size=False, granule_bytes=4)
+SCALED_PTR64 = FieldLayout("SCALED_PTR64", 2, has_size=False, granule_bytes=8)
+SCALED_PTR128 = FieldLayout("SCALED_PTR128", 2, has_size=False, granule_bytes=16)
+DELTAN = FieldLayout("DELTAN", 8)
+DELTANELEMENTS = FieldLayout("DELTANELEMENTS", 8)
 
 VECTOR_LAYOUTS = {
     layout.name: layout
@@ -54,13 +54,13 @@ Source: poplar_api.md §6.2 names the layouts; their sizes are G.
 """
 
 
-def layout(given: Layout | str, choices: dict[str, Layout]) -> Layout:
+def layout(given: FieldLayout | str, choices: dict[str, FieldLayout]) -> FieldLayout:
     """A layout by itself or by name.
 
     Raises:
         InvalidOptionError: There is none of that name.
     """
-    name = given.name if isinstance(given, Layout) else str(given)
+    name = given.name if isinstance(given, FieldLayout) else str(given)
     if name not in choices:
         close = nearest(name, choices)
         raise InvalidOptionError(

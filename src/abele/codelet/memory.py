@@ -28,7 +28,7 @@ def stored_type(type_: ElementType) -> Any:
 
 
 @dataclass(frozen=True)
-class Place:
+class FieldPlace:
     """One field of the vertex at hand.
 
     Attributes:
@@ -113,7 +113,7 @@ class Memory:
 
     builder: ll.IRBuilder
     aliasing: Aliasing
-    places: dict[str, Place]
+    places: dict[str, FieldPlace]
     bits: dict[Value, Value]
     rounding: Rounding = NEAREST
     draws: Draws | None = None

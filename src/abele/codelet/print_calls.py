@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from abele.codelet.calls import Calls
 from abele.codelet.printing import check_format
 from abele.codelet.rules import is_weak
-from abele.codelet.scope import FieldRef
+from abele.codelet.scope import WholeField
 from abele.codelet.tree import Const, Expr, Print
 
 _KEYWORDS = {"sep": " ", "end": "\n"}
@@ -90,7 +90,7 @@ class Prints(Calls):
 
     def _printable(self, node: ast.expr) -> Expr:
         found = self.resolve(node)
-        if isinstance(found, FieldRef):
+        if isinstance(found, WholeField):
             name = found.field.name
             raise self.origin.problem(node, f"{name} is printed as a whole", f"print its elements: {name}[i]")
         return self.value(node)

@@ -18,7 +18,7 @@ class _Operation:
 
 
 @dataclass
-class Schedule:
+class StraightCode:
     """Operations of straight-line code, and what each needs.
 
     Model: in every slot each pipe starts, of the operations whose needs are met, the one that comes first in the

@@ -24,7 +24,7 @@ class Self:
 
 
 @dataclass(frozen=True, eq=False)
-class FieldRef:
+class WholeField:
     """A vector field, or a row of a vector of vectors, taken as a whole.
 
     Attributes:
@@ -42,14 +42,14 @@ class FieldRef:
 
 
 @dataclass(frozen=True)
-class Method:
+class VertexMethod:
     """A function that takes the vertex as its first argument."""
 
     function: FunctionType
 
 
 @dataclass
-class Scope:
+class NameScope:
     """The names of one function.
 
     Attributes:

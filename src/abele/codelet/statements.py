@@ -11,7 +11,7 @@ from abele.codelet.print_calls import Prints
 from abele.codelet.problem import Origin
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
-from abele.codelet.scope import FieldRef, Scope, Self
+from abele.codelet.scope import NameScope, Self, WholeField
 from abele.codelet.source import function_tree
 from abele.codelet.tree import (
     Assign,
@@ -39,7 +39,7 @@ _MAX_DEPTH = 16
 
 
 @dataclass
-class Reading:
+class HelperReading:
     """Helper functions read so far, and those being read.
 
     Attributes:
@@ -64,11 +64,11 @@ def read_compute(definition: CodeletDef) -> Helper:
     if definition.kind == "multi":
         parameters = (definition.compute.__code__.co_varnames[1],)
         types[parameters[0]] = i64
-    scope = Scope(definition.compute, types, dict.fromkeys(types, definition.line), known, set(types))
-    return _read(definition, scope, parameters, Reading())
+    scope = NameScope(definition.compute, types, dict.fromkeys(types, definition.line), known, set(types))
+    return _read(definition, scope, parameters, HelperReading())
 
 
-def _read(definition: CodeletDef, scope: Scope, parameters: tuple[str, ...], reading: Reading) -> Helper:
+def _read(definition: CodeletDef, scope: NameScope, parameters: tuple[str, ...], reading: HelperReading) -> Helper:
     function = scope.function
     tree = function_tree(function.__code__)
     origin = Origin(definition.name, function.__code__.co_filename, function.__name__)
@@ -83,7 +83,7 @@ def _read(definition: CodeletDef, scope: Scope, parameters: tuple[str, ...], rea
 class Statements(Prints):
     """Reads the statements of one function."""
 
-    reading: Reading
+    reading: HelperReading
     result: ElementType | None = None
     _depth = 0
 
@@ -148,7 +148,7 @@ class Statements(Prints):
             return self._tuple(node, target, node.value)
         if isinstance(target, ast.Name):
             found = self.resolve(node.value)
-            if isinstance(found, FieldRef):
+            if isinstance(found, WholeField):
                 return self._alias(node, target.id, found)
         return [self._set(node, target, self.value(node.value))]
 
@@ -170,11 +170,11 @@ class Statements(Prints):
         self.scope.defined.add(name)
         return name
 
-    def _alias(self, node: ast.Assign, name: str, found: FieldRef) -> list[Stmt]:
+    def _alias(self, node: ast.Assign, name: str, found: WholeField) -> list[Stmt]:
         """A name for a whole field or row; the row's number is kept in a variable."""
         known = self.scope.known.get(name)
         again = (
-            isinstance(known, FieldRef) and known.field is found.field and (known.row is None) == (found.row is None)
+            isinstance(known, WholeField) and known.field is found.field and (known.row is None) == (found.row is None)
         )
         if name in self.scope.types or (known is not None and not again):
             raise self.origin.problem(
@@ -186,7 +186,7 @@ class Statements(Prints):
         row = f"{name}_row_"
         self.scope.types[row] = i64
         self.scope.defined.add(row)
-        self.scope.known[name] = FieldRef(found.field, self.scope.local(row, node.lineno))
+        self.scope.known[name] = WholeField(found.field, self.scope.local(row, node.lineno))
         return [Assign(name=row, value=found.row, row_of=found.field, line=node.lineno)]
 
     def _annotated(self, node: ast.AnnAssign) -> list[Stmt]:
@@ -209,7 +209,7 @@ class Statements(Prints):
             place = self.resolve(_as_load(target))
             if isinstance(place, Scalar | Element):
                 return self._store(node, place, value)
-            if isinstance(place, FieldRef):
+            if isinstance(place, WholeField):
                 raise self.origin.problem(
                     node, f"{place.field.name} is set as a whole", "set one element at a time, in a loop"
                 )
@@ -331,7 +331,7 @@ class Statements(Prints):
         names = code.co_varnames[: code.co_argcount]
         types = {n: a.type for n, a in zip(names, arguments, strict=True) if isinstance(a, Expr)}
         known = {n: a for n, a in zip(names, arguments, strict=True) if not isinstance(a, Expr)}
-        scope = Scope(function, dict(types), dict.fromkeys(types, code.co_firstlineno), known, set(types))
+        scope = NameScope(function, dict(types), dict.fromkeys(types, code.co_firstlineno), known, set(types))
         self.reading.open.append(function.__qualname__)
         helper = _read(self.definition, scope, tuple(types), self.reading)
         self.reading.open.pop()
@@ -347,7 +347,7 @@ class _SpelledOut(ast.NodeTransformer):
         found = self.known.get(node.id)
         if isinstance(found, Self):
             return ast.Name("self", ast.Load())
-        if not isinstance(found, FieldRef):
+        if not isinstance(found, WholeField):
             return node
         field = f"self.{found.field.name}"
         row = f"[{found.row.name}]" if isinstance(found.row, Local) else ""
@@ -362,7 +362,7 @@ def _typed(value: Expr) -> Expr:
 def _identity(argument: Any) -> Any:
     if isinstance(argument, Expr):
         return argument.type
-    return argument.field if isinstance(argument, FieldRef) else "self"
+    return argument.field if isinstance(argument, WholeField) else "self"
 
 
 def _ends(statement: Stmt) -> bool:

@@ -39,7 +39,7 @@ class VertexCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FieldRows:
     """Sizes of a rank-2 field, as cost formulas see them.
 
     Attributes:
@@ -139,7 +139,7 @@ def assumed_slots(group: VertexGroup) -> Int64:
     total = np.zeros(group.num, dtype=np.int64)
     for edge in group.edges.values():
         sizes = _edge_sizes(edge)
-        total += sizes.total if isinstance(sizes, Rows) else sizes
+        total += sizes.total if isinstance(sizes, FieldRows) else sizes
     return total
 
 
@@ -184,13 +184,13 @@ def _described(result: Column) -> str:
     return f"{result.dtype} of shape {list(result.shape)}{lowest}"
 
 
-def _edge_sizes(edge: Edge) -> Int64 | Rows:
+def _edge_sizes(edge: Edge) -> Int64 | FieldRows:
     sizes = edge.row_sizes
     if edge.row_begin is None:
         return sizes
     before = np.concatenate([[0], np.cumsum(sizes)])
     total = before[edge.row_begin[1:]] - before[edge.row_begin[:-1]]
-    return Rows(np.diff(edge.row_begin), total, sizes, edge.row_begin)
+    return FieldRows(np.diff(edge.row_begin), total, sizes, edge.row_begin)
 
 
 def _counted(group: VertexGroup, address: int) -> Int64:

@@ -8,13 +8,13 @@ import numpy as np
 
 from abele.compiler.links import link_cycles
 from abele.compiler.tile_vector import TileSet, TileVector
-from abele.compiler.traffic import Moves, Phase
+from abele.compiler.traffic import ExchangePhase, Moves
 from abele.machine import Ipu, System
 
 _KIB = 1024
 
 
-def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> TileVector:
+def exchange_cycles_by_tile(phase: ExchangePhase, ipu: Ipu) -> TileVector:
     """Cycles that each tile is busy sending or receiving.
 
     Model: a tile sends and receives one word per cycle at the same time; what both tiles of a
@@ -30,7 +30,7 @@ def exchange_cycles_by_tile(phase: Phase, ipu: Ipu) -> TileVector:
     return TileVector(phase.sent_bytes.tile_set, np.maximum(np.maximum(receiving, sending), control))
 
 
-def exchange_cycles(phase: Phase, system: System) -> int:
+def exchange_cycles(phase: ExchangePhase, system: System) -> int:
     """Cycles of one exchange phase, from the end of its sync to the last word received.
 
     Model: start of the phase, one mean route, the busiest tile, and what crosses between IPUs.

@@ -29,7 +29,7 @@ from abele.compiler.access import Access
 from abele.compiler.layout import Layout
 from abele.compiler.superstep import Copied, Exchanged, Superstep
 from abele.compiler.tile_vector import TileVector
-from abele.graph.block import Block
+from abele.graph.block import StridedBlock
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32, TileMapping
 from abele.graph.program import Copy, Program
@@ -255,7 +255,7 @@ def _groups_later(groups: Iterable[int], by: int) -> tuple[int, ...]:
     return tuple(g + by for g in groups)
 
 
-def _blocks(node: Program) -> tuple[Block, ...]:
+def _blocks(node: Program) -> tuple[StridedBlock, ...]:
     """The blocks of a copy's views, first those of the source; none where a view is no copy's or has too many."""
     if not isinstance(node, Copy) or not isinstance(node.source, Tensor) or not isinstance(node.destination, Tensor):
         return ()

@@ -11,7 +11,16 @@ import numpy as np
 from abele.compiler.layout import Layout
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.tile_vector import TileSet, TileVector, added
-from abele.compiler.traffic import PAIR_BYTES, WORD_BYTES, LinkBytes, Moves, Phase, Transfers, granules, phase_of
+from abele.compiler.traffic import (
+    PAIR_BYTES,
+    WORD_BYTES,
+    ExchangePhase,
+    LinkBytes,
+    Moves,
+    Transfers,
+    granules,
+    phase_of,
+)
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64, cut_alike, distinct
 from abele.graph.mapping import Int32
@@ -31,8 +40,8 @@ class ExchangePlan:
         buffer_bytes: Memory for arriving, gathered and not yet scattered data on each tile.
     """
 
-    before: Phase | None
-    after: Phase | None
+    before: ExchangePhase | None
+    after: ExchangePhase | None
     gather: Moves
     scatter: Moves
     buffer_bytes: TileVector
@@ -45,7 +54,7 @@ class _Collector:
         self.transfers: list[Transfers] = []
         self.moves: list[Moves] = []
 
-    def phase(self, layout: Layout, tiles_per_ipu: int) -> tuple[Phase | None, Moves]:
+    def phase(self, layout: Layout, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
         """The phase of all transfers and all copies of this direction."""
         if not self.transfers:
             return None, Moves.joined(self.moves)
@@ -236,7 +245,7 @@ def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> Exchan
     num_ipus, home = -(-num_tiles // tiles_per_ipu), holder // tiles_per_ipu
     ipus = np.delete(np.arange(num_ipus, dtype=np.int64), home)
     words = -(-size // WORD_BYTES) * WORD_BYTES
-    phase = Phase(
+    phase = ExchangePhase(
         received_bytes=receives.times(words),
         sent_bytes=sends.times(words),
         received_fragments=receives,

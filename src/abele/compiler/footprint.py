@@ -10,7 +10,7 @@ import numpy as np
 from abele.codelet.layouts import DELTA_BYTES
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.tile_vector import TileSet, TileVector, added
-from abele.compiler.traffic import Phase
+from abele.compiler.traffic import ExchangePhase
 from abele.graph.intervals import Int64
 from abele.graph.vertices import Edge, VertexGroup
 from abele.machine import Exchange, Ipu
@@ -66,7 +66,7 @@ def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) 
     return added((_phase_code_bytes(p, exchange) for p in phases), num_tiles)
 
 
-def _phase_code_bytes(phase: Phase, exchange: Exchange) -> TileVector:
+def _phase_code_bytes(phase: ExchangePhase, exchange: Exchange) -> TileVector:
     longest = exchange.max_words_per_send * exchange.granule_bytes
     fragments = phase.received_fragments.values + phase.sent_fragments.values + phase.sent_bytes.values // longest
     further = np.maximum(fragments - 1, 0) * exchange.fragment_code_bytes

@@ -19,7 +19,7 @@ from abele.graph.mapping import Int32
 from abele.graph.variable import Variable
 
 
-class Pieces(NamedTuple):
+class TilePieces(NamedTuple):
     """Intervals cut where the tile changes, in packed addresses.
 
     Attributes:
@@ -75,7 +75,7 @@ class Layout:
         packed, share = _packed(owner, interval_map.tile, end - begin, num_tiles)
         return Layout(begin, end, interval_map.tile, packed, share, base, size, width, num_tiles)
 
-    def cut(self, begin: Int64, length: Int64) -> Pieces:
+    def cut(self, begin: Int64, length: Int64) -> TilePieces:
         """Cut intervals of the global space where the tile or the variable changes.
 
         Args:
@@ -95,9 +95,9 @@ class Layout:
         high = np.minimum(self.end[piece], end[source])
         return self._pieces(piece, low, high - low, source)
 
-    def _pieces(self, piece: Int64, begin: Int64, length: Int64, source: Int64) -> Pieces:
+    def _pieces(self, piece: Int64, begin: Int64, length: Int64, source: Int64) -> TilePieces:
         packed = self.packed[piece] + (begin - self.begin[piece])
-        return Pieces(packed, length, self.tile[piece], self.share[piece], source)
+        return TilePieces(packed, length, self.tile[piece], self.share[piece], source)
 
     def variables_at(self, address: Int64) -> Int64:
         """Position of the variable that each global address belongs to, int64[k]."""

@@ -13,7 +13,7 @@ from abele.compiler.uses import FieldUse
 from abele.graph.intervals import Int64
 
 
-class Access(NamedTuple):
+class VertexAccess(NamedTuple):
     """One vertex's access to one interval."""
 
     use: FieldUse
@@ -25,8 +25,8 @@ class Access(NamedTuple):
 class Race(NamedTuple):
     """Two vertices, or two fields of one, that touch the same elements; the first writes them."""
 
-    writer: Access
-    other: Access
+    writer: VertexAccess
+    other: VertexAccess
     other_reads: bool
 
 
@@ -57,10 +57,10 @@ class Writes:
         part = position if self.part is None else int(self.part[position])
         return self.uses[int(np.searchsorted(np.cumsum(self.parts), part, side="right"))]
 
-    def access(self, position: int) -> Access:
+    def access(self, position: int) -> VertexAccess:
         """Sorted interval ``position`` as an access."""
         vertex, begin, end = int(self.vertex[position]), int(self.begin[position]), int(self.end[position])
-        return Access(self.use_of(position), vertex, begin, end)
+        return VertexAccess(self.use_of(position), vertex, begin, end)
 
     def union(self) -> tuple[Int64, Int64]:
         """Begins and ends of the written intervals, overlapping and adjoining ones joined."""
@@ -164,7 +164,7 @@ def _described(use: FieldUse, interval: int, first: int, last: int, span: range,
     """The race between a read interval and a write of ``span`` by another vertex."""
     regions = use.edge.regions
     begin = int(regions.begin[interval])
-    read = Access(use, first, begin, begin + int(regions.length[interval]))
+    read = VertexAccess(use, first, begin, begin + int(regions.length[interval]))
     owners = writes.vertex[span.start : span.stop]
     others = np.flatnonzero(owners != first)
     if len(others):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.compiler.race import Access, Race
+from abele.compiler.race import Race, VertexAccess
 from abele.errors import DataRaceError
 from abele.graph.compute_set import ComputeSet
 from abele.graph.variable import Variable
@@ -41,7 +41,7 @@ def _twice(race: Race, compute_set: ComputeSet, variable: Variable, element: int
     )
 
 
-def _who(access: Access) -> str:
+def _who(access: VertexAccess) -> str:
     group = access.use.group
     number = access.vertex - access.use.first_vertex
     origin = group.origin_of(number)

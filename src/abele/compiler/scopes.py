@@ -43,7 +43,7 @@ def num_ways(node: Program) -> int:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Scope:
+class RunScope:
     """A part of a program whose steps run equally often.
 
     Attributes:
@@ -70,7 +70,7 @@ class Scopes:
     """
 
     def __init__(self, program: Block) -> None:
-        self.scopes: list[Scope] = [Scope(-1, "repeat")]
+        self.scopes: list[RunScope] = [RunScope(-1, "repeat")]
         found: tuple[list[int], list[int]] = ([], [])
         self._walk(program, 0, *found)
         self.steps, self.of_step = (np.array(column, dtype=np.int64) for column in found)
@@ -93,17 +93,17 @@ class Scopes:
         """The scope of each item of a block."""
         match block.kind:
             case "repeat":
-                return [self._add(Scope(scope, "repeat", block.count))] * len(block.items)
+                return [self._add(RunScope(scope, "repeat", block.count))] * len(block.items)
             case "while":
                 # Condition and decision happen once more than the body for each time that the loop is entered.
-                looks = self._add(Scope(scope, "looks", node=block.node))
-                return [looks, looks, self._add(Scope(scope, "trips", node=block.node))]
+                looks = self._add(RunScope(scope, "looks", node=block.node))
+                return [looks, looks, self._add(RunScope(scope, "trips", node=block.node))]
             case "if":
-                return [self._add(Scope(scope, "way", way, block.node)) for way in range(len(block.items))]
+                return [self._add(RunScope(scope, "way", way, block.node)) for way in range(len(block.items))]
             case _:
                 return [scope] * len(block.items)
 
-    def _add(self, scope: Scope) -> int:
+    def _add(self, scope: RunScope) -> int:
         self.scopes.append(scope)
         return len(self.scopes) - 1
 
@@ -133,7 +133,7 @@ class Scopes:
         return entries, known
 
 
-def _counted(scope: Scope, counts: Int64) -> tuple[Int64, Int64]:
+def _counted(scope: RunScope, counts: Int64) -> tuple[Int64, Int64]:
     """Entries of a scope over all call sites, and those of its node, int64[runs] each."""
     if scope.rule == "way":
         return counts[:, scope.amount], counts.sum(axis=1)

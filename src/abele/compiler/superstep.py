@@ -11,7 +11,7 @@ from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.tile_vector import TileVector, added
-from abele.compiler.traffic import Moves, Phase
+from abele.compiler.traffic import ExchangePhase, Moves
 from abele.graph.program import Program
 from abele.machine import System
 
@@ -44,7 +44,7 @@ class Exchanged:
     sync_cycles: int
 
     @staticmethod
-    def of(phase: Phase | None, system: System, groups: SyncGroups) -> Exchanged | None:
+    def of(phase: ExchangePhase | None, system: System, groups: SyncGroups) -> Exchanged | None:
         """The summary of a phase, if there is one."""
         if phase is None or phase.total_bytes == 0:
             return None

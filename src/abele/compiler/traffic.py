@@ -123,7 +123,7 @@ class LinkBytes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Phase:
+class ExchangePhase:
     """One exchange phase, tile by tile; its vectors are over one set of tiles, those that take part.
 
     Attributes:
@@ -164,7 +164,7 @@ def granules(offset_bytes: Int64, length_bytes: Int64) -> Int64:
     return bits & -bits
 
 
-def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[Phase, Moves]:
+def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase, Moves]:
     """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
 
     Copies are needed where a tile wants an element a second time in another arrangement, and where pieces of less than
@@ -177,7 +177,7 @@ def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[
     sent_size = (sent.length * sent.width + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
     tiles = TileSet.of([fragments.tile, sent.tile], num_tiles)
     receiver, sender = tiles.positions(fragments.tile), tiles.positions(sent.tile)
-    phase = Phase(
+    phase = ExchangePhase(
         TileVector(tiles, tiles.sum(receiver, words)),
         TileVector(tiles, tiles.sum(sender, sent_size)),
         TileVector(tiles, tiles.count(receiver)),

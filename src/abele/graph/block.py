@@ -32,7 +32,7 @@ class NotStridedError(Exception):
     """The result is no small set of strided blocks."""
 
 
-class Block(NamedTuple):
+class StridedBlock(NamedTuple):
     """Elements of one variable that appear in a view at regular distances.
 
     Attributes:
@@ -82,11 +82,11 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def whole(variable: Variable) -> Block:
+def whole(variable: Variable) -> StridedBlock:
     """The block that is all of a variable."""
     shape = variable.shape
     factors = tuple(((n, 1, s),) if n != 1 else () for n, s in zip(shape, row_major(shape), strict=True))
-    return Block(variable, 0, (0,) * len(shape), factors)
+    return StridedBlock(variable, 0, (0,) * len(shape), factors)
 
 
 def normal(factors: Sequence[Factor]) -> Factors:
@@ -172,7 +172,7 @@ def sampled(factors: Factors, origin: int, every: int) -> Iterator[tuple[int, Fa
             yield index, (*outer, *piece), offset + start * stride
 
 
-def addresses(blocks: Sequence[Block], shape: Sequence[int]) -> Int64:
+def addresses(blocks: Sequence[StridedBlock], shape: Sequence[int]) -> Int64:
     """Global address of every element of the view, int64[shape]."""
     result = np.empty(tuple(shape), dtype=np.int64)
     for block in blocks:
@@ -191,7 +191,7 @@ def addresses(blocks: Sequence[Block], shape: Sequence[int]) -> Int64:
     return result
 
 
-def flat_factors(block: Block, shape: Sequence[int]) -> tuple[int, list[Factor]]:
+def flat_factors(block: StridedBlock, shape: Sequence[int]) -> tuple[int, list[Factor]]:
     """First position of a block in the flattened view, and its factors there, neighbours merged."""
     strides = row_major(shape)
     start = sum(o * s for o, s in zip(block.origin, strides, strict=True))
@@ -199,7 +199,7 @@ def flat_factors(block: Block, shape: Sequence[int]) -> tuple[int, list[Factor]]
     return start, list(normal(fine)) if fine else []
 
 
-def runs(block: Block, shape: Sequence[int]) -> tuple[Int64, Int64, Int64]:
+def runs(block: StridedBlock, shape: Sequence[int]) -> tuple[Int64, Int64, Int64]:
     """Global begin, length and view position of each contiguous run of one block, int64[k] each."""
     start, fine = flat_factors(block, shape)
     length = fine.pop()[0] if fine and fine[-1][1:] == (1, 1) else 1
@@ -213,7 +213,7 @@ def runs(block: Block, shape: Sequence[int]) -> tuple[Int64, Int64, Int64]:
     return begin, np.full(len(begin), length, dtype=np.int64), position
 
 
-def in_memory_order(block: Block) -> tuple[int, list[tuple[int, int]], int]:
+def in_memory_order(block: StridedBlock) -> tuple[int, list[tuple[int, int]], int]:
     """A block's elements as a set: lowest global address, extents and positive strides (largest first), repetitions."""
     low, pairs, times = block.variable.base + block.offset, [], 1
     for factors in block.factors:

@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.graph import block as algebra
 from abele.graph import refit
-from abele.graph.block import Block, Factors, NotStridedError
+from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.content import Content
 from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
@@ -25,12 +25,12 @@ class BlockList(Content):
 
     __slots__ = ("_blocks", "_is_cut")
 
-    def __init__(self, blocks: tuple[Block, ...], is_cut: bool = False) -> None:
+    def __init__(self, blocks: tuple[StridedBlock, ...], is_cut: bool = False) -> None:
         self._blocks = blocks
         self._is_cut = is_cut and len(blocks) > 1
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StridedBlock, ...]:
         """See :class:`Content`."""
         return self._blocks
 
@@ -39,7 +39,7 @@ class BlockList(Content):
         """See :class:`Content`."""
         return self._is_cut
 
-    def _with(self, blocks: Iterable[Block]) -> BlockList:
+    def _with(self, blocks: Iterable[StridedBlock]) -> BlockList:
         return BlockList(tuple(blocks), self._is_cut)
 
     def sliced(self, dim: int, begin: int, end: int) -> Content:
@@ -49,7 +49,7 @@ class BlockList(Content):
             at = origin[dim]
             for index, piece, shift in algebra.cut(factors[dim], begin - at, end - at):
                 place = algebra.put(origin, dim, at + index - begin)
-                result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, piece)))
+                result.append(StridedBlock(variable, offset + shift, place, algebra.put(factors, dim, piece)))
         return self._with(result)
 
     def picked(self, dim: int, index: int) -> Content:
@@ -60,7 +60,7 @@ class BlockList(Content):
             if len(along) <= 1:
                 shift = along[0][2] * index if along else 0
                 rest = factors[:dim] + factors[dim + 1 :]
-                return BlockList((Block(variable, offset + shift, origin[:dim] + origin[dim + 1 :], rest),))
+                return BlockList((StridedBlock(variable, offset + shift, origin[:dim] + origin[dim + 1 :], rest),))
         return super().picked(dim, index)
 
     @property
@@ -85,7 +85,7 @@ class BlockList(Content):
             shift = sum((n - 1) * s for n, _, s in along)
             place = algebra.put(origin, dim, extent - origin[dim] - algebra.span_of(along))
             turned = tuple((n, step, -s) for n, step, s in along)
-            result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, turned)))
+            result.append(StridedBlock(variable, offset + shift, place, algebra.put(factors, dim, turned)))
         return self._with(result)
 
     def sampled(self, dim: int, every: int) -> Content:
@@ -95,25 +95,28 @@ class BlockList(Content):
             for index, piece, shift in algebra.sampled(factors[dim], origin[dim], every):
                 closer = tuple((n, step // every, s) for n, step, s in piece)
                 place = algebra.put(origin, dim, index // every)
-                result.append(Block(variable, offset + shift, place, algebra.put(factors, dim, closer)))
+                result.append(StridedBlock(variable, offset + shift, place, algebra.put(factors, dim, closer)))
         return BlockList(tuple(result), self._is_cut or len(result) > len(self._blocks))
 
     def permuted(self, order: Sequence[int]) -> Content:
         """See :class:`Content`."""
         return self._with(
-            Block(v, o, tuple([at[d] for d in order]), tuple([f[d] for d in order])) for v, o, at, f in self._blocks
+            StridedBlock(v, o, tuple([at[d] for d in order]), tuple([f[d] for d in order]))
+            for v, o, at, f in self._blocks
         )
 
     def expanded(self, dim: int, extent: int = 1) -> Content:
         """See :class:`Content`."""
         new: Factors = ((extent, 1, 0),) if extent != 1 else ()
         return self._with(
-            Block(v, o, (*at[:dim], 0, *at[dim:]), (*f[:dim], new, *f[dim:])) for v, o, at, f in self._blocks
+            StridedBlock(v, o, (*at[:dim], 0, *at[dim:]), (*f[:dim], new, *f[dim:])) for v, o, at, f in self._blocks
         )
 
     def dropped(self, dim: int) -> Content:
         """See :class:`Content`."""
-        return self._with(Block(v, o, at[:dim] + at[dim + 1 :], f[:dim] + f[dim + 1 :]) for v, o, at, f in self._blocks)
+        return self._with(
+            StridedBlock(v, o, at[:dim] + at[dim + 1 :], f[:dim] + f[dim + 1 :]) for v, o, at, f in self._blocks
+        )
 
     def shifted(self, dim: int, by: int) -> Content:
         """See :class:`Content`."""
@@ -121,7 +124,7 @@ class BlockList(Content):
 
     def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
         """See :class:`Content`."""
-        result: list[Block] = []
+        result: list[StridedBlock] = []
         for block in self._blocks:
             result += refit.reshaped(block, old, new, most)
             if len(result) > most:
@@ -199,9 +202,9 @@ def in_order(parts: Sequence[tuple[Int64, Int64, Int64]]) -> tuple[Int64, Int64]
     return begin[order], length[order]
 
 
-def merged(blocks: Sequence[Block], dim: int) -> list[Block]:
+def merged(blocks: Sequence[StridedBlock], dim: int) -> list[StridedBlock]:
     """The blocks with those joined that continue each other along ``dim``."""
-    result: list[Block] = []
+    result: list[StridedBlock] = []
     for block in sorted(blocks, key=lambda b: (b.origin[:dim], b.origin[dim + 1 :], b.origin[dim])):
         joined = _joined(result[-1], block, dim) if result else None
         if joined is None:
@@ -211,14 +214,14 @@ def merged(blocks: Sequence[Block], dim: int) -> list[Block]:
     return result
 
 
-def _joined(a: Block, b: Block, dim: int) -> Block | None:
+def _joined(a: StridedBlock, b: StridedBlock, dim: int) -> StridedBlock | None:
     """Two blocks as one, ``b`` after ``a`` along ``dim``, if they can be."""
     if a.variable is not b.variable or a.origin[:dim] != b.origin[:dim] or a.origin[dim + 1 :] != b.origin[dim + 1 :]:
         return None
     if a.factors[:dim] != b.factors[:dim] or a.factors[dim + 1 :] != b.factors[dim + 1 :]:
         return None
     along = _continued(a.factors[dim], b.factors[dim], b.origin[dim] - a.origin[dim], b.offset - a.offset)
-    return None if along is None else Block(a.variable, a.offset, a.origin, algebra.put(a.factors, dim, along))
+    return None if along is None else StridedBlock(a.variable, a.offset, a.origin, algebra.put(a.factors, dim, along))
 
 
 def _continued(a: Factors, b: Factors, by: int, stride: int) -> Factors | None:

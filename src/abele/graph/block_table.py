@@ -8,7 +8,7 @@ import numpy as np
 
 from abele.graph import block as algebra
 from abele.graph import refit
-from abele.graph.block import Block, Factor, NotStridedError
+from abele.graph.block import Factor, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList, in_order
 from abele.graph.content import Content
 from abele.graph.intervals import Int64, expand
@@ -51,7 +51,7 @@ class BlockTable(Content):
         self.extent, self.step, self.stride, self._is_cut = extent, step, stride, is_cut
 
     @staticmethod
-    def of(blocks: Sequence[Block], is_cut: bool = False) -> BlockTable:
+    def of(blocks: Sequence[StridedBlock], is_cut: bool = False) -> BlockTable:
         """The table of blocks one by one."""
         pool = tuple(dict.fromkeys([b.variable for b in blocks]))
         number = {variable: i for i, variable in enumerate(pool)}
@@ -73,7 +73,7 @@ class BlockTable(Content):
         return len(self.offset)
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StridedBlock, ...]:
         """See :class:`Content`."""
         factors = []
         for n, v, s in zip(self.extent, self.step, self.stride, strict=True):
@@ -82,7 +82,7 @@ class BlockTable(Content):
         origins = [o.tolist() for o in self.origin]
         places = zip(self.owner.tolist(), self.offset.tolist(), zip(*origins, strict=True), strict=True)
         return tuple(
-            Block(self.pool[owner], offset, at, f)
+            StridedBlock(self.pool[owner], offset, at, f)
             for (owner, offset, at), f in zip(places, zip(*factors, strict=True), strict=True)
         )
 
@@ -194,7 +194,7 @@ class BlockTable(Content):
     def dropped(self, dim: int) -> Content:
         """See :class:`Content`."""
         if len(self.origin) == 1:
-            return BlockList((Block(self.pool[int(self.owner[0])], int(self.offset[0]), (), ()),))
+            return BlockList((StridedBlock(self.pool[int(self.owner[0])], int(self.offset[0]), (), ()),))
         return self._dims([d for d in range(len(self.origin)) if d != dim])
 
     def shifted(self, dim: int, by: int) -> BlockTable:
@@ -270,7 +270,7 @@ class BlockTable(Content):
         return int(low.min()), int(high.max()) + 1
 
 
-def packed(blocks: tuple[Block, ...], is_cut: bool) -> Content:
+def packed(blocks: tuple[StridedBlock, ...], is_cut: bool) -> Content:
     """Blocks as a tuple or as a table, whichever is quicker."""
     return BlockList(blocks, is_cut) if len(blocks) <= FEW or not blocks[0].origin else BlockTable.of(blocks, is_cut)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import block as algebra
-from abele.graph.block import Block
+from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
 from abele.graph.gather import content_of_runs
@@ -121,7 +121,7 @@ def _cut(begin: Int64, length: Int64, low: Int64, size: Int64) -> tuple[Int64, I
     return IntervalMap(begin, np.zeros(len(begin), np.int32), int(begin[-1] + length[-1])).split(low, size)
 
 
-def _shifted(block: Block, begin: Int64, length: Int64, target: Int64, stored: Variable) -> Block | None:
+def _shifted(block: StridedBlock, begin: Int64, length: Int64, target: Int64, stored: Variable) -> StridedBlock | None:
     """A block moved as a whole, if all of it lies in one interval."""
     low, high = BlockList((block,)).bounds
     piece = int(np.searchsorted(begin, low, side="right")) - 1
@@ -131,7 +131,7 @@ def _shifted(block: Block, begin: Int64, length: Int64, target: Int64, stored: V
     return block._replace(variable=stored, offset=int(target[piece] + first - begin[piece]))
 
 
-def _dense(block: Block, stored: Variable) -> Block:
+def _dense(block: StridedBlock, stored: Variable) -> StridedBlock:
     """A block whose elements have moved together, in their order."""
     flat = [(abs(s), d, i) for d, factors in enumerate(block.factors) for i, (_, _, s) in enumerate(factors)]
     offset, width, strides = 0, 1, {}
@@ -144,4 +144,4 @@ def _dense(block: Block, stored: Variable) -> Block:
         algebra.normal(tuple((n, v, strides[d, i]) for i, (n, v, _) in enumerate(along))) if along else ()
         for d, along in enumerate(block.factors)
     )
-    return Block(stored, offset, block.origin, factors)
+    return StridedBlock(stored, offset, block.origin, factors)

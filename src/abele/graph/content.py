@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abele.graph.block import Block
+from abele.graph.block import StridedBlock
 from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
 
@@ -67,7 +67,7 @@ class Content(ABC):
 
     @property
     @abstractmethod
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[StridedBlock, ...] | None:
         """All blocks; None where there are only addresses."""
 
     @property
@@ -160,7 +160,7 @@ class AddressList(Content):
         return *self.runs(()), False
 
     @property
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[StridedBlock, ...] | None:
         """See :class:`Content`."""
         return None
 

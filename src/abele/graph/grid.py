@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.graph import block as algebra
 from abele.graph import refit
-from abele.graph.block import Block, Factors, NotStridedError
+from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import Content
 from abele.graph.intervals import Int64
@@ -107,7 +107,7 @@ class Grid(Content):
         self.variable, self.offset, self.lines, self._is_cut = variable, offset, lines, is_cut
 
     @staticmethod
-    def of(blocks: Sequence[Block], is_cut: bool) -> Grid | None:
+    def of(blocks: Sequence[StridedBlock], is_cut: bool) -> Grid | None:
         """Blocks that fill a view as a grid, or None when they are none."""
         first = min(blocks, key=lambda b: b.origin)
         lines, places = [], []
@@ -225,18 +225,18 @@ class Grid(Content):
         return *self._runs([*flipped[:unit], *flipped[unit + 1 :], flipped[unit]]), False
 
     @property
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[StridedBlock, ...] | None:
         """See :class:`Content`; None where there are too many."""
         return self.all_blocks() if self.num_blocks <= MOST_BLOCKS else None
 
-    def all_blocks(self) -> tuple[Block, ...]:
+    def all_blocks(self) -> tuple[StridedBlock, ...]:
         """The blocks, one for each combination of pieces."""
         choices: list[list[tuple[int, int, Factors]]] = []
         for line in self.lines:
             rows = zip(*(c.tolist() for c in (line.start, line.offset, line.length, line.stride)), strict=True)
             choices.append([(start, shift, ((n, 1, s),) if n > 1 else ()) for start, shift, n, s in rows])
         return tuple(
-            Block(
+            StridedBlock(
                 self.variable,
                 self.offset + sum(c[1] for c in chosen),
                 tuple([c[0] for c in chosen]),

@@ -102,7 +102,7 @@ def expand(begin: Int64, length: Int64) -> Int64:
     return step + np.arange(total, dtype=np.int64)
 
 
-class Part(NamedTuple):
+class CutPart(NamedTuple):
     """Where pieces of a list of intervals are cut from.
 
     Attributes:
@@ -114,14 +114,14 @@ class Part(NamedTuple):
     offset: Int64
 
 
-def cut_alike(one: Int64, other: Int64) -> tuple[Int64, Part, Part]:
+def cut_alike(one: Int64, other: Int64) -> tuple[Int64, CutPart, CutPart]:
     """Two lists of lengths with the same sum, cut where an interval of either ends: one list of pieces for both.
 
     Returns:
         The length of each piece, int64[k], and which parts of both lists the pieces are.
     """
     if len(one) == len(other) and np.array_equal(one, other):
-        same = Part(np.arange(len(one), dtype=np.int64), np.zeros(len(one), dtype=np.int64))
+        same = CutPart(np.arange(len(one), dtype=np.int64), np.zeros(len(one), dtype=np.int64))
         return one, same, same
     ends = np.cumsum(one), np.cumsum(other)
     cuts = distinct(np.concatenate(ends))
@@ -130,8 +130,8 @@ def cut_alike(one: Int64, other: Int64) -> tuple[Int64, Part, Part]:
     first, second = (np.searchsorted(e, start, side="right") for e in ends)
     return (
         length,
-        Part(first, start - (ends[0] - one)[first]),
-        Part(second, start - (ends[1] - other)[second]),
+        CutPart(first, start - (ends[0] - one)[first]),
+        CutPart(second, start - (ends[1] - other)[second]),
     )
 
 

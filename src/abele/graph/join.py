@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.graph import block as algebra
-from abele.graph.block import Block
+from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList, merged
 from abele.graph.block_table import FEW, BlockTable, compact, packed
 from abele.graph.content import AddressList, Content
@@ -65,16 +65,16 @@ def _as_grid(contents: Sequence[Content], dim: int) -> Grid | None:
     return joined_grids(grids, dim)
 
 
-def _moved(content: BlockList | BlockTable, dim: int, by: int) -> Sequence[Block]:
+def _moved(content: BlockList | BlockTable, dim: int, by: int) -> Sequence[StridedBlock]:
     if not by:
         return content.blocks
-    return [Block(v, o, algebra.put(at, dim, at[dim] + by), f) for v, o, at, f in content.blocks]
+    return [StridedBlock(v, o, algebra.put(at, dim, at[dim] + by), f) for v, o, at, f in content.blocks]
 
 
 def _one_table(parts: Sequence[tuple[BlockList | BlockTable, int]], dim: int, is_cut: bool) -> BlockTable:
     """All parts as one table; blocks of small parts are gathered first."""
     tables: list[BlockTable] = []
-    loose: list[Block] = []
+    loose: list[StridedBlock] = []
     for content, at in parts:
         if isinstance(content, BlockTable):
             tables.append(content.shifted(dim, at))

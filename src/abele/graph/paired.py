@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from abele.graph.block import Block, Factors, lookup
+from abele.graph.block import Factors, StridedBlock, lookup
 from abele.graph.intervals import Int64, cut_alike
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _in_view_order(source: Tensor, destination: Tensor) -> PairedRuns:
     return PairedRuns(begin[mine.interval] + mine.offset, other_begin[theirs.interval] + theirs.offset, size)
 
 
-def _digits(block: Block, other: Block) -> list[_Digit] | None:
+def _digits(block: StridedBlock, other: StridedBlock) -> list[_Digit] | None:
     """The extents of both blocks, cut so finely that one list serves both; None where none does."""
     if not (block.is_box and other.is_box) or block.extents != other.extents:
         return None
@@ -95,7 +95,7 @@ def _common(mine: Factors, theirs: Factors) -> list[_Digit] | None:
     return found
 
 
-def _runs(block: Block, other: Block, digits: list[_Digit]) -> PairedRuns:
+def _runs(block: StridedBlock, other: StridedBlock, digits: list[_Digit]) -> PairedRuns:
     """The runs of two blocks, in the order of the second one's memory."""
     merged: list[_Digit] = []
     for digit in sorted(digits, key=lambda d: (-abs(d.destination), -abs(d.source))):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from abele.graph.block import Block, Factor, Factors, NotStridedError, normal, row_major
+from abele.graph.block import Factor, Factors, NotStridedError, StridedBlock, normal, row_major
 
 Placed = tuple[tuple[int, ...], tuple[Factors, ...], int]
 """Origin, factors a dimension, and offset in the variable."""
 
 
-def reshaped(block: Block, old: Sequence[int], new: Sequence[int], most: int) -> list[Block]:
+def reshaped(block: StridedBlock, old: Sequence[int], new: Sequence[int], most: int) -> list[StridedBlock]:
     """The blocks that show a block of a view of shape ``old`` in shape ``new``; the view is not empty.
 
     Raises:
@@ -28,10 +28,10 @@ def reshaped(block: Block, old: Sequence[int], new: Sequence[int], most: int) ->
         if len(found) * len(pieces) > most:
             raise NotStridedError
         found = [(o + p[0], f + p[1], s + p[2]) for o, f, s in found for p in pieces]
-    return [Block(block.variable, block.offset + shift, origin, factors) for origin, factors, shift in found]
+    return [StridedBlock(block.variable, block.offset + shift, origin, factors) for origin, factors, shift in found]
 
 
-def _group(block: Block, old: Sequence[int], before: range, shape: list[int], most: int) -> list[Placed]:
+def _group(block: StridedBlock, old: Sequence[int], before: range, shape: list[int], most: int) -> list[Placed]:
     """A block's pieces along dimensions ``before``, which become ``shape``."""
     if len(before) == len(shape) == 1:
         d = before[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.graph.block import Block, NotStridedError
+from abele.graph.block import NotStridedError, StridedBlock
 from abele.graph.content import AddressList, Content
 from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
@@ -81,7 +81,7 @@ class Reshaped(Content):
         return self.base.footprint()
 
     @property
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[StridedBlock, ...] | None:
         """See :class:`Content`."""
         return self.resolved.blocks
 

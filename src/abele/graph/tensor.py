@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.graph import elements, views
-from abele.graph.block import Block, NotStridedError, Strides, strides_of
+from abele.graph.block import NotStridedError, StridedBlock, Strides, strides_of
 from abele.graph.concatenation import Concatenation, concat, stack
 from abele.graph.content import AddressList, Content
 from abele.graph.indexing import indexed, picked
@@ -337,7 +337,7 @@ class Tensor:
         return Strided(block.variable, block.offset, factors)
 
     @property
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[StridedBlock, ...] | None:
         """The strided blocks that the view was joined from, each a box of it.
 
         None when it has no such form: a reshape cut across the blocks, or only addresses are known.

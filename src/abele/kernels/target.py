@@ -8,7 +8,7 @@ from abele.llvm.host import host_cpu
 
 
 @dataclass(frozen=True)
-class Target:
+class HostTarget:
     """A CPU as the planner sees it.
 
     Attributes:
@@ -25,8 +25,8 @@ class Target:
         return self.registers * 3 // 4
 
 
-def host_target() -> Target:
+def host_target() -> HostTarget:
     """The CPU of this process."""
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
-    return Target(cpu.vector_bytes // 4, 32 if wide else 16)
+    return HostTarget(cpu.vector_bytes // 4, 32 if wide else 16)

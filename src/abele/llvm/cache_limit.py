@@ -42,7 +42,7 @@ _stored_bytes: dict[Path, int] = {}
 """What this process has stored in each directory since it last looked through it."""
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """A file of the cache: its path, the room that it takes, and when it was last used, in seconds since 1970."""
 
     path: str
@@ -138,13 +138,13 @@ def usage(directory: Path) -> Usage:
     return Usage(len(found), sum(e.bytes for e in found), min((e.used for e in found), default=None))
 
 
-def entries(directory: Path) -> Iterator[Entry]:
+def entries(directory: Path) -> Iterator[CacheEntry]:
     """The objects in a cache, in no order. Files of others are passed over."""
     for file in _files(directory):
         if _OBJECT.fullmatch(file.name):
             with contextlib.suppress(OSError):
                 status = file.stat(follow_symlinks=False)
-                yield Entry(file.path, _room(status.st_size), status.st_mtime)
+                yield CacheEntry(file.path, _room(status.st_size), status.st_mtime)
 
 
 def remove_oldest(directory: Path, limit: int) -> Removed:
@@ -178,7 +178,7 @@ def clear(directory: Path) -> Removed:
     return removed
 
 
-def _removed(chosen: list[Entry]) -> Removed:
+def _removed(chosen: list[CacheEntry]) -> Removed:
     objects = size = left = 0
     why = ""
     for entry in chosen:

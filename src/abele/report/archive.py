@@ -106,7 +106,7 @@ class _Head(msgspec.Struct):
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-class Target(zipfile.ZipFile):
+class ArchiveWriter(zipfile.ZipFile):
     """An archive that is being written, and that its reader will take.
 
     Args:
@@ -137,7 +137,7 @@ class Target(zipfile.ZipFile):
         return _EXTRA_HEAD.pack(_PADDING_FIELD, room) + bytes(room)
 
 
-def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
+def write(path: Path, kind: Kind[Any], fill: Callable[[ArchiveWriter], None]) -> None:
     """Write an archive to ``path``: to a temporary file beside it, then moved into place.
 
     Raises:
@@ -148,7 +148,7 @@ def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as stream, Target(stream, kind) as archive:
+        with os.fdopen(handle, "wb") as stream, ArchiveWriter(stream, kind) as archive:
             fill(archive)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
@@ -158,7 +158,7 @@ def write(path: Path, kind: Kind[Any], fill: Callable[[Target], None]) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_member(archive: Target, name: str, *pieces: bytes | memoryview) -> None:
+def write_member(archive: ArchiveWriter, name: str, *pieces: bytes | memoryview) -> None:
     """Add a member, without a time, so that equal contents make equal files."""
     member = zipfile.ZipInfo(name)
     member.file_size = sum(len(piece) for piece in pieces)
@@ -169,7 +169,7 @@ def write_member(archive: Target, name: str, *pieces: bytes | memoryview) -> Non
             stream.write(piece)
 
 
-def write_document(archive: Target, kind: Kind[Any], document: dict[str, Any]) -> None:
+def write_document(archive: ArchiveWriter, kind: Kind[Any], document: dict[str, Any]) -> None:
     """Add the document.
 
     Raises:
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def write_array(archive: Target, name: str, array: npt.ArrayLike) -> None:
+def write_array(archive: ArchiveWriter, name: str, array: npt.ArrayLike) -> None:
     """Add an array; one of a type that NumPy does not have itself goes as its bits."""
     plain = np.asarray(array, order="C")
     if plain.dtype.kind not in "biuf":

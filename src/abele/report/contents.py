@@ -42,7 +42,7 @@ class MemoryHead(msgspec.Struct):
     available_bytes: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 
-class Document(msgspec.Struct):
+class ReportDocument(msgspec.Struct):
     """The document of a report file."""
 
     format: str
@@ -76,7 +76,7 @@ class _Meta(msgspec.Struct):
     steps_per_run: Count = 0
 
 
-def check_document(document: Document) -> None:
+def check_document(document: ReportDocument) -> None:
     """The entries that are known are what they should be.
 
     Raises:

@@ -33,7 +33,7 @@ KIND = container.Kind(
     free_bytes=64 << 20,
     ratio=250,
     again="write the report again: the program that made it can, with Report.save",
-    schema=contents.Document,
+    schema=contents.ReportDocument,
     mapped=True,
 )
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
@@ -64,7 +64,7 @@ def _with_portable_paths(ops: Table) -> Table:
     return Table({**ops.columns, "file": Text(files.codes, tuple(map(portable_path, files.words)))})
 
 
-def _write(report: Report, archive: container.Target) -> None:
+def _write(report: Report, archive: container.ArchiveWriter) -> None:
     for name in TABLES:
         table: Table = getattr(report, name)
         for key, column in table.columns.items():
@@ -74,7 +74,7 @@ def _write(report: Report, archive: container.Target) -> None:
     container.write_document(archive, KIND, _document(report))
 
 
-def _write_column(archive: container.Target, name: str, column: Column) -> None:
+def _write_column(archive: container.ArchiveWriter, name: str, column: Column) -> None:
     if isinstance(column, Text):
         letters, ends = packed_words(column.words)
         container.write_array(archive, f"{name}.npy", column.codes)
@@ -108,14 +108,14 @@ def load(path: Path, *, whole: bool | None = None) -> Report:
             later is checked when it is read, and raises the same.
     """
 
-    def build(archive: container.Archive, document: contents.Document) -> Report:
+    def build(archive: container.Archive, document: contents.ReportDocument) -> Report:
         now = path.stat().st_size <= SMALL_BYTES if whole is None else whole
         return _read(archive, document, now)
 
     return container.read(path, KIND, build)
 
 
-def _read(archive: container.Archive, document: contents.Document, whole: bool) -> Report:
+def _read(archive: container.Archive, document: contents.ReportDocument, whole: bool) -> Report:
     contents.check_document(document)
     version = document.version
     memory = _read_memory(archive, document)
@@ -138,7 +138,7 @@ def _read(archive: container.Archive, document: contents.Document, whole: bool) 
     return Report(target=document.target, graph=document.graph, memory=memory, meta=document.meta, **tables)
 
 
-def _read_memory(archive: container.Archive, document: contents.Document) -> Memory:
+def _read_memory(archive: container.Archive, document: contents.ReportDocument) -> Memory:
     head = document.memory
     if document.version < 3:
         memory = Memory(archive.array("memory.npy", "<i8"), head.available_bytes, tuple(head.categories))
@@ -166,7 +166,7 @@ class _StoredText:
 _Stored = container.StoredArray | _StoredText
 
 
-def _read_heads(archive: container.Archive, schema: Schema, document: contents.Document) -> dict[str, _Stored]:
+def _read_heads(archive: container.Archive, schema: Schema, document: contents.ReportDocument) -> dict[str, _Stored]:
     """The columns of a table as a file of some version holds them, by their heads."""
     version = document.version
     known = {key: spec for key, spec in schema.columns.items() if spec.since <= version}
@@ -175,7 +175,7 @@ def _read_heads(archive: container.Archive, schema: Schema, document: contents.D
 
 
 def _read_head(
-    archive: container.Archive, table: str, key: str, spec: ColumnSpec, document: contents.Document
+    archive: container.Archive, table: str, key: str, spec: ColumnSpec, document: contents.ReportDocument
 ) -> _Stored:
     name = f"{table}/{key}"
     values = archive.stored(f"{name}.npy", "<i4" if spec.is_text else spec.dtype)

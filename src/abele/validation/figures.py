@@ -71,7 +71,7 @@ class Comparison:
     bars: Bars | None = None
 
     @property
-    def spread(self) -> Spread:
+    def spread(self) -> ErrorSpread:
         """Errors of all figures."""
         return spread([f.error for f in self.figures if f.error is not None])
 
@@ -96,7 +96,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ErrorSpread:
     """Sizes of relative errors, as shares of the references.
 
     Attributes:
@@ -112,12 +112,12 @@ class Spread:
     worst: float
 
 
-def spread(errors: Sequence[float]) -> Spread:
+def spread(errors: Sequence[float]) -> ErrorSpread:
     """Median, 90th percentile and worst of the sizes of ``errors``; zeros where there are none."""
     if not errors:
-        return Spread(0, 0.0, 0.0, 0.0)
+        return ErrorSpread(0, 0.0, 0.0, 0.0)
     sizes = np.abs(errors)
-    return Spread(len(errors), float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max()))
+    return ErrorSpread(len(errors), float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(sizes.max()))
 
 
 def figure_text(value: float) -> str:

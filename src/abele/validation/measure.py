@@ -16,7 +16,7 @@ from abele.graph import Graph
 from abele.machine import System, systems
 from abele.validation.options import understood
 from abele.validation.parameters import Parameters
-from abele.validation.rows import Reference, Row
+from abele.validation.rows import BenchmarkRow, Reference
 from abele.validation.tools import tool
 from abele.words import counted
 
@@ -25,7 +25,7 @@ NOT_PUBLISHED = ("vertex_code", "stacks", "gaps")
 
 
 @dataclass(frozen=True)
-class Result:
+class RowResult:
     """Predicted and published figures of one operator on one chip.
 
     Attributes:
@@ -81,7 +81,7 @@ def compile_row(kind: str, given: Parameters, system: System) -> Executable:
     return compile_program(graph, tool(kind).build(graph, given), allow_out_of_memory=True)
 
 
-def measure(row: Row, chip: str) -> Result:
+def measure(row: BenchmarkRow, chip: str) -> RowResult:
     """Predicted beside published figures of ``row`` on ``chip``.
 
     Raises:
@@ -92,4 +92,4 @@ def measure(row: Row, chip: str) -> Result:
     _, left_out = understood(row.tool, row.parameters)
     held = memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
     cycles = round(report.cycles().total)
-    return Result(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes, left_out)
+    return RowResult(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes, left_out)

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import track
 
 from abele.validation.figures import Comparison, Figure
-from abele.validation.measure import Result, measure
+from abele.validation.measure import RowResult, measure
 from abele.validation.options import understood
-from abele.validation.rows import CHIPS, Row
+from abele.validation.rows import CHIPS, BenchmarkRow
 
 _SOURCE = "Graphcore's IPUModel, published operator benchmarks"
 
@@ -32,7 +32,7 @@ class Operators:
         failures: For each of the others its name, chip and error.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[RowResult, ...]
     failures: tuple[str, ...]
 
     @property
@@ -47,7 +47,7 @@ class Operators:
 
 
 def compare_rows(
-    rows: Sequence[Row],
+    rows: Sequence[BenchmarkRow],
     chips: Sequence[str] = tuple(CHIPS.values()),
     *,
     jobs: int | None = None,
@@ -62,21 +62,21 @@ def compare_rows(
         console: Where progress is shown, or None.
     """
     pending = [(row, chip) for row in rows for chip in chips if chip in row.references or not row.references]
-    results: list[Result] = []
+    results: list[RowResult] = []
     failures: list[str] = []
     for (row, chip), found in _watched(_attempts(pending, jobs or os.cpu_count() or 1), len(pending), console):
-        if isinstance(found, Result):
+        if isinstance(found, RowResult):
             results.append(found)
         else:
             failures.append(f"{row.name} on {chip}: {found}")
     return Operators(tuple(results), tuple(failures))
 
 
-_Task = tuple[Row, str]
-_Found = tuple[_Task, Result | str]
+_Task = tuple[BenchmarkRow, str]
+_Found = tuple[_Task, RowResult | str]
 
 
-def attempt(row: Row, chip: str) -> Result | str:
+def attempt(row: BenchmarkRow, chip: str) -> RowResult | str:
     """The figures of one row, or why it has none."""
     if row.unread:
         return row.unread
@@ -109,7 +109,7 @@ def _attempts(pending: Sequence[_Task], jobs: int) -> Iterator[_Found]:
         start += jobs
 
 
-def _alone(row: Row, chip: str) -> Result | str:
+def _alone(row: BenchmarkRow, chip: str) -> RowResult | str:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             return pool.submit(attempt, row, chip).result()

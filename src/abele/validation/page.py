@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from abele.validation.figures import Comparison, Figure, Spread, figure_text, spread
+from abele.validation.figures import Comparison, ErrorSpread, Figure, figure_text, spread
 from abele.validation.notes import notes_text
 from abele.validation.plots import can_plot, plot
 
@@ -110,7 +110,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
-def _shares(found: Spread) -> tuple[str, ...]:
+def _shares(found: ErrorSpread) -> tuple[str, ...]:
     return (str(found.count), *(f"{share:.1%}" for share in (found.median, found.high, found.worst)))
 
 

@@ -28,7 +28,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     """One operator benchmark.
 
     Attributes:
@@ -46,7 +46,7 @@ class Row:
     unread: str = ""
 
 
-def read_rows(path: str | Path) -> list[Row]:
+def read_rows(path: str | Path) -> list[BenchmarkRow]:
     """The rows of a CSV file: ``name``, ``tool``, ``params``, and where published cycles and bytes for each chip.
 
     Raises:
@@ -63,7 +63,7 @@ def read_rows(path: str | Path) -> list[Row]:
         return [_row(path.name, table.line_num, fields) for fields in table if fields["name"]]
 
 
-def _row(file: str, line: int, fields: dict[str, str | None]) -> Row:
+def _row(file: str, line: int, fields: dict[str, str | None]) -> BenchmarkRow:
     name, kind, given = (fields[column] or "" for column in _COLUMNS)
     references = {}
     for chip, system in CHIPS.items():
@@ -77,9 +77,9 @@ def _row(file: str, line: int, fields: dict[str, str | None]) -> Row:
     if kind == "matrix_solver" and name.endswith("_right") and "--left-side" not in given:
         given = f"--left-side false {given}"
     try:
-        return Row(name, kind, Parameters.parse(given), references)
+        return BenchmarkRow(name, kind, Parameters.parse(given), references)
     except AbeleError as wrong:
-        return Row(name, kind, Parameters({}), references, unread=f"{type(wrong).__name__}: {wrong}")
+        return BenchmarkRow(name, kind, Parameters({}), references, unread=f"{type(wrong).__name__}: {wrong}")
 
 
 def _figure(text: str | None) -> int | None:

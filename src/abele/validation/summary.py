@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from abele.validation.figures import spread
-from abele.validation.measure import Result
+from abele.validation.measure import RowResult
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Errors:
     bytes: tuple[float, float, float]
 
 
-def errors_by_tool(results: Iterable[Result]) -> list[Errors]:
+def errors_by_tool(results: Iterable[RowResult]) -> list[Errors]:
     """Errors of every kind of operator among ``results`` that has published figures, in their order."""
-    kinds: dict[str, list[Result]] = {}
+    kinds: dict[str, list[RowResult]] = {}
     for result in results:
         if result.reference_cycles is None and result.reference_bytes is None:
             continue

@@ -8,7 +8,7 @@ import numpy as np
 
 from abele.codelet import compile_codelet
 from abele.codelet.cpp import load_codelets
-from abele.codelet.cpp.blocks import Blocks
+from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.native import VERTEX, readable_text
 from abele.codelet.cpp.pieces import in_pieces
 from abele.llvm import jit
@@ -92,7 +92,7 @@ public:
 };
 """
     )["Choice"].source
-    blocks = Blocks(readable_text(source.vertex, source.code.body, source.code.around), VERTEX)
+    blocks = FlowGraph(readable_text(source.vertex, source.code.body, source.code.around), VERTEX)
     switches = [i for i in blocks.instructions if i.opcode == "switch"]
     assert [len(set(s.targets)) for s in switches] == [4]
     assert "i32 9, label" in switches[0].text

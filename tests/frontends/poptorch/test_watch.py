@@ -13,7 +13,7 @@ from test_executor import LABELS, X, classifier, options
 from torch import nn
 
 from abele.frontends import poptorch
-from abele.frontends.poptorch.watch import Watch
+from abele.frontends.poptorch.watch import ModelWatch
 
 CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     "layer": (lambda m: setattr(m, "last", nn.Linear(16, 4)), "the module 'last' is another one"),
@@ -34,7 +34,7 @@ def test_watch__change__is_told_in_words(name: str) -> None:
     model.first, model.last = nn.Linear(12, 16), nn.Linear(16, 4)
     if name == "buffer":
         model.first.register_buffer("other", torch.ones(1))
-    watch = Watch(model, training=True)
+    watch = ModelWatch(model, training=True)
     assert watch.change() is None
     change(model)
     assert text.replace("\\", "") in (watch.change() or "")
@@ -42,7 +42,7 @@ def test_watch__change__is_told_in_words(name: str) -> None:
 
 def test_watch__frozen_parameter__does_not_matter_to_inference() -> None:
     model = Classifier()
-    watch = Watch(model, training=False)
+    watch = ModelWatch(model, training=False)
     model.requires_grad_(False)
     assert watch.change() is None
 

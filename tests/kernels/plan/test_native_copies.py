@@ -7,7 +7,7 @@ import pytest
 import torch
 from kernels_kit import run_kernel
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, Load, affine, load, nest, store
 from abele.numerics import ElementType, f16, f32
 
@@ -32,7 +32,7 @@ def window(batch: int, ci: int, co: int, field: int, kernel: int, stride: int, p
 
 def listing(kernel: HostKernel) -> str:
     buffers = [Buffer(n, kernel.shapes[n], kernel.types[n], True, f"b{n}") for n in range(3)]
-    return plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "test")]).listing
+    return plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "test")]).listing
 
 
 @pytest.mark.parametrize("shape", [(331, 700, 1100), (233, 1500, 1030), (512, 640, 1024)])

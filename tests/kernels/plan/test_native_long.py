@@ -7,7 +7,7 @@ import pytest
 from guarded_memory import check, values
 from kernels_kit import run_kernel, run_plan
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, apply, load, nest, store
 from abele.numerics import ElementType, f16, f32
 
@@ -47,8 +47,8 @@ def test_long_product__followed_by_an_activation__applied_once_to_the_whole_sum(
     space, at = {"m": m, "n": n}, ("m", "n")
     after = nest(space, store(2, at, apply("relu", load(0, *at) + load(1, "n"))))
     calls = [
-        Call(product(m, k, n, type_), tuple(bind(buffers[b]) for b in (0, 1, 3)), "product"),
-        Call(
+        BoundKernel(product(m, k, n, type_), tuple(bind(buffers[b]) for b in (0, 1, 3)), "product"),
+        BoundKernel(
             HostKernel((shapes[3], shapes[2], shapes[4]), (type_,) * 3, 2, 1, (after,)),
             tuple(bind(buffers[b]) for b in (3, 2, 4)),
             "activation",
@@ -64,7 +64,7 @@ def test_long_product__followed_by_an_activation__applied_once_to_the_whole_sum(
 def test_long_product__split_evenly__a_leaf_for_each_part_and_no_memory_but_panels() -> None:
     kernel = product(256, 2048, 256, f32)
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
-    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "product")])
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "product")])
     assert [leaf.calls for leaf in plan.leaves] == [("product",)] * 4
     assert plan.arena_bytes == 0
 
@@ -79,7 +79,7 @@ def test_long_reduction__over_fields_of_a_batch__a_leaf_for_each_share_of_sample
     )
     kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (body,))
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
-    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "gradient")])
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "gradient")])
     z, x = (values(shape, f32, n) for n, shape in enumerate(shapes[:2]))
     storage = {0: z, 1: x, 2: np.full(shapes[2], np.nan, np.float32)}
     run_plan(plan, storage, threads=2)
@@ -96,7 +96,7 @@ def test_products_of_samples__both_operands_of_each_sample_alone__no_sweep_over_
     body = nest(space, store(2, ("g", "m", "n"), load(0, "g", "m", "k") * load(1, "g", "k", "n"), "add"))
     kernel = HostKernel(shapes[:3], (f32,) * 3, 2, 1, (body,))
     operands = ((0, 1, 2), (0, 2, 3))
-    plan = plan_native(buffers, [Call(kernel, tuple(bind(buffers[b]) for b in o), "product") for o in operands])
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(bind(buffers[b]) for b in o), "product") for o in operands])
     storage = {b: values(shapes[b], f32, b) for b in range(4)}
     run_plan(plan, storage, threads=2)
     np.testing.assert_array_equal(storage[3], storage[0] @ (storage[0] @ storage[1]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernels_kit import run_plan
 from random_programs import Maker
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, apply, load, nest, store
 from abele.numerics import f32
 
@@ -47,11 +47,11 @@ def test_fuse__slots_of_one_tensor__one_leaf_that_agrees_with_numpy() -> None:
     buffers = [Buffer(n, shape, f32, n != 1, f"b{n}") for n, shape in enumerate(shapes)]
     space, at = {"i": 24, "j": 40}, ("i", "j")
 
-    def call(name: str, operands: tuple[int, ...], num_inputs: int, *stores) -> Call:
+    def call(name: str, operands: tuple[int, ...], num_inputs: int, *stores) -> BoundKernel:
         kernel = HostKernel(
             tuple(shapes[n] for n in operands), (f32,) * len(operands), num_inputs, 1, (nest(space, *stores),)
         )
-        return Call(kernel, tuple(bind(buffers[n]) for n in operands), name)
+        return BoundKernel(kernel, tuple(bind(buffers[n]) for n in operands), name)
 
     slots = [load(0, slot, *at) for slot in (0, 1)]
     calls = [
@@ -82,5 +82,7 @@ def test_fuse__slot_read_at_other_points__values_as_stored_before() -> None:
     join = HostKernel(shapes[1:], (f32, f32), 1, 1, (nest(space, store(1, at, load(0, 0, *at) * turned)),))
     views = tuple(map(bind, buffers))
     storage = {0: x.copy(), 2: np.zeros_like(x)}
-    run_plan(plan_native(buffers, [Call(split, views[:2], "split"), Call(join, views[1:], "join")]), storage)
+    run_plan(
+        plan_native(buffers, [BoundKernel(split, views[:2], "split"), BoundKernel(join, views[1:], "join")]), storage
+    )
     np.testing.assert_allclose(storage[2], -x * x[::-1], rtol=1e-6)

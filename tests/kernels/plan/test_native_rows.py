@@ -7,7 +7,7 @@ import pytest
 from guarded_memory import check
 from kernels_kit import run_kernel
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, apply, load, nest, store
 from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType, f16, f32
@@ -60,7 +60,7 @@ def test_rows__longer_than_a_block__float64_agrees() -> None:
 def test_rows__long_ones__powers_need_room_for_few_rows_only() -> None:
     kernel = softmax(512, 1024, f32)
     buffers = [Buffer(n, kernel.shapes[n], f32, True, f"b{n}") for n in range(2)]
-    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "softmax")])
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "softmax")])
     assert plan.scratch_bytes < 16 << 10
     assert plan.arena_bytes < 1 << 16
 

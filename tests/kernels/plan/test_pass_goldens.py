@@ -8,9 +8,9 @@ from small_programs import PROGRAMS
 from syrupy.assertion import SnapshotAssertion
 
 from abele.kernels.plan.passes import PIPELINE, dump_passes, form_text
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 
-CPU = Target(lanes=16, registers=32)
+CPU = HostTarget(lanes=16, registers=32)
 """What the plans are for, whatever runs the tests."""
 
 SHOWN = {

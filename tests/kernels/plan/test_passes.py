@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels_kit import form_after, run_kernel, run_plan
 from small_programs import BATCH, UNITS, WIDTH, Calls, training_step
 
-from abele.kernels import Buffer, Call, HostKernel, bind, plan_native
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.plan.place_memory import Lifetime, padded, place
 from abele.kernels.tasks.choose_samples import samples_per_block
@@ -140,7 +140,10 @@ def test_plan__one_product_for_each_channel__does_not_run_by_blocks():
     item = nest({"g": 4, "o": 3, "c": 8, "b": 16, "k": 28}, body)
     kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (item,))
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
-    assert "block after block" not in plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "deltas")]).listing
+    assert (
+        "block after block"
+        not in plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "deltas")]).listing
+    )
     x, z = np.random.default_rng(0).normal(size=(2, *shapes[0])).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 28, axis=2)
     expected = np.einsum("gbock,gbkc->goc", windows, z[:, :, :28].astype(np.float64))
@@ -153,7 +156,7 @@ def test_plan__windows_added_onto_images__are_shared_by_images():
     body = store(1, index, load(0, "b", "i"), "add")
     kernel = HostKernel(((40, 50), (40, 100)), (f32, f32), 1, 1, (nest({"b": 40, "i": 50, "k": 3}, body),))
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
-    plan = plan_native(buffers, [Call(kernel, tuple(map(bind, buffers)), "windows")])
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "windows")])
     assert plan.leaves[-1].units == 40
     x = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32)
     expected = np.zeros((40, 102))

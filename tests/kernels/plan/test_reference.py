@@ -12,7 +12,7 @@ from abele.errors import InvalidOptionError
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.plan.passes import PIPELINE, Form, Pass, run_passes
 from abele.kernels.plan.reference import evaluate_form
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 
 EVALUATED = [step.name for step in PIPELINE][:-1]
 """All passes but the last, whose plan runs natively and is not evaluated."""
@@ -25,7 +25,7 @@ def forms(maker: Maker, lanes: int) -> dict[str, Form]:
     def keep(step: Pass, form: Form) -> None:
         found[step.name] = form
 
-    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, Target(lanes, 16))
+    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, HostTarget(lanes, 16))
     run_passes(calls, after="choose_schedules", check=True, watch=keep)
     return {"given": calls, **found}
 

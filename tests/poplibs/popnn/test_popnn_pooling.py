@@ -17,7 +17,7 @@ from abele.graph import Execute, walk
 from abele.numerics import f16, f32
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_costs import PoolWork
-from abele.poplibs.popnn.pool_layout import Blocks, create_blocks
+from abele.poplibs.popnn.pool_layout import ChannelBlocks, create_blocks
 from abele.poplibs.poputil import create_activations
 from abele.poplibs.poputil.order import storage_order
 
@@ -187,7 +187,7 @@ def test_pool__channels_in_groups_of_eight__tiles_take_two_groups() -> None:
     assert set(blocks[2].size[:, 0]) == {1}
 
 
-def _blocks_of(channels: int, group: int) -> Blocks:
+def _blocks_of(channels: int, group: int) -> ChannelBlocks:
     params = popnn.PoolParams("max", (35, 35), (3, 3), (1, 1), (1, 1), (1, 1), channels, 1)
     return create_blocks(Bench(1472).graph, f16, params, "x", group=group, is_input=False)[1]
 

@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
 
 
 @dataclass(frozen=True)
-class Operand:
+class InstructionOperand:
     """What an instruction takes.
 
     Attributes:
@@ -50,10 +50,10 @@ class Instruction:
     name: str
     opcode: str
     type: str
-    operands: list[Operand]
+    operands: list[InstructionOperand]
     targets: list[str]
     text: str
-    block: Block
+    block: BasicBlock
 
     @property
     def callee(self) -> str:
@@ -67,7 +67,7 @@ class Instruction:
 
 
 @dataclass(eq=False)
-class Block:
+class BasicBlock:
     """A basic block.
 
     Attributes:
@@ -85,7 +85,7 @@ class Block:
 
 
 @dataclass(eq=False)
-class Loop:
+class NaturalLoop:
     """A natural loop.
 
     Attributes:
@@ -99,7 +99,7 @@ class Loop:
     latches: set[str]
 
 
-class Blocks:
+class FlowGraph:
     """The code of a function.
 
     Args:
@@ -122,7 +122,7 @@ class Blocks:
         self._module = module
 
     @cached_property
-    def by_name(self) -> dict[str, Block]:
+    def by_name(self) -> dict[str, BasicBlock]:
         """Blocks by name."""
         return {b.name: b for b in self.blocks}
 
@@ -168,15 +168,15 @@ class Blocks:
         return found
 
     @cached_property
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[NaturalLoop]:
         """Natural loops, those inside others first."""
-        found: dict[str, Loop] = {}
+        found: dict[str, NaturalLoop] = {}
         before = self._predecessors()
         dominators = self._dominators(before)
         for block in self.blocks:
             for target in block.last.targets:
                 if target in dominators[block.name]:
-                    loop = found.setdefault(target, Loop(target, {target}, set()))
+                    loop = found.setdefault(target, NaturalLoop(target, {target}, set()))
                     loop.latches.add(block.name)
                     loop.blocks |= _reaching(block.name, target, before)
         return sorted(found.values(), key=lambda loop: len(loop.blocks))
@@ -228,9 +228,9 @@ class _Reader:
         self._types: dict[int, str] = {}
         self._lines = iter(_instruction_lines(str(function)))
 
-    def block(self, source: Any) -> Block:
+    def block(self, source: Any) -> BasicBlock:
         """One block; to be asked for in order."""
-        block = Block(source.name)
+        block = BasicBlock(source.name)
         for value in source.instructions:
             line = next(self._lines)
             if HINT.search(line):
@@ -241,7 +241,7 @@ class _Reader:
                 if type_ == "label":
                     targets.append(name)
                 else:
-                    operands.append(Operand(name, type_, "" if name else str(operand)))
+                    operands.append(InstructionOperand(name, type_, "" if name else str(operand)))
             text = _NUMBERS.sub("", line)
             made = Instruction(value.name, value.opcode, self._type(value.type), operands, targets, text, block)
             block.instructions.append(made)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from abele.codelet.cpp.blocks import HINT, Block, Blocks, Instruction, Operand
+from abele.codelet.cpp.blocks import HINT, BasicBlock, FlowGraph, Instruction, InstructionOperand
 from abele.codelet.cpp.costing import BULK
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES
 from abele.codelet.cpp.reflect import Member
@@ -191,7 +191,7 @@ class _Checker:
         lines: Source lines of its instructions.
     """
 
-    blocks: Blocks
+    blocks: FlowGraph
     members: Sequence[Member]
     lines: Mapping[Instruction, str]
     sites: list[Site] = field(default_factory=list)
@@ -201,7 +201,7 @@ class _Checker:
         """The blocks as text."""
         return "".join(line + "\n" for block in self.blocks.blocks for line in self._block(block))
 
-    def _block(self, block: Block) -> Iterator[str]:
+    def _block(self, block: BasicBlock) -> Iterator[str]:
         yield f'"{block.name}":'
         instructions = block.instructions
         first = block is self.blocks.blocks[0]
@@ -242,7 +242,7 @@ class _Checker:
                 yield f"  {place} = getelementptr i64, ptr %abele.places, i64 {3 * number + word}"
                 yield f"  store {type_} {value}, ptr {place}, align 8"
 
-    def _place(self, pointer: Operand) -> _Place | None:
+    def _place(self, pointer: InstructionOperand) -> _Place | None:
         """Where a pointer leads; None for constants, which are never left."""
         roots = self.blocks.roots(pointer.name or pointer.text, _POINTERS)
         if len(roots) == 1:
@@ -335,7 +335,7 @@ class _Checker:
         yield f'  {result}call {instruction.type} @"{instruction.callee}"({", ".join(arguments)})'
 
     def _checked(
-        self, instruction: Instruction, pointer: Operand, kind: str, type_: str, bytes_: str = ""
+        self, instruction: Instruction, pointer: InstructionOperand, kind: str, type_: str, bytes_: str = ""
     ) -> tuple[str, list[str]]:
         """The pointer to use, and the code that makes it."""
         place = self._place(pointer)
@@ -357,20 +357,20 @@ class _Checker:
             call = f"@abele.checked(ptr {self._plain(pointer)}, i64 {size}, ptr {place.base}, i64 {limit}"
         return name, [f"  {name} = call ptr {call}, i64 {site}, {_CONTEXT})"]
 
-    def _plain(self, operand: Operand) -> str:
+    def _plain(self, operand: InstructionOperand) -> str:
         """An operand without its type."""
         if operand.name:
             return f'{"@" if operand.name in self.blocks.constants else "%"}"{operand.name}"'
         return operand.text.removeprefix(operand.type).strip()
 
-    def _typed(self, operand: Operand) -> str:
+    def _typed(self, operand: InstructionOperand) -> str:
         return f"{operand.type} {self._plain(operand)}"
 
     def _is_input(self, member: int) -> bool:
         return member >= 0 and self.members[member].direction == "in"
 
 
-def source_lines(blocks: Blocks, entry: str, line_of: Callable[[str], str | None]) -> dict[Instruction, str]:
+def source_lines(blocks: FlowGraph, entry: str, line_of: Callable[[str], str | None]) -> dict[Instruction, str]:
     """Source lines of instructions.
 
     Args:
@@ -397,7 +397,9 @@ def source_lines(blocks: Blocks, entry: str, line_of: Callable[[str], str | None
     return lines
 
 
-def checked_code(blocks: Blocks, around: str, members: Sequence[Member], lines: Mapping[Instruction, str]) -> Checked:
+def checked_code(
+    blocks: FlowGraph, around: str, members: Sequence[Member], lines: Mapping[Instruction, str]
+) -> Checked:
     """Checked code of a vertex.
 
     Args:

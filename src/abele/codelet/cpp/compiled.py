@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from abele.codelet.compiled import CompiledCodelet
-from abele.codelet.cpp.blocks import Blocks
+from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.checking import Checked
 from abele.codelet.cpp.costing import Costs, cost_blocks
 from abele.codelet.cpp.counting import control_body, counted_body
-from abele.codelet.cpp.extract import Code
+from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.native import (
     RUN,
@@ -22,7 +22,7 @@ from abele.codelet.cpp.native import (
     RUN_WORKER_CHECKED,
     SLOTS,
     VERTEX,
-    Function,
+    TableFunction,
     module_text,
     readable_text,
 )
@@ -50,7 +50,7 @@ class CppVertex:
 
     vertex: VertexClass
     number: int
-    code: Code = field(repr=False)
+    code: VertexSource = field(repr=False)
     unit: Unit = field(repr=False)
 
 
@@ -107,7 +107,7 @@ class CompiledCppCodelet(CompiledCodelet):
         """The vertex of the first access outside a field that checked code reported, and the error."""
         return violation(self.cpp.vertex, self.checked.sites, words)
 
-    def _checked_address(self, function: Function) -> int:
+    def _checked_address(self, function: TableFunction) -> int:
         def text() -> str:
             return module_text(self.cpp.vertex, self.checked.body, self.checked.around, function, aliasing=True)
 
@@ -118,9 +118,9 @@ class CompiledCppCodelet(CompiledCodelet):
         """There is no code that rounds at random."""
 
     @cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> FlowGraph:
         """The code, to be looked at."""
-        return Blocks(readable_text(self.cpp.vertex, self.cpp.code.body, self.cpp.code.around), VERTEX)
+        return FlowGraph(readable_text(self.cpp.vertex, self.cpp.code.body, self.cpp.code.around), VERTEX)
 
     @cached_property
     def costs(self) -> Costs:

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass, field
 
 from abele.codelet import slots
-from abele.codelet.cpp.blocks import Block, Blocks, Instruction, Loop
-from abele.codelet.schedule import Schedule
+from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
+from abele.codelet.schedule import StraightCode
 from abele.expr import TABLE, Slots
 
 FREE = Slots()
@@ -69,7 +69,7 @@ class Costs:
     code_bytes: int = 0
 
 
-def cost_blocks(blocks: Blocks, num_edges: int) -> Costs:
+def cost_blocks(blocks: FlowGraph, num_edges: int) -> Costs:
     """Costs of the code of a vertex with ``num_edges`` edges."""
     free = _Free(blocks)
     costs = Costs()
@@ -86,8 +86,8 @@ def cost_blocks(blocks: Blocks, num_edges: int) -> Costs:
     return costs
 
 
-def _scheduled(block: Block, following: str, free: _Free) -> Schedule:
-    schedule = Schedule()
+def _scheduled(block: BasicBlock, following: str, free: _Free) -> StraightCode:
+    schedule = StraightCode()
     made: dict[str, tuple[int, ...]] = {}
     for instruction in block.instructions[:-1]:
         needs = tuple(dict.fromkeys(n for use in instruction.uses for n in made.get(use, ())))
@@ -114,7 +114,7 @@ class _Free:
         stepping: Pointers whose step is that of their loop, one for each loop without an index.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: FlowGraph) -> None:
         self.blocks = blocks
         self.names: set[str] = set()
         self.counted: set[str] = set()
@@ -122,7 +122,7 @@ class _Free:
         for loop in blocks.loops:
             self._loop(loop)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: NaturalLoop) -> None:
         inside = [i for name in loop.blocks for i in self.blocks.by_name[name].instructions]
         names = {i.name for i in inside if i.name}
         steps = self._steps(loop, names)
@@ -152,7 +152,7 @@ class _Free:
             return slots.LOOP_STEP
         return FREE if instruction.name in self.names else instruction_cost(instruction, self.blocks)
 
-    def _steps(self, loop: Loop, inside: set[str]) -> dict[str, str]:
+    def _steps(self, loop: NaturalLoop, inside: set[str]) -> dict[str, str]:
         """Variables of the loop that move by an invariant: the value in the header, and the next one."""
         found = {}
         for phi in self.blocks.by_name[loop.header].instructions:
@@ -166,7 +166,7 @@ class _Free:
                         found[phi.name] = use
         return found
 
-    def _latch(self, block: Block, affine: set[str], inside: set[str], steps: dict[str, str]) -> None:
+    def _latch(self, block: BasicBlock, affine: set[str], inside: set[str], steps: dict[str, str]) -> None:
         if block.last.opcode != "br" or len(block.last.targets) != 2:
             return
         test = self.blocks.made_by.get(block.last.operands[0].name)
@@ -205,7 +205,7 @@ def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool
     return len(moving) == 1 and all(u in affine or u not in inside for u in instruction.uses)
 
 
-def instruction_cost(instruction: Instruction, blocks: Blocks) -> Slots:
+def instruction_cost(instruction: Instruction, blocks: FlowGraph) -> Slots:
     """What an instruction costs the worker."""
     opcode = instruction.opcode
     if opcode in _NOTHING:
@@ -247,7 +247,7 @@ def instruction_cost(instruction: Instruction, blocks: Blocks) -> Slots:
     return slots.MAIN
 
 
-def _widening(instruction: Instruction, blocks: Blocks) -> Slots:
+def _widening(instruction: Instruction, blocks: FlowGraph) -> Slots:
     """Widening is free for what was loaded, for truths and for indices; others take an instruction."""
     if instruction.opcode not in ("zext", "sext"):
         return FREE

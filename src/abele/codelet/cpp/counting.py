@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from abele.codelet.cpp.blocks import Block, Blocks, Instruction
+from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction
 from abele.codelet.cpp.costing import Costs
 from abele.codelet.cpp.taint import Taint
 
@@ -12,12 +12,12 @@ _BYTES_SHIFT = 3
 """Copies and fills of memory take a slot for each 8 bytes."""
 
 
-def counted_body(blocks: Blocks, costs: Costs) -> str:
+def counted_body(blocks: FlowGraph, costs: Costs) -> str:
     """Blocks that do what they did and add their cost to ``%slots``."""
     return _body(blocks, costs, lambda instruction: instruction.text)
 
 
-def control_body(blocks: Blocks, costs: Costs, taint: Taint) -> str:
+def control_body(blocks: FlowGraph, costs: Costs, taint: Taint) -> str:
     """Blocks that add their cost to ``%slots`` and read no data: values that depend on it are left undefined, and what
     is written to fields is left out."""
 
@@ -31,11 +31,11 @@ def control_body(blocks: Blocks, costs: Costs, taint: Taint) -> str:
     return _body(blocks, costs, text)
 
 
-def _body(blocks: Blocks, costs: Costs, text: Callable[[Instruction], str]) -> str:
+def _body(blocks: FlowGraph, costs: Costs, text: Callable[[Instruction], str]) -> str:
     return "".join(line + "\n" for b in blocks.blocks for line in _lines(b, costs, text) if line)
 
 
-def _lines(block: Block, costs: Costs, text: Callable[[Instruction], str]) -> Iterator[str]:
+def _lines(block: BasicBlock, costs: Costs, text: Callable[[Instruction], str]) -> Iterator[str]:
     yield f'"{block.name}":'
     phis = [i for i in block.instructions if i.opcode == "phi"]
     yield from sorted(map(text, phis), key=lambda line: " = phi " not in line)  # those left undefined come after
@@ -53,7 +53,7 @@ def _charge(name: str, amount: str) -> Iterator[str]:
     yield f'  store i64 %"{name}.after", ptr %slots, align 8'
 
 
-def _bulk_charge(block: Block, call: Instruction, costs: Costs) -> Iterator[str]:
+def _bulk_charge(block: BasicBlock, call: Instruction, costs: Costs) -> Iterator[str]:
     number = costs.bulk[block.name].index(call)
     name, length = f"abele.{block.name}.{number}", call.operands[2]
     value = f'%"{length.name}"' if length.name else length.text.rpartition(" ")[2]

@@ -28,7 +28,7 @@ def entry_name(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class EntryParameter:
     """A parameter of the function.
 
     Attributes:
@@ -42,14 +42,14 @@ class Parameter:
     member: Member | None = None
 
 
-def parameters(vertex: VertexClass) -> list[Parameter]:
+def parameters(vertex: VertexClass) -> list[EntryParameter]:
     """Parameters of the function of a vertex class."""
     found = []
     for number, member in enumerate(vertex.members):
-        found.append(Parameter(f"p{number}", "ptr", member))
+        found.append(EntryParameter(f"p{number}", "ptr", member))
         if member.shape != "scalar":
-            found.append(Parameter(f"n{number}", "i32", member))
-    return [*found, Parameter("worker", "i32"), Parameter("random", "ptr")]
+            found.append(EntryParameter(f"n{number}", "i32", member))
+    return [*found, EntryParameter("worker", "i32"), EntryParameter("random", "ptr")]
 
 
 def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bool) -> str:

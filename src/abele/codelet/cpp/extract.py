@@ -23,7 +23,7 @@ _RANDOM = re.compile(r"call [^@\n]*@abele_urand32\(\)")
 
 
 @dataclass(frozen=True)
-class Code:
+class VertexSource:
     """Code of one vertex class.
 
     Attributes:
@@ -61,7 +61,7 @@ class Module:
         """Body of the function of vertex class ``number``, debug information included."""
         return self.functions[f"@{entry_name(number)}"]
 
-    def code(self, number: int) -> Code:
+    def code(self, number: int) -> VertexSource:
         """Code of vertex class ``number``."""
         body = _DEBUG.sub("", self.entry(number))
         body = _WORKER.sub("= add i32 %worker, 0", body)
@@ -69,7 +69,7 @@ class Module:
         lines = self._referred(body)
         everything = "\n".join([body, *lines])
         groups = [self._groups[g] for g in dict.fromkeys(_GROUPS.findall(everything)) if g in self._groups]
-        return Code(body, "\n".join([self._types, *lines, *groups, *self._kept_metadata(everything)]))
+        return VertexSource(body, "\n".join([self._types, *lines, *groups, *self._kept_metadata(everything)]))
 
     def _referred(self, body: str) -> list[str]:
         found: dict[str, str] = {}

@@ -15,11 +15,11 @@ import numpy as np
 from abele.codelet.constraints import Constraint, read_constraints
 from abele.codelet.cpp.compiled import CppVertex
 from abele.codelet.cpp.diagnostics import HARDWARE_REMEDY
-from abele.codelet.cpp.extract import Code
+from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.reflect import Member
-from abele.codelet.cpp.unit import Source, Unit
+from abele.codelet.cpp.unit import SourceFile, Unit
 from abele.codelet.fields import FieldDef
-from abele.codelet.layouts import DELTAN, DELTANELEMENTS, SPAN, VECTOR_LAYOUTS, Layout
+from abele.codelet.layouts import DELTAN, DELTANELEMENTS, SPAN, VECTOR_LAYOUTS, FieldLayout
 from abele.codelet.names import normalised
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.errors import AbeleError, CodeletError, CodeletLoadError, SymbolError
@@ -160,19 +160,19 @@ def load_codelets(
     return found
 
 
-def _named_apart(sources: Iterable[Source]) -> Iterator[Source]:
+def _named_apart(sources: Iterable[SourceFile]) -> Iterator[SourceFile]:
     """Sources of which no two have one name, as those given as text would."""
     seen: dict[str, int] = {}
     for source in sources:
         number = seen[source.name] = seen.get(source.name, 0) + 1
         stem, dot, suffix = source.name.rpartition(".")
-        yield source if number == 1 else Source(f"{stem}{number}{dot}{suffix}", source.text)
+        yield source if number == 1 else SourceFile(f"{stem}{number}{dot}{suffix}", source.text)
 
 
-def _source(given: str | Path) -> Source:
+def _source(given: str | Path) -> SourceFile:
     """Name and text of what was given."""
     if isinstance(given, str) and ("\n" in given or "{" in given):
-        return Source(TEXT_NAME, given)
+        return SourceFile(TEXT_NAME, given)
     path = Path(given)
     if path.suffix in _ASSEMBLY:
         raise CodeletError(f"assembly in {path.name} runs on the hardware only", at=f"{path}:1", remedy=HARDWARE_REMEDY)
@@ -181,13 +181,13 @@ def _source(given: str | Path) -> Source:
             f"{path.name} is compiled code", because="it is made for another machine", remedy="give its C++ source"
         )
     try:
-        return Source(str(path.resolve()), path.read_text(encoding="utf-8"))
+        return SourceFile(str(path.resolve()), path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CodeletLoadError(f"the codelet file {str(path)!r} cannot be read", because=reason) from error
 
 
-def _definition(unit: Unit, number: int, code: Code, constraints: dict[str, list[str]]) -> CodeletDef:
+def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[str, list[str]]) -> CodeletDef:
     vertex = unit.vertices[number]
     fields = tuple(map(_field, vertex.members))
     if code.draws:
@@ -237,7 +237,7 @@ def _field(member: Member) -> FieldDef:
     )
 
 
-def _layout(name: str) -> Layout:
+def _layout(name: str) -> FieldLayout:
     if name.startswith("VectorList "):
         return DELTANELEMENTS if "ELEMENTS" in name else DELTAN
     return VECTOR_LAYOUTS.get(name, SPAN)

@@ -12,7 +12,7 @@ _ENTRY = re.compile(r'(\w+): (!?"(?:[^"\\]|\\.)*"|!DIExpression\([^)]*\)|[^,"]+)
 
 
 @dataclass(frozen=True)
-class Node:
+class MetadataNode:
     """One piece of debug information.
 
     Attributes:
@@ -40,17 +40,17 @@ class Node:
         """An entry that is a number; 0 where there is none."""
         return int(self.entries.get(name, "0"))
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> MetadataNode | None:
         """The node that an entry refers to."""
         return self.graph.node(self.entries.get(name, ""))
 
     @cached_property
-    def items(self) -> list[Node]:
+    def items(self) -> list[MetadataNode]:
         """Nodes of a list."""
         found = (self.graph.node(part.strip()) for part in self.text.split(","))
         return [n for n in found if n is not None]
 
-    def list_of(self, name: str) -> list[Node]:
+    def list_of(self, name: str) -> list[MetadataNode]:
         """Nodes of the list that an entry refers to."""
         listed = self.node(name)
         return [] if listed is None else listed.items
@@ -91,15 +91,15 @@ class Metadata:
 
     def __init__(self, text: str) -> None:
         self._nodes = {
-            int(n): Node(int(n), kind or "", body if kind else items, self)
+            int(n): MetadataNode(int(n), kind or "", body if kind else items, self)
             for n, kind, body, items in _DEFINITION.findall(text)
         }
 
-    def node(self, reference: str) -> Node | None:
+    def node(self, reference: str) -> MetadataNode | None:
         """The node behind ``!123``."""
         return self._nodes.get(int(reference[1:])) if reference[:1] == "!" and reference[1:].isdigit() else None
 
-    def of_kind(self, kind: str) -> Iterator[Node]:
+    def of_kind(self, kind: str) -> Iterator[MetadataNode]:
         """All nodes of a kind."""
         return (n for n in self._nodes.values() if n.kind == kind)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.codelet.cpp.metadata import Node
+from abele.codelet.cpp.metadata import MetadataNode
 from abele.codelet.names import normalised
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 
@@ -45,14 +45,14 @@ _ESCAPES = {"'": r"\'", "\\": r"\\", "\n": r"\n", "\t": r"\t", "\r": r"\r", "\0"
 _WRAPPERS = ("typedef", "const_type", "volatile_type", "template_alias")
 
 
-def unwrapped(type_: Node | None) -> Node | None:
+def unwrapped(type_: MetadataNode | None) -> MetadataNode | None:
     """A type without aliases, const and volatile."""
     while type_ is not None and type_.kind == "DIDerivedType" and type_.tag in _WRAPPERS:
         type_ = type_.node("baseType")
     return type_
 
 
-def is_const(type_: Node | None) -> bool:
+def is_const(type_: MetadataNode | None) -> bool:
     """Whether a type is const, aliases looked through."""
     while type_ is not None and type_.kind == "DIDerivedType" and type_.tag in _WRAPPERS:
         if type_.tag == "const_type":
@@ -61,7 +61,7 @@ def is_const(type_: Node | None) -> bool:
     return False
 
 
-def scope_name(node: Node) -> str:
+def scope_name(node: MetadataNode) -> str:
     """Namespaces and classes around a node, each followed by ``::``."""
     scope = node.node("scope")
     if scope is None or scope.kind not in ("DINamespace", "DICompositeType"):
@@ -73,12 +73,12 @@ def scope_name(node: Node) -> str:
     return f"{scope_name(scope)}{own_name(scope)}::"
 
 
-def base_name(node: Node) -> str:
+def base_name(node: MetadataNode) -> str:
     """Name of a class with its namespaces and without template arguments."""
     return scope_name(node) + node.get("name").partition("<")[0]
 
 
-def own_name(node: Node, *, last: int | None = None) -> str:
+def own_name(node: MetadataNode, *, last: int | None = None) -> str:
     """Name of a class with template arguments and without namespaces.
 
     Args:
@@ -91,7 +91,7 @@ def own_name(node: Node, *, last: int | None = None) -> str:
     return f"{name}<{','.join(text for text, _ in arguments)}>" if arguments else name
 
 
-def shorter_names(node: Node) -> list[str]:
+def shorter_names(node: MetadataNode) -> list[str]:
     """The same without the last template arguments, one more each time, for as long as they have default values."""
     arguments = template_arguments(node)
     needed = len(arguments)
@@ -100,7 +100,7 @@ def shorter_names(node: Node) -> list[str]:
     return [own_name(node, last=number) for number in range(len(arguments) - 1, needed - 1, -1)]
 
 
-def type_name(type_: Node | None) -> str:
+def type_name(type_: MetadataNode | None) -> str:
     """Name of a type, aliases looked through; ``const`` where it is not that of the type as a whole."""
     type_ = unwrapped(type_)
     if type_ is None:
@@ -115,12 +115,12 @@ def type_name(type_: Node | None) -> str:
     return scope_name(type_) + own_name(type_)
 
 
-def argument_name(type_: Node | None) -> str:
+def argument_name(type_: MetadataNode | None) -> str:
     """Name of a type that is a template argument: ``const float``, ``float2``."""
     return f"{'const ' if is_const(type_) else ''}{type_name(type_)}"
 
 
-def _array_name(type_: Node) -> str:
+def _array_name(type_: MetadataNode) -> str:
     """``float2`` for a vector, ``float[2]`` for an array."""
     element = type_name(type_.node("baseType"))
     counts = [n.get("count").rpartition(" ")[2] for n in type_.list_of("elements")]
@@ -129,9 +129,9 @@ def _array_name(type_: Node) -> str:
     return element + "".join(f"[{c}]" for c in counts)
 
 
-def template_arguments(node: Node) -> list[tuple[str, Node]]:
+def template_arguments(node: MetadataNode) -> list[tuple[str, MetadataNode]]:
     """Template arguments as text, each with the node that describes it; packs are opened."""
-    found: list[tuple[str, Node]] = []
+    found: list[tuple[str, MetadataNode]] = []
     for argument in node.list_of("templateParams"):
         if argument.get("tag") == "DW_TAG_GNU_template_parameter_pack":
             found += [(_argument(a), a) for a in argument.list_of("value")]
@@ -140,13 +140,13 @@ def template_arguments(node: Node) -> list[tuple[str, Node]]:
     return found
 
 
-def _argument(argument: Node) -> str:
+def _argument(argument: MetadataNode) -> str:
     if argument.kind == "DITemplateTypeParameter":
         return argument_name(argument.node("type"))
     return value_name(unwrapped(argument.node("type")), argument.get("value"))
 
 
-def value_name(type_: Node | None, value: str) -> str:
+def value_name(type_: MetadataNode | None, value: str) -> str:
     """A constant such as ``i32 3`` as C++ writes it; an enumerator by its whole name."""
     width, _, number = value.rpartition(" ")
     if type_ is None:  # a template
@@ -161,14 +161,14 @@ def value_name(type_: Node | None, value: str) -> str:
     return _as_unsigned(type_, width, number)
 
 
-def _as_unsigned(type_: Node | None, width: str, number: str) -> str:
+def _as_unsigned(type_: MetadataNode | None, width: str, number: str) -> str:
     """A number as its type means it: LLVM writes all as signed."""
     name = "" if type_ is None else type_.get("name")
     negative = number.startswith("-") and name.startswith(("unsigned", "bool"))
     return str(int(number) + (1 << int(width[1:]))) if negative and width[1:].isdigit() else number
 
 
-def _enumerator(type_: Node, number: str, written: str) -> str:
+def _enumerator(type_: MetadataNode, number: str, written: str) -> str:
     for enumerator in type_.list_of("elements"):
         if enumerator.get("value") in (number, written):
             scoped = "DIFlagEnumClass" in type_.get("flags")

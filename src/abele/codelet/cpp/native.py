@@ -31,7 +31,7 @@ VERTEX = "abele.vertex"
 
 
 @dataclass(frozen=True)
-class Function:
+class TableFunction:
     """A function over tables.
 
     Attributes:
@@ -52,16 +52,22 @@ class Function:
     one_worker: bool = False
 
 
-RUN = Function("run")
-RUN_COUNTED = Function("run_counted", counts=True, adds=True)
-SLOTS = Function("slots", counts=True, reads_data=False)
-RUN_WORKER = Function("run_worker", one_worker=True)
-RUN_CHECKED = Function("run_checked", checks=True)
-RUN_WORKER_CHECKED = Function("run_worker_checked", checks=True, one_worker=True)
+RUN = TableFunction("run")
+RUN_COUNTED = TableFunction("run_counted", counts=True, adds=True)
+SLOTS = TableFunction("slots", counts=True, reads_data=False)
+RUN_WORKER = TableFunction("run_worker", one_worker=True)
+RUN_CHECKED = TableFunction("run_checked", checks=True)
+RUN_WORKER_CHECKED = TableFunction("run_worker_checked", checks=True, one_worker=True)
 
 
 def module_text(
-    vertex: VertexClass, body: str, around: str, function: Function, *, aliasing: bool = False, sizes: Sizes = UNKNOWN
+    vertex: VertexClass,
+    body: str,
+    around: str,
+    function: TableFunction,
+    *,
+    aliasing: bool = False,
+    sizes: Sizes = UNKNOWN,
 ) -> str:
     """Text of a module with one function over tables.
 
@@ -103,7 +109,7 @@ def _declared_once(text: str) -> str:
     return re.sub(r"^declare [^\n]*?(@[^(]*)\([^\n]*$", first, text, flags=re.M)
 
 
-def _definition(vertex: VertexClass, body: str, function: Function, aliasing: bool) -> str:
+def _definition(vertex: VertexClass, body: str, function: TableFunction, aliasing: bool) -> str:
     attribute = "" if aliasing else "noalias "
     declared = [f"{p.type} {attribute if p.type == 'ptr' else ''}%{p.name}" for p in parameters(vertex)]
     declared += ["ptr noalias %slots"] if function.counts else []
@@ -114,7 +120,9 @@ def _definition(vertex: VertexClass, body: str, function: Function, aliasing: bo
 class _Driver:
     """Emits the loop over vertices."""
 
-    def __init__(self, module: ll.Module, vertex: VertexClass, function: Function, sizes: Sizes, body: str) -> None:
+    def __init__(
+        self, module: ll.Module, vertex: VertexClass, function: TableFunction, sizes: Sizes, body: str
+    ) -> None:
         self.module, self.vertex, self.function, self.sizes = module, vertex, function, sizes
         self.draws = RANDOM in body and function.reads_data
         self.prints = _PRINTS.search(body) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from abele.codelet.cpp.metadata import Metadata, Node
+from abele.codelet.cpp.metadata import Metadata, MetadataNode
 from abele.codelet.cpp.naming import (
     ELEMENT_TYPES,
     HELD,
@@ -141,13 +141,13 @@ def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]
     return sorted(found.values(), key=lambda v: (v.file, v.line, v.name))
 
 
-def _classes(metadata: Metadata) -> Iterator[Node]:
+def _classes(metadata: Metadata) -> Iterator[MetadataNode]:
     for node in metadata.of_kind("DICompositeType"):
         if node.tag in ("class_type", "structure_type") and "DIFlagFwdDecl" not in node.get("flags"):
             yield node
 
 
-def _bases(node: Node) -> list[tuple[Node, int]]:
+def _bases(node: MetadataNode) -> list[tuple[MetadataNode, int]]:
     """Base classes with the bytes at which they begin."""
     found = []
     for element in node.list_of("elements"):
@@ -158,7 +158,7 @@ def _bases(node: Node) -> list[tuple[Node, int]]:
     return found
 
 
-def _kind(node: Node) -> str | None:
+def _kind(node: MetadataNode) -> str | None:
     for base, _ in _bases(node):
         kind = _KINDS.get(base_name(base)) or _kind(base)
         if kind is not None:
@@ -172,7 +172,7 @@ class _Method:
     offset: int
 
 
-def _compute(node: Node, defined: set[str]) -> _Method | None:
+def _compute(node: MetadataNode, defined: set[str]) -> _Method | None:
     """The method ``compute`` of a class or of what it derives from; one with code first."""
     own = [e for e in node.list_of("elements") if e.kind == "DISubprogram" and e.get("name") == "compute"]
     if own:
@@ -185,7 +185,7 @@ def _compute(node: Node, defined: set[str]) -> _Method | None:
     return None
 
 
-def _vertex(node: Node, kind: str, method: _Method | None, defined: set[str]) -> VertexClass:
+def _vertex(node: MetadataNode, kind: str, method: _Method | None, defined: set[str]) -> VertexClass:
     name = type_name(node)
     symbol = method.symbol if method is not None and method.symbol in defined else ""
     vertex = VertexClass(
@@ -210,7 +210,7 @@ def _vertex(node: Node, kind: str, method: _Method | None, defined: set[str]) ->
         return replace(vertex, refusal=refusal_text(error))
 
 
-def _check_computes(node: Node, method: _Method | None) -> None:
+def _check_computes(node: MetadataNode, method: _Method | None) -> None:
     if method is None:
         raise SymbolError(
             f"vertex {type_name(node)} has no compute()",
@@ -219,11 +219,11 @@ def _check_computes(node: Node, method: _Method | None) -> None:
         )
 
 
-def _cpp_name(node: Node) -> str:
+def _cpp_name(node: MetadataNode) -> str:
     return f"::{type_name(node)}".replace("longlong", "long long")
 
 
-def _check_runs_here(node: Node, kind: str) -> None:
+def _check_runs_here(node: MetadataNode, kind: str) -> None:
     external = any(
         e.get("name") == "isExternalCodelet" and e.get("extraData").endswith(("true", " 1", "-1"))
         for e in node.list_of("elements")
@@ -237,7 +237,7 @@ def _check_runs_here(node: Node, kind: str) -> None:
         )
 
 
-def _members(node: Node, vertex: str, offset: int) -> Iterator[Member]:
+def _members(node: MetadataNode, vertex: str, offset: int) -> Iterator[Member]:
     for base, begin in _bases(node):
         yield from _members(base, vertex, offset + begin)
     for element in node.list_of("elements"):
@@ -246,16 +246,16 @@ def _members(node: Node, vertex: str, offset: int) -> Iterator[Member]:
             yield _member(element, vertex, offset + element.number_of("offset") // 8)
 
 
-def _tables(node: Node, offset: int) -> set[int]:
+def _tables(node: MetadataNode, offset: int) -> set[int]:
     own = {offset + e.number_of("offset") // 8 for e in node.list_of("elements") if _is_table(e)}
     return own.union(*(_tables(base, offset + begin) for base, begin in _bases(node)))
 
 
-def _is_table(element: Node) -> bool:
+def _is_table(element: MetadataNode) -> bool:
     return element.tag == "member" and "DIFlagArtificial" in element.get("flags")
 
 
-def _member(element: Node, vertex: str, offset: int) -> Member:
+def _member(element: MetadataNode, vertex: str, offset: int) -> Member:
     name, declared = element.get("name"), element.node("baseType")
     type_ = unwrapped(declared)
 
@@ -284,14 +284,14 @@ def _member(element: Node, vertex: str, offset: int) -> Member:
     return replace(plain, type=_element(type_, refused), held=held if held in HELD else "")
 
 
-def _edge(type_: Node, member: Member, refused: _Refused) -> Member:
+def _edge(type_: MetadataNode, member: Member, refused: _Refused) -> Member:
     inner = _first_argument(type_)
     if inner is not None and base_name(inner) in _VECTORS:
         return _with_vector(member, inner, refused)
     return replace(member, type=_element(inner, refused))
 
 
-def _with_vector(member: Member, type_: Node, refused: _Refused) -> Member:
+def _with_vector(member: Member, type_: MetadataNode, refused: _Refused) -> Member:
     inner, vector = _first_argument(type_), _vector(type_)
     if inner is not None and (base_name(inner) in _VECTORS or base_name(inner) in _DIRECTIONS):
         raise refused("of nested vectors", "write Vector<Input<Vector<…>>>")
@@ -315,18 +315,18 @@ class _Vector:
     interleaved: bool
 
 
-def _vector(type_: Node) -> _Vector:
+def _vector(type_: MetadataNode) -> _Vector:
     texts = [text for text, _ in template_arguments(type_)]
     prefix = "VectorList " if base_name(type_) == "poplar::VectorList" else ""
     return _Vector((prefix + texts[1].rpartition("::")[2],), int(texts[2]), texts[3] == "true")
 
 
-def _first_argument(type_: Node) -> Node | None:
+def _first_argument(type_: MetadataNode) -> MetadataNode | None:
     arguments = template_arguments(type_)
     return unwrapped(arguments[0][1].node("type")) if arguments else None
 
 
-def _element(type_: Node | None, refused: _Refused) -> str:
+def _element(type_: MetadataNode | None, refused: _Refused) -> str:
     if type_ is not None and type_.tag == "enumeration_type":
         type_ = unwrapped(type_.node("baseType"))
     name = "" if type_ is None else type_.get("name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from abele.codelet.cpp.blocks import Blocks, Instruction, Operand
+from abele.codelet.cpp.blocks import FlowGraph, Instruction, InstructionOperand
 from abele.codelet.cpp.costing import BULK
 from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import Member
@@ -34,7 +34,7 @@ class Taint:
         control: Whether they decide which blocks run.
     """
 
-    def __init__(self, blocks: Blocks, members: Sequence[Member]) -> None:
+    def __init__(self, blocks: FlowGraph, members: Sequence[Member]) -> None:
         self._blocks = blocks
         self._members = members
         self.names: set[str] = set()
@@ -91,7 +91,7 @@ class Taint:
         """Whether what lies behind a pointer is, or may be, data."""
         return any(not self._is_known(root) for root in self._roots(pointer))
 
-    def _reads_from(self, source: Operand) -> bool:
+    def _reads_from(self, source: InstructionOperand) -> bool:
         return source.type == "ptr" and self._reads(source.name or source.text)
 
     def _is_known(self, root: str) -> bool:

@@ -20,10 +20,10 @@ from typing import Any
 
 import llvmlite.binding as binding
 
-from abele.codelet.cpp.blocks import Blocks
+from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.check import check_vertex, source_line
 from abele.codelet.cpp.checking import Checked, Site, checked_code, source_lines
-from abele.codelet.cpp.extract import Code, Module
+from abele.codelet.cpp.extract import Module, VertexSource
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.fragments import Fragments
 from abele.codelet.cpp.initial import with_initial_values
@@ -47,7 +47,7 @@ _VARIABLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A source file.
 
     Attributes:
@@ -69,10 +69,10 @@ class Unit:
         include: Directories with headers.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceFile, ...]
     flags: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
-    _codes: dict[tuple[int, bool], Code] = field(default_factory=dict, repr=False)
+    _codes: dict[tuple[int, bool], VertexSource] = field(default_factory=dict, repr=False)
 
     @cached_property
     def key(self) -> str:
@@ -105,7 +105,7 @@ class Unit:
             return self._reflected[1]
         return [_from_record(r) for r in json.loads(known)]
 
-    def code(self, number: int, *, aliasing: bool = False) -> Code:
+    def code(self, number: int, *, aliasing: bool = False) -> VertexSource:
         """Code of a vertex class.
 
         Args:
@@ -123,7 +123,7 @@ class Unit:
                 code = self._compiled(self.vertices[number], aliasing=aliasing)
                 self._keep(part, json.dumps(asdict(code)).encode())
             else:
-                code = Code(**json.loads(known))
+                code = VertexSource(**json.loads(known))
             self._codes[number, aliasing] = code
         return self._codes[number, aliasing]
 
@@ -137,13 +137,13 @@ class Unit:
         vertex = self.vertices[number]
         module, metadata = self._module(vertex, aliasing=True)
         code = module.code(0)
-        blocks = Blocks(readable_text(vertex, code.body, code.around), VERTEX)
+        blocks = FlowGraph(readable_text(vertex, code.body, code.around), VERTEX)
         lines = source_lines(blocks, module.entry(0), lambda line: source_line(line, metadata))
         found = checked_code(blocks, code.around, vertex.members, lines)
         self._keep(part, json.dumps(found.record()).encode())
         return found
 
-    def _compiled(self, vertex: VertexClass, *, aliasing: bool) -> Code:
+    def _compiled(self, vertex: VertexClass, *, aliasing: bool) -> VertexSource:
         module, metadata = self._module(vertex, aliasing=aliasing)
         check_vertex(vertex, 0, module, metadata)
         code = module.code(0)
@@ -176,7 +176,7 @@ class Unit:
 
     @cached_property
     def _reflected(self) -> tuple[FrontEnd, list[VertexClass]]:
-        sources = [Source(s.name, _COMPUTE.sub(r"\1\2__attribute__((used)) ", s.text)) for s in self.sources]
+        sources = [SourceFile(s.name, _COMPUTE.sub(r"\1\2__attribute__((used)) ", s.text)) for s in self.sources]
         front = self._front_end(sources)
         vertices = front.vertices()
         missing = [v for v in vertices if not v.compute and not v.refusal]
@@ -186,8 +186,8 @@ class Unit:
             vertices = [v for v in front.vertices() if v.name in names]
         return front, vertices
 
-    def _front_end(self, sources: Sequence[Source]) -> FrontEnd:
-        def made(source: Source) -> FrontEnd:
+    def _front_end(self, sources: Sequence[SourceFile]) -> FrontEnd:
+        def made(source: SourceFile) -> FrontEnd:
             bitcode = compile_to_bitcode(source.text, source.name, self.flags, self.include)
             module = parsed(bitcode, source.name)
             initialised = with_initial_values(module)
@@ -205,7 +205,7 @@ class Unit:
     def _keep(self, part: str, content: bytes) -> None:
         store_object(f"{self.key}-cpp {part}", zlib.compress(content, 1))
 
-    def _texts(self, source: Source) -> Iterator[tuple[str, str]]:
+    def _texts(self, source: SourceFile) -> Iterator[tuple[str, str]]:
         """A source and all headers that it may include, the compiler's own left out."""
         beside = Path(source.name).resolve().parent
         places = [Path(p) for p in (*_directories(self.flags), *self.include)]
@@ -220,12 +220,12 @@ class Unit:
                     seen.add(str(path))
                     waiting.append((path.parent, str(path), path.read_text(encoding="utf-8", errors="replace")))
 
-    def _with_calls(self, source: Source, vertices: Sequence[VertexClass]) -> Source:
+    def _with_calls(self, source: SourceFile, vertices: Sequence[VertexClass]) -> SourceFile:
         """A source that makes the compiler emit ``compute`` where a class inherits it from a template."""
         if len(self.sources) > 1:
             files = {path for path, _ in self._texts(source)}
             vertices = [v for v in vertices if v.file in files]
-        return Source(source.name, source.text + _calls(vertices))
+        return SourceFile(source.name, source.text + _calls(vertices))
 
 
 def _directories(flags: Sequence[str]) -> list[str]:
@@ -247,7 +247,7 @@ def _calls(vertices: Sequence[VertexClass]) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
-def _check_globals(vertex: VertexClass, code: Code) -> None:
+def _check_globals(vertex: VertexClass, code: VertexSource) -> None:
     found = _VARIABLE.search(code.around)
     if found is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
-from abele.compiler.store.format import Document
+from abele.compiler.store.format import ExecutableDocument
 from abele.report import archive as container
 from abele.report.archive import Kind
 
@@ -15,7 +15,7 @@ KIND = Kind(
     free_bytes=1 << 30,
     ratio=100,
     again="compile the program again and save it with Executable.save",
-    schema=Document,
+    schema=ExecutableDocument,
 )
 """Version 2: infinite constants as text, source files as portable paths."""
 
@@ -23,7 +23,7 @@ KIND = Kind(
 class Writer:
     """Collects arrays while the document is put together."""
 
-    def __init__(self, archive: container.Target) -> None:
+    def __init__(self, archive: container.ArchiveWriter) -> None:
         self._archive = archive
         self._num = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.compiler.store.format import Name, Number
-from abele.compiler.store.nodes import Node, stored
+from abele.compiler.store.nodes import NodeForm, stored
 from abele.graph.control import (
     Abort,
     CycleStamp,
@@ -15,7 +15,7 @@ from abele.graph.control import (
 )
 
 
-class SyncRow(Node, tag="Sync"):
+class SyncRow(NodeForm, tag="Sync"):
     """A barrier."""
 
     kind: Name
@@ -29,7 +29,7 @@ stored(
 )
 
 
-class AbortRow(Node, tag="Abort"):
+class AbortRow(NodeForm, tag="Abort"):
     """An end with a message."""
 
     message: Name
@@ -44,7 +44,7 @@ stored(
 )
 
 
-class ErrorProgramRow(Node, tag="ErrorProgram"):
+class ErrorProgramRow(NodeForm, tag="ErrorProgram"):
     """An end with a message and a tensor."""
 
     message: Name
@@ -59,7 +59,7 @@ stored(
 )
 
 
-class CycleStampRow(Node, tag="CycleStamp"):
+class CycleStampRow(NodeForm, tag="CycleStamp"):
     """A reading of the cycle counter."""
 
     result: Number
@@ -75,7 +75,7 @@ stored(
 )
 
 
-class BehaviourRow(Node, tag="SetFloatingPointBehaviour"):
+class BehaviourRow(NodeForm, tag="SetFloatingPointBehaviour"):
     """What floating-point exceptions do from here on."""
 
     fields: dict[str, bool]
@@ -89,7 +89,7 @@ stored(
 )
 
 
-class GetHwSeedsRow(Node, tag="GetHwSeeds"):
+class GetHwSeedsRow(NodeForm, tag="GetHwSeeds"):
     """A reading of the seeds."""
 
     result: Number
@@ -103,7 +103,7 @@ stored(
 )
 
 
-class SetHwSeedsRow(Node, tag="SetHwSeeds"):
+class SetHwSeedsRow(NodeForm, tag="SetHwSeeds"):
     """New seeds."""
 
     seeds: Number

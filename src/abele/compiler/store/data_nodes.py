@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from abele.compiler.store.format import Name, Number, Row, Size, Small, Table
-from abele.compiler.store.nodes import Node, stored
+from abele.compiler.store.nodes import NodeForm, stored
 from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, PrintTensorFmt, WriteUndef
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 
 
-class ExecuteRow(Node, tag="Execute"):
+class ExecuteRow(NodeForm, tag="Execute"):
     """A compute set."""
 
     compute_set: Number
@@ -38,7 +38,7 @@ class End(Table):
     remote: Name | None = None
 
 
-class CopyRow(Node, tag="Copy"):
+class CopyRow(NodeForm, tag="Copy"):
     """A copy."""
 
     source: Number | End
@@ -54,7 +54,7 @@ stored(
 )
 
 
-class WriteUndefRow(Node, tag="WriteUndef"):
+class WriteUndefRow(NodeForm, tag="WriteUndef"):
     """A view that holds nothing from here on."""
 
     tensor: Number
@@ -81,7 +81,7 @@ class FormatRow(Row):
     close_bracket: Name
 
 
-class PrintTensorRow(Node, tag="PrintTensor"):
+class PrintTensorRow(NodeForm, tag="PrintTensor"):
     """A print."""
 
     tensor: Number
@@ -102,7 +102,7 @@ def _print(at: ProgramsIn, tensor: int, title: str, fmt: FormatRow | None) -> Pr
 stored(PrintTensor, PrintTensorRow, parts=_print_parts, make=_print)
 
 
-class HostCallRow(Node, tag="HostCall"):
+class HostCallRow(NodeForm, tag="HostCall"):
     """A call of a host function."""
 
     function: Name
@@ -118,7 +118,7 @@ stored(
 )
 
 
-class CrossReplicaCopyRow(Node, tag="CrossReplicaCopy"):
+class CrossReplicaCopyRow(NodeForm, tag="CrossReplicaCopy"):
     """A copy between replicas."""
 
     source: Number
@@ -134,7 +134,7 @@ stored(
 )
 
 
-class AssumeEqualRow(Node, tag="AssumeEqualAcrossReplicas"):
+class AssumeEqualRow(NodeForm, tag="AssumeEqualAcrossReplicas"):
     """A promise."""
 
     tensor: Number

@@ -8,7 +8,7 @@ from typing import Any
 from abele.compiler.compile import compile_program
 from abele.compiler.executable import Executable
 from abele.compiler.store.archive import KIND, Writer
-from abele.compiler.store.format import Document
+from abele.compiler.store.format import ExecutableDocument
 from abele.compiler.store.graphs import GraphIn, GraphOut
 from abele.compiler.store.nodes import decoded_nodes
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
@@ -29,7 +29,7 @@ def save_executable(executable: Executable, path: str | Path, *, full_paths: boo
         FileFormatError: The file cannot be written, or a codelet is C++.
     """
 
-    def fill(archive: container.Target) -> None:
+    def fill(archive: container.ArchiveWriter) -> None:
         document = _document(executable, Writer(archive), full_paths)
         container.write_document(archive, KIND, document)
 
@@ -66,7 +66,7 @@ def load_executable(path: str | Path, *, trusted: bool = False) -> Executable:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no executable.
     """
 
-    def build(archive: container.Archive, document: Document) -> Executable:
+    def build(archive: container.Archive, document: ExecutableDocument) -> Executable:
         check_meta(document.meta)
         made = GraphIn(document.graph, document.views, archive, trusted=trusted)
         with container.part("nodes"):

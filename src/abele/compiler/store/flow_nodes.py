@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from abele.compiler.store.format import Int64, Name, Number
-from abele.compiler.store.nodes import Node, stored
+from abele.compiler.store.nodes import NodeForm, stored
 from abele.compiler.store.records import HOST_KERNEL, decode, encode
 from abele.graph.control import Block, CycleCount, Switch
 from abele.graph.program import Call, If, LibraryCall, Repeat, RepeatWhile, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 
 
-class SequenceRow(Node, tag="Sequence"):
+class SequenceRow(NodeForm, tag="Sequence"):
     """Steps, by number."""
 
     steps: list[Number]
@@ -31,7 +31,7 @@ stored(
 )
 
 
-class RepeatRow(Node, tag="Repeat"):
+class RepeatRow(NodeForm, tag="Repeat"):
     """A loop."""
 
     count: Annotated[int, Meta(ge=0, le=(1 << 62))]
@@ -46,7 +46,7 @@ stored(
 )
 
 
-class RepeatWhileRow(Node, tag="RepeatWhile"):
+class RepeatWhileRow(NodeForm, tag="RepeatWhile"):
     """A loop that data ends."""
 
     condition: Number
@@ -67,7 +67,7 @@ stored(
 )
 
 
-class IfRow(Node, tag="If"):
+class IfRow(NodeForm, tag="If"):
     """A branch."""
 
     predicate: Number
@@ -83,7 +83,7 @@ stored(
 )
 
 
-class SwitchRow(Node, tag="Switch"):
+class SwitchRow(NodeForm, tag="Switch"):
     """A branch of many ways."""
 
     control: Number
@@ -105,7 +105,7 @@ def _switch(at: ProgramsIn, control: int, cases: list[tuple[int, int]], default:
 stored(Switch, SwitchRow, parts=_switch_parts, make=_switch)
 
 
-class BlockOfSteps(Node, tag="Block"):
+class BlockOfSteps(NodeForm, tag="Block"):
     """Steps under a name."""
 
     body: Number
@@ -119,7 +119,7 @@ stored(
 )
 
 
-class CycleCountRow(Node, tag="CycleCount"):
+class CycleCountRow(NodeForm, tag="CycleCount"):
     """A timed part."""
 
     body: Number
@@ -136,7 +136,7 @@ stored(
 )
 
 
-class CallRow(Node, tag="Call"):
+class CallRow(NodeForm, tag="Call"):
     """A call of a function, by number."""
 
     function: Number
@@ -158,7 +158,7 @@ stored(
 )
 
 
-class LibraryCallRow(Node, tag="LibraryCall"):
+class LibraryCallRow(NodeForm, tag="LibraryCall"):
     """A library call; its kernel is a record."""
 
     name: Name

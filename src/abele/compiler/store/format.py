@@ -236,7 +236,7 @@ class FunctionRow(Row):
     results: list[Number]
 
 
-class Document(msgspec.Struct):
+class ExecutableDocument(msgspec.Struct):
     """All of it."""
 
     format: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from abele.compiler.store.programs import ProgramsIn, ProgramsOut
 
 
-class Node(Row):
+class NodeForm(Row):
     """A program node; its parts follow in the order of its constructor."""
 
     debug: Debug
@@ -34,7 +34,7 @@ class StoredNode:
         make: Makes the node again, from the reader and those parts; constructors check what they are given.
     """
 
-    row: type[Node]
+    row: type[NodeForm]
     parts: Callable[[ProgramsOut, Any], list[Any]]
     make: Callable[..., Program]
 
@@ -42,12 +42,12 @@ class StoredNode:
 STORED: Meanings[StoredNode] = Meanings("can be saved")
 """The file form of every kind of node."""
 
-_MAKERS: dict[type[Node], Callable[..., Program]] = {}
+_MAKERS: dict[type[NodeForm], Callable[..., Program]] = {}
 
 
 def stored(
     kind: type[Program],
-    row: type[Node],
+    row: type[NodeForm],
     parts: Callable[[ProgramsOut, Any], list[Any]],
     make: Callable[..., Program],
 ) -> None:
@@ -69,17 +69,17 @@ def tag_of(node: Program) -> str:
     return str(STORED.of(node).row.__struct_config__.tag)
 
 
-def decoded_nodes(text: msgspec.Raw) -> list[Node]:
+def decoded_nodes(text: msgspec.Raw) -> list[NodeForm]:
     """The rows of a file's nodes.
 
     Raises:
         msgspec.MsgspecError: They are no such rows.
     """
     rows: Any = reduce(or_, _MAKERS)
-    found: list[Node] = msgspec.json.decode(text, type=list[rows])
+    found: list[NodeForm] = msgspec.json.decode(text, type=list[rows])
     return found
 
 
-def made_again(reader: ProgramsIn, row: Node, *parts: Any) -> Program:
+def made_again(reader: ProgramsIn, row: NodeForm, *parts: Any) -> Program:
     """The node of a row."""
     return _MAKERS[type(row)](reader, *parts)

@@ -9,7 +9,7 @@ from abele.compiler.store.data_nodes import End
 from abele.compiler.store.extent import Extents
 from abele.compiler.store.format import FunctionRow
 from abele.compiler.store.graphs import GraphIn, GraphOut, debug_of
-from abele.compiler.store.nodes import STORED, Node, made_again, tag_of
+from abele.compiler.store.nodes import STORED, NodeForm, made_again, tag_of
 from abele.graph.compute_set import ComputeSet
 from abele.graph.host import HostFunction
 from abele.graph.program import Function, Program
@@ -95,7 +95,7 @@ class ProgramsIn:
         extents: How much each node unfolds to.
     """
 
-    def __init__(self, graph: GraphIn, rows: list[Node], functions: list[FunctionRow]) -> None:
+    def __init__(self, graph: GraphIn, rows: list[NodeForm], functions: list[FunctionRow]) -> None:
         self._graph = graph
         self._function_rows = functions
         self._functions: dict[int, Function] = {}
@@ -155,7 +155,7 @@ class ProgramsIn:
             raise IndexError(f"there is no tile {number}")
         return number
 
-    def _node(self, row: Node) -> Program:
+    def _node(self, row: NodeForm) -> Program:
         debug, *parts = (getattr(row, name) for name in row.__struct_fields__)
         node = made_again(self, row, *parts)
         node.debug = debug_of(debug)

@@ -10,7 +10,7 @@ import numpy as np
 from abele.compiler.store import format as stored
 from abele.compiler.store.archive import Writer
 from abele.graph import Graph, Regions, Tensor
-from abele.graph.block import Block, flat_factors, runs
+from abele.graph.block import StridedBlock, flat_factors, runs
 from abele.graph.block_list import BlockList
 from abele.graph.gather import content_of_runs
 from abele.graph.intervals import Int64
@@ -96,7 +96,7 @@ class ViewsIn:
         self._check_runs_of(blocks, shape)
         return self._graph.tensor(dtype, shape, BlockList(blocks))
 
-    def _check_runs_of(self, blocks: tuple[Block, ...], shape: tuple[int, ...]) -> None:
+    def _check_runs_of(self, blocks: tuple[StridedBlock, ...], shape: tuple[int, ...]) -> None:
         """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""
         self._runs += sum(num_runs(b, shape) for b in blocks)
         if self._runs > _MOST_RUNS:
@@ -110,7 +110,7 @@ class ViewsIn:
         if (position[order] != np.cumsum(length[order]) - length[order]).any():
             raise ValueError("its blocks overlap, or leave gaps")
 
-    def _block(self, row: stored.BlockRow, shape: tuple[int, ...]) -> Block:
+    def _block(self, row: stored.BlockRow, shape: tuple[int, ...]) -> StridedBlock:
         variable, rank = self._graph.variables[row.variable], len(shape)
         if len(row.origin) != rank or len(row.factors) != rank:
             raise ValueError(f"a block does not have the {counted(rank, 'dimension')} of its view")
@@ -128,7 +128,7 @@ class ViewsIn:
         high = row.offset + sum(max(0, s) for s in steps)
         if low < 0 or high >= variable.size:
             raise ValueError(f"it reaches outside {variable!r}")
-        return Block(variable, row.offset, tuple(row.origin), made)
+        return StridedBlock(variable, row.offset, tuple(row.origin), made)
 
     def regions(self, table: stored.RegionsTable) -> Regions:
         """The regions that a table describes.
@@ -153,7 +153,7 @@ class ViewsIn:
         return np.where(changes[first] == changes[last], self._bits[first], 0) if len(begin) else begin
 
 
-def num_runs(block: Block, shape: tuple[int, ...]) -> int:
+def num_runs(block: StridedBlock, shape: tuple[int, ...]) -> int:
     """No fewer than the runs of elements that a block lists."""
     _, fine = flat_factors(block, shape)
     return block.size // (fine[-1][0] if fine and fine[-1][1:] == (1, 1) else 1)

@@ -21,7 +21,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.signature import Signature
-from abele.frontends.poptorch.watch import Watch
+from abele.frontends.poptorch.watch import ModelWatch
 from abele.session import Session
 from abele.session.locks import ForkLock
 
@@ -67,7 +67,7 @@ class PoplarExecutor(Inspection):
         self._signature = Signature(model.forward)
         self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
-        self._watch: Watch | None = None
+        self._watch: ModelWatch | None = None
         self._lock = ForkLock()
 
     # --- calling -------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class PoplarExecutor(Inspection):
         with _COMPILING.held(), self._captured_modes():
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
         self._compiled = compiled
-        self._watch = Watch(self._model, training=self._training)
+        self._watch = ModelWatch(self._model, training=self._training)
         if self._options.connection_type == ConnectionType.Always:
             self.attachToDevice()
         return compiled

@@ -26,7 +26,7 @@ class _Members:
         return None
 
 
-class Watch:
+class ModelWatch:
     """What was compiled in of a model.
 
     Args:

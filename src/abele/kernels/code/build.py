@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from abele.kernels.code.drivers import Step, block_loop_driver, side_by_side_driver
+from abele.kernels.code.drivers import DriverStep, block_loop_driver, side_by_side_driver
 from abele.kernels.code.nests import generate
 from abele.kernels.nest.loop_nest import LoopNest
 from abele.kernels.schedule.pack_panels import Panel
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm.jit import Native, compile_keyed
 
 CODE_VERSION = 7
@@ -19,7 +19,7 @@ LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
 
 
-def build_nest(nest: LoopNest, schedule: Schedule, panel: Panel | None = None) -> tuple[Native, int]:
+def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = None) -> tuple[Native, int]:
     """Native code of ``nest``, and the address of its function.
 
     With a panel, ``nest`` reads the copy, and the function's last argument is memory of the thread's own for it.
@@ -30,13 +30,13 @@ def build_nest(nest: LoopNest, schedule: Schedule, panel: Panel | None = None) -
     return _compiled(content, lambda name: generate(nest, schedule, name, panel))
 
 
-def build_block_loop(steps: Sequence[Step], chunks: int, blocks: int) -> tuple[Native, int]:
+def build_block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int) -> tuple[Native, int]:
     """Native code of a driver that runs ``steps`` block after block, and its address."""
     content = f"block loop {CODE_VERSION} {chunks} {blocks} {steps!r}"
     return _compiled(content, lambda name: block_loop_driver(steps, chunks, blocks, name))
 
 
-def build_side_by_side(steps: Sequence[Step]) -> tuple[Native, int]:
+def build_side_by_side(steps: Sequence[DriverStep]) -> tuple[Native, int]:
     """Native code of a driver that shares its units among ``steps``, and its address."""
     return _compiled(f"beside {CODE_VERSION} {steps!r}", lambda name: side_by_side_driver(steps, name))
 

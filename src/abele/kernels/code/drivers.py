@@ -24,7 +24,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Step:
+class DriverStep:
     """A nest function, at the driver's pointer ``function``, with its arguments.
 
     Attributes:
@@ -43,7 +43,7 @@ class Step:
     share: int = 1
 
 
-def block_loop_driver(steps: Sequence[Step], chunks: int, blocks: int, name: str) -> ll.Module:
+def block_loop_driver(steps: Sequence[DriverStep], chunks: int, blocks: int, name: str) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
     code = _Driver(name)
 
@@ -65,7 +65,7 @@ def block_loop_driver(steps: Sequence[Step], chunks: int, blocks: int, name: str
     return code.finish()
 
 
-def side_by_side_driver(steps: Sequence[Step], name: str) -> ll.Module:
+def side_by_side_driver(steps: Sequence[DriverStep], name: str) -> ll.Module:
     """A module whose function spreads each step over its own share of the units."""
     code = _Driver(name)
     for step in steps:
@@ -73,7 +73,7 @@ def side_by_side_driver(steps: Sequence[Step], name: str) -> ll.Module:
         low = code.builder.sub(code.clamp(code.begin, first, last), first)
         high = code.builder.sub(code.clamp(code.end, first, last), first)
 
-        def run(step: Step = step, low: Value = low, high: Value = high) -> None:
+        def run(step: DriverStep = step, low: Value = low, high: Value = high) -> None:
             array = code.arrays(step.pointers, ll.Constant(I64, 0))
             begin, end = (code.share(v, step.units, step.share) for v in (low, high))
             code.call(step.function, begin, end, array)

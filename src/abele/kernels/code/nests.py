@@ -34,14 +34,14 @@ from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
 from abele.kernels.nest.loop_nest import Accumulate, Bound, Fetch, Local, LoopNest, Out
 from abele.kernels.schedule.pack_panels import Panel
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 from abele.numerics import ElementType, bool_, f32
 
 Value = Any
 Body = Callable[[], None]
 
 
-def generate(nest: LoopNest, schedule: Schedule, name: str, panel: Panel | None = None) -> ll.Module:
+def generate(nest: LoopNest, schedule: NestSchedule, name: str, panel: Panel | None = None) -> ll.Module:
     """A module with the function ``name`` that runs units [begin, end) of ``nest``.
 
     With a panel, ``nest`` reads the copy, for which there is one argument more.
@@ -56,7 +56,7 @@ def generate(nest: LoopNest, schedule: Schedule, name: str, panel: Panel | None 
 class _NestCode:
     """The code of one nest while it is written."""
 
-    def __init__(self, function: ll.Function, nest: LoopNest, schedule: Schedule, panel: Panel | None) -> None:
+    def __init__(self, function: ll.Function, nest: LoopNest, schedule: NestSchedule, panel: Panel | None) -> None:
         self.nest, self.schedule, self.function, self.panel = nest, schedule, function, panel
         self.entry = ll.IRBuilder(function.append_basic_block("entry"))
         self.builder = ll.IRBuilder(function.append_basic_block("body"))

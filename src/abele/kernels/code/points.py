@@ -11,7 +11,7 @@ from llvmlite import ir as ll
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
 from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Acc, Access, Bound, Fetch, Hash, Local, affine_dims
+from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, Local, affine_dims
 from abele.llvm import convert
 from abele.llvm import random as llvm_random
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
@@ -149,7 +149,8 @@ class Points:
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
         halves = [
-            self.load(Access(expression.seed.array, u32, expression.seed.address + n), at, None).value for n in (0, 1)
+            self.load(ElementAccess(expression.seed.array, u32, expression.seed.address + n), at, None).value
+            for n in (0, 1)
         ]
         index = self.position(expression.index, at, I64)
         return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
@@ -172,7 +173,7 @@ class Points:
             return Typed(self.builder.select(wide, *both), loaded.type)
         return Typed(self.builder.select(condition, loaded.value, fill), loaded.type)
 
-    def load(self, access: Access, at: Point, condition: Value | None) -> Typed:
+    def load(self, access: ElementAccess, at: Point, condition: Value | None) -> Typed:
         """The element of ``access`` at ``at``, widened; not touched where ``condition`` fails."""
         stride = access.stride(self.lane) if self.lane else 0
         masked = condition is not None and isinstance(condition.type, ll.VectorType)
@@ -184,7 +185,7 @@ class Points:
         mask = condition if masked else None
         return Typed(load_lanes(self.builder, pointer, access.type, self.lanes, stride, at.valid, mask), kind)
 
-    def pointer(self, access: Access, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
+    def pointer(self, access: ElementAccess, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
         """Address of ``access`` in the first lane.
 
         Where ``condition`` fails, one from which lanes ``stride`` apart stay inside the array: none of its bounds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels.nest.ir import HostKernel
-from abele.kernels.target import Target, host_target
+from abele.kernels.target import HostTarget, host_target
 from abele.numerics import ElementType
 
 Factors = tuple[tuple[int, int], ...]
@@ -35,7 +35,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Binding:
+class OperandBinding:
     """The view through which a kernel operand sees a buffer.
 
     Attributes:
@@ -51,7 +51,7 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class Call:
+class BoundKernel:
     """A kernel with its inputs and outputs bound, in operand order; its temporaries belong to the plan.
 
     Attributes:
@@ -65,7 +65,7 @@ class Call:
     """
 
     kernel: HostKernel
-    bindings: tuple[Binding, ...]
+    bindings: tuple[OperandBinding, ...]
     name: str = "call"
     origins: frozenset[int] = frozenset()
 
@@ -85,20 +85,22 @@ class BoundCalls:
     """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them."""
 
     buffers: Mapping[int, Buffer]
-    calls: tuple[Call, ...]
-    target: Target
+    calls: tuple[BoundKernel, ...]
+    target: HostTarget
 
 
-def bind(buffer: Buffer) -> Binding:
+def bind(buffer: Buffer) -> OperandBinding:
     """The view of a whole buffer in its own shape."""
     strides, stride = [], 1
     for extent in reversed(buffer.shape):
         strides.append(stride)
         stride *= extent
-    return Binding(buffer.id, tuple(((n, s),) for n, s in zip(buffer.shape, reversed(strides), strict=True)))
+    return OperandBinding(buffer.id, tuple(((n, s),) for n, s in zip(buffer.shape, reversed(strides), strict=True)))
 
 
-def bound_calls(buffers: Sequence[Buffer], calls: Sequence[Call], target: Target | None = None) -> BoundCalls:
+def bound_calls(
+    buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget | None = None
+) -> BoundCalls:
     """``calls`` with the buffers that they are bound to, checked; for this CPU unless there is a ``target``.
 
     Raises:
@@ -111,7 +113,7 @@ def bound_calls(buffers: Sequence[Buffer], calls: Sequence[Call], target: Target
     return BoundCalls(known, tuple(calls), target or host_target())
 
 
-def check_bindings(call: Call, buffers: Mapping[int, Buffer]) -> None:
+def check_bindings(call: BoundKernel, buffers: Mapping[int, Buffer]) -> None:
     """Check that every binding of ``call`` names a buffer of the operand's type and stays inside it.
 
     Raises:

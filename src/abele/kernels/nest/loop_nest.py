@@ -30,7 +30,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Access:
+class ElementAccess:
     """Element ``address`` of argument ``array``, which holds elements of ``type``.
 
     Dims of ``tile_dims`` count from the first element of the register tile.
@@ -63,7 +63,7 @@ class Fetch(Expr):
     Memory is touched only where ``bounds`` hold.
     """
 
-    access: Access
+    access: ElementAccess
     fill: float | None = None
     bounds: tuple[Bound, ...] = ()
 
@@ -97,7 +97,7 @@ class Local(Expr):
 class Hash(Expr):
     """A u32 from the counter hash of the two u32 at ``seed``, ``modifier`` and ``index``."""
 
-    seed: Access
+    seed: ElementAccess
     modifier: int
     index: Affine
 
@@ -123,7 +123,7 @@ class Accumulate:
 class Out:
     """A store of ``value``; other combines than ``set`` read, combine and write the element, point after point."""
 
-    access: Access
+    access: ElementAccess
     value: Expr
     combine: str = "set"
     guards: tuple[Bound, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from abele.expr.operation import identity
-from abele.kernels.nest.binding import BoundCalls, Call
+from abele.kernels.nest.binding import BoundCalls, BoundKernel
 from abele.kernels.nest.ir import (
     Affine,
     Const,
@@ -33,7 +33,7 @@ def normalise(form: BoundCalls) -> BoundCalls:
     return replace(form, calls=tuple(map(normalised, form.calls)))
 
 
-def normalised(call: Call) -> Call:
+def normalised(call: BoundKernel) -> BoundKernel:
     """``call`` with its kernel in normal form.
 
     Afterwards a store that does not accumulate sets or combines every element of its operand, and no 16-bit float is

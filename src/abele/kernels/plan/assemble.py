@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from abele.kernels.code.build import build_block_loop, build_side_by_side
-from abele.kernels.code.drivers import Pointer, Step
+from abele.kernels.code.drivers import DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
-from abele.kernels.plan.native_plan import Argument, Leaf, NativePlan
+from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
 from abele.kernels.plan.place_memory import Lifetime, place
 from abele.kernels.tasks.leaves import BlockLoop
 from abele.kernels.tasks.program import Space
@@ -61,7 +61,7 @@ class _Binder:
     def __init__(self, spaces: Sequence[Space], arena: Mapping[int, int], scratch: Mapping[int, int]) -> None:
         self.spaces, self.arena, self.scratch = spaces, arena, scratch
 
-    def leaf(self, leaf: LeafFunctions, keep: list[object]) -> Leaf:
+    def leaf(self, leaf: LeafFunctions, keep: list[object]) -> PlanLeaf:
         """The native leaf; what holds the code of its driver is added to ``keep``."""
         tasks = [f.task for f in leaf.functions if not f.is_start]
         calls = tuple(dict.fromkeys(task.name for task in tasks))
@@ -69,9 +69,9 @@ class _Binder:
         if leaf.loop is None and len(leaf.functions) == 1 and not leaf.functions[0].starts:
             function = leaf.functions[0]
             args = tuple(self._argument(s) for s in function.spaces)
-            args += (Argument("scratch"),) if function.panel is not None else ()
-            return Leaf(function.address, function.units, args, calls, origins)
-        slots: dict[Argument, int] = {}
+            args += (LeafArgument("scratch"),) if function.panel is not None else ()
+            return PlanLeaf(function.address, function.units, args, calls, origins)
+        slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
         if leaf.loop is not None:
             units = leaf.loop.chunks
@@ -80,35 +80,35 @@ class _Binder:
             units = steps[-1].first + steps[-1].share
             native, address = build_side_by_side(steps)
         keep.append(native)
-        return Leaf(address, units, tuple(slots), calls, origins)
+        return PlanLeaf(address, units, tuple(slots), calls, origins)
 
-    def _steps(self, leaf: LeafFunctions, slots: dict[Argument, int]) -> list[Step]:
+    def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
         """What the leaf's driver calls; the driver's own arguments are numbered in ``slots``."""
         first, steps = 0, []
         total = sum(f.cost for f in leaf.functions)
         for function in leaf.functions:
             share = max(1, min(function.units, round(SHARES * function.cost / total)))
             where = int(function.is_start) if leaf.loop is not None else first
-            target = slots.setdefault(Argument("address", function.address), len(slots))
+            target = slots.setdefault(LeafArgument("address", function.address), len(slots))
             pointers = tuple(self._pointer(leaf.loop, s, slots) for s in function.spaces)
             if function.starts:
                 moved = zip(pointers, function.starts, strict=True)
                 pointers = tuple(replace(p, offset=p.offset + n) for p, n in moved)
             if function.panel is not None:
-                pointers += (Pointer(slots.setdefault(Argument("scratch"), len(slots))),)
-            steps.append(Step(target, pointers, where, function.units, share))
+                pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
+            steps.append(DriverStep(target, pointers, where, function.units, share))
             first += share
         return steps
 
-    def _argument(self, space: int) -> Argument:
+    def _argument(self, space: int) -> LeafArgument:
         """Where ``space`` lies, for a leaf that is a single function: only loops over blocks have spaces in scratch."""
         buffer = self.spaces[space].buffer
-        return Argument("arena", self.arena[space]) if buffer is None else Argument("buffer", buffer)
+        return LeafArgument("arena", self.arena[space]) if buffer is None else LeafArgument("buffer", buffer)
 
-    def _pointer(self, loop: BlockLoop | None, space: int, slots: dict[Argument, int]) -> Pointer:
+    def _pointer(self, loop: BlockLoop | None, space: int, slots: dict[LeafArgument, int]) -> Pointer:
         item = self.spaces[space]
         if space in self.scratch:
-            return Pointer(slots.setdefault(Argument("scratch"), len(slots)), self.scratch[space])
+            return Pointer(slots.setdefault(LeafArgument("scratch"), len(slots)), self.scratch[space])
         slot = slots.setdefault(self._argument(space), len(slots))
         per_unit = item.bytes // loop.chunks if loop is not None and space in loop.partials else 0
         return Pointer(slot, 0, per_unit)

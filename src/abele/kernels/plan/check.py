@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from abele.errors import AbeleError
 from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.binding import BoundCalls, check_bindings
-from abele.kernels.nest.loop_nest import Access, Bound
-from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.nest.loop_nest import Bound, ElementAccess
+from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.schedule.pack_panels import Panel
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
 from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.program import Program
@@ -90,7 +90,7 @@ def _check_functions(program: FunctionProgram) -> None:
                 _check_schedule(function, function.schedule)
 
 
-def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Function) -> None:
+def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: TaskFunction) -> None:
     """Accesses without guards stay inside their array: the space, one chunk of it, or the panel."""
     nest, extents = function.nest, function.nest.extents
     ranges: list[range] = []
@@ -109,14 +109,18 @@ def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Fun
         _check_access(function, out.access, out.guards, extents, ranges)
 
 
-def _panel_range(function: Function, panel: Panel) -> range:
+def _panel_range(function: TaskFunction, panel: Panel) -> range:
     """What the panel's address comes to over the whole of its loops; it counts from the start of each tile."""
     low, high = panel.packed.address.bounds(function.nest.extents)
     return range(low, high + 1)
 
 
 def _check_access(
-    function: Function, access: Access, guards: tuple[Bound, ...], extents: Mapping[str, int], ranges: Sequence[range]
+    function: TaskFunction,
+    access: ElementAccess,
+    guards: tuple[Bound, ...],
+    extents: Mapping[str, int],
+    ranges: Sequence[range],
 ) -> None:
     unknown = [name for name in access.address.names if name not in extents]
     if unknown:
@@ -128,7 +132,7 @@ def _check_access(
         raise IllegalFormError(f"{function.task.name}: {access} runs from {low} to {high}, {where}")
 
 
-def _check_schedule(function: Function, schedule: Schedule) -> None:
+def _check_schedule(function: TaskFunction, schedule: NestSchedule) -> None:
     """Every loop is run once; lanes and tiles are of loops that there are."""
     nest, name = function.nest, function.task.name
     if sorted(schedule.order) != sorted(d for d, _ in nest.parallel):

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from abele.kernels.nest.loop_nest import LoopNest
 from abele.kernels.schedule.pack_panels import Panel
-from abele.kernels.schedule.schedule import Schedule
-from abele.kernels.target import Target
+from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.target import HostTarget
 from abele.kernels.tasks.leaves import BlockLoop
 from abele.kernels.tasks.program import Space, Task
 
 
 @dataclass(frozen=True)
-class Function:
+class TaskFunction:
     """One task as a native function over units.
 
     Attributes:
@@ -32,7 +32,7 @@ class Function:
     spaces: tuple[int, ...]
     is_start: bool = False
     starts: tuple[int, ...] = ()
-    schedule: Schedule | None = None
+    schedule: NestSchedule | None = None
     panel: Panel | None = None
     address: int = 0
 
@@ -57,7 +57,7 @@ class Function:
 class LeafFunctions:
     """The functions of a leaf: in order under ``loop``, or side by side."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[TaskFunction, ...]
     loop: BlockLoop | None = None
 
 
@@ -78,5 +78,5 @@ class FunctionProgram:
     leaves: tuple[LeafFunctions, ...]
     sizes: tuple[int, ...]
     per_thread: frozenset[int]
-    target: Target
+    target: HostTarget
     keep: tuple[object, ...] = field(default=(), repr=False, compare=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.tasks.flatten import Blocked, flatten
-from abele.kernels.tasks.layout import Layout
+from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
 from abele.kernels.tasks.program import Task, layout_of
 
@@ -21,10 +21,10 @@ def lower_tasks(program: LeafProgram) -> FunctionProgram:
     )
 
 
-def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[Layout]) -> LeafFunctions:
-    def function(task: Task, blocked: Blocked | None = None, *, is_start: bool = False) -> Function:
+def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]) -> LeafFunctions:
+    def function(task: Task, blocked: Blocked | None = None, *, is_start: bool = False) -> TaskFunction:
         nest, spaces = flatten(task, program.spaces, layouts.__getitem__, blocked)
-        return Function(task, nest, tuple(spaces), is_start)
+        return TaskFunction(task, nest, tuple(spaces), is_start)
 
     if leaf.loop is None or program.samples is None:
         return LeafFunctions(tuple(map(function, leaf.tasks)))

@@ -9,7 +9,7 @@ from abele.kernels.plan.text import functions_text
 
 
 @dataclass(frozen=True)
-class Argument:
+class LeafArgument:
     """One pointer of a leaf's ``args``.
 
     Attributes:
@@ -23,7 +23,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class PlanLeaf:
     """A native function ``void leaf(i64 begin, i64 end, void** args)`` over parallel units.
 
     Any split of [0, units) over threads gives the same bits; all threads must be done before the next leaf starts.
@@ -39,7 +39,7 @@ class Leaf:
 
     address: int
     units: int
-    args: tuple[Argument, ...]
+    args: tuple[LeafArgument, ...]
     calls: tuple[str, ...] = ()
     origins: frozenset[int] = frozenset()
 
@@ -57,7 +57,7 @@ class NativePlan:
         keep: What must stay alive for the addresses to stay valid.
     """
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[PlanLeaf, ...]
     arena_bytes: int
     scratch_bytes: int
     program: FunctionProgram | None = field(default=None, repr=False, compare=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from abele.errors import InvalidOptionError, nearest
-from abele.kernels.nest.binding import BoundCalls, Buffer, Call, bound_calls
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, bound_calls
 from abele.kernels.nest.normalise import normalise
 from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.check import check_form
@@ -24,7 +24,7 @@ from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
 from abele.kernels.plan.text import calls_text, functions_text
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.choose_samples import choose_samples
 from abele.kernels.tasks.copy_operands import copy_operands
@@ -122,7 +122,7 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
     return form
 
 
-def plan_native(buffers: Sequence[Buffer], calls: Sequence[Call]) -> NativePlan:
+def plan_native(buffers: Sequence[Buffer], calls: Sequence[BoundKernel]) -> NativePlan:
     """Native leaves that do what ``calls`` do, in order.
 
     Args:
@@ -140,7 +140,11 @@ def plan_native(buffers: Sequence[Buffer], calls: Sequence[Call]) -> NativePlan:
 
 
 def dump_passes(
-    buffers: Sequence[Buffer], calls: Sequence[Call], *, after: str | None = None, target: Target | None = None
+    buffers: Sequence[Buffer],
+    calls: Sequence[BoundKernel],
+    *,
+    after: str | None = None,
+    target: HostTarget | None = None,
 ) -> str:
     """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line.
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from abele.errors import InvalidOptionError
 from abele.expr.operation import COMBINES, Array, identity
-from abele.kernels.nest.binding import Binding, BoundCalls
+from abele.kernels.nest.binding import BoundCalls, OperandBinding
 from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, Local, LoopNest
 from abele.kernels.nest.reference import evaluate
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.tasks.flatten import BLOCK
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.program import Program, Put, Ref, Space, Task, move, substitute
@@ -75,7 +75,7 @@ def _run_calls(form: BoundCalls, held: Storage) -> None:
             memory[call.bindings[number].buffer][places[number]] = values
 
 
-def _elements(binding: Binding) -> Array:
+def _elements(binding: OperandBinding) -> Array:
     """The element of the buffer that each element of a view is."""
     total = np.asarray(binding.offset)
     for factors in binding.factors:
@@ -372,7 +372,7 @@ def _of_block(item: LoopNest, block: int) -> LoopNest:
 
 
 def _of_function(
-    function: Function,
+    function: TaskFunction,
     item: LoopNest,
     memory: Sequence[tuple[Array, ElementType]],
     loop: BlockLoop | None,

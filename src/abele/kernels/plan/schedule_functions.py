@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from abele.kernels.code.build import build_nest
-from abele.kernels.plan.functions import Function, FunctionProgram, LeafFunctions
+from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
 from abele.kernels.schedule.merge_dims import merged_dims
 from abele.kernels.schedule.pack_panels import packed_nest
@@ -21,7 +21,7 @@ def merge_dims(program: FunctionProgram) -> FunctionProgram:
 def shift_arrays(program: FunctionProgram) -> FunctionProgram:
     """Let arrays of reductions start where they are first touched, so that equal parts share code."""
 
-    def changed(function: Function, leaf: LeafFunctions) -> Function:
+    def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         if leaf.loop is not None or not function.task.reductions:
             return function
         nest, offsets = shifted_arrays(function.nest)
@@ -34,7 +34,7 @@ def shift_arrays(program: FunctionProgram) -> FunctionProgram:
 def choose_schedules(program: FunctionProgram) -> FunctionProgram:
     """Choose loop order, vector lanes, register tile and units of every function, and the operand that it packs."""
 
-    def changed(function: Function, leaf: LeafFunctions) -> Function:
+    def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         if leaf.loop is not None:
             return replace(function, schedule=choose_schedule(function.nest, program.target))
         schedule, panel = choose_packed_schedule(function.nest, program.target)
@@ -48,7 +48,7 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
     """Make native code of every function; functions with equal loops and schedules share it."""
     keep: list[object] = []
 
-    def changed(function: Function, _: LeafFunctions) -> Function:
+    def changed(function: TaskFunction, _: LeafFunctions) -> TaskFunction:
         assert function.schedule is not None
         native, address = build_nest(function.nest, function.schedule, function.panel)
         keep.append(native)
@@ -57,7 +57,9 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
     return replace(_changed(program, changed), keep=tuple(keep))
 
 
-def _changed(program: FunctionProgram, change: Callable[[Function, LeafFunctions], Function]) -> FunctionProgram:
+def _changed(
+    program: FunctionProgram, change: Callable[[TaskFunction, LeafFunctions], TaskFunction]
+) -> FunctionProgram:
     """``program`` with ``change`` applied to every function; it is told the leaf that the function is of."""
     leaves = (replace(leaf, functions=tuple(change(f, leaf) for f in leaf.functions)) for leaf in program.leaves)
     return replace(program, leaves=tuple(leaves))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from abele.kernels.nest.binding import Binding, BoundCalls, Call, Factors
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Factors, OperandBinding
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import Access, Accumulate, Fetch, Hash, LoopNest, Out
+from abele.kernels.nest.loop_nest import Accumulate, ElementAccess, Fetch, Hash, LoopNest, Out
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.plan.functions import Function, FunctionProgram
+from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.tasks.text import (
     COMBINED,
     Names,
@@ -45,14 +45,14 @@ def functions_text(program: FunctionProgram, *, addresses: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _operands(form: BoundCalls, call: Call) -> Iterator[str]:
+def _operands(form: BoundCalls, call: BoundKernel) -> Iterator[str]:
     kernel = call.kernel
     for number, (shape, type_) in enumerate(zip(kernel.shapes, kernel.types, strict=True)):
         what = _view(form, call.bindings[number]) if number < len(call.bindings) else "temporary"
         yield f"%{number} {type_}[{', '.join(map(str, shape))}] = {what}"
 
 
-def _view(form: BoundCalls, binding: Binding) -> str:
+def _view(form: BoundCalls, binding: OperandBinding) -> str:
     """A view: the buffer, then the strides of each dim, several where it runs over several."""
     buffer = form.buffers[binding.buffer]
     offset = f" from {binding.offset}" if binding.offset else ""
@@ -64,7 +64,7 @@ def _factors(factors: Factors) -> str:
     return "·".join(f"{extent}×{stride}" for extent, stride in factors)
 
 
-def _how(function: Function, names: Names) -> Iterator[str]:
+def _how(function: TaskFunction, names: Names) -> Iterator[str]:
     """The lines that say how a function runs."""
     if function.is_start:
         yield "  once per chunk"
@@ -80,7 +80,7 @@ def _how(function: Function, names: Names) -> Iterator[str]:
         yield f"  packs {packed} in panels of {function.panel.elements} elements"
 
 
-def _nest_lines(function: Function, names: Names) -> list[str]:
+def _nest_lines(function: TaskFunction, names: Names) -> list[str]:
     """A function's nest, arrays by the names of their spaces."""
     nest = function.nest
     arrays = [*(names.of[s] for s in function.spaces), "panel"]
@@ -113,5 +113,5 @@ def _value(expression: Expr, arrays: Sequence[str]) -> Expr:
     return rewrite(expression, change)
 
 
-def _place(access: Access, arrays: Sequence[str], condition: str = "") -> str:
+def _place(access: ElementAccess, arrays: Sequence[str], condition: str = "") -> str:
     return f"{arrays[access.array]}@[{access.address}{condition}]"

@@ -23,11 +23,11 @@ from heapq import nsmallest
 from itertools import combinations
 
 from abele.kernels.nest.ir import Apply
-from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest, Out, free_dims
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, free_dims
 from abele.kernels.schedule.pack_panels import Panel, can_be_packed, find_panel
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import Traffic
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 """Points, or vectors, that a register tile may have along one dim: all small ones, few large ones, and no more than
@@ -60,16 +60,16 @@ Tile = tuple[tuple[str, int], ...]
 
 
 @lru_cache(maxsize=4096)
-def choose_schedule(nest: LoopNest, target: Target) -> Schedule:
+def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
     """The cheapest schedule of ``nest`` that the model finds."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
     points, traffic = math.prod(nest.extents.values()), Traffic(nest)
     reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
     free = [d for d, _ in nest.parallel if d not in nest.unit]
-    found: list[tuple[float, int, Schedule]] = []
+    found: list[tuple[float, int, NestSchedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
-        schedule = Schedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
+        schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
         order, lines = traffic.best_order(schedule, free)
         schedule = replace(schedule, order=(*nest.unit, *order))
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
@@ -77,7 +77,7 @@ def choose_schedule(nest: LoopNest, target: Target) -> Schedule:
     return best if nest.unit else _with_units(nest, best)
 
 
-def choose_packed_schedule(nest: LoopNest, target: Target) -> tuple[Schedule, Panel | None]:
+def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, Panel | None]:
     """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
     schedule = choose_schedule(nest, target)
     panel = find_panel(nest, schedule)
@@ -102,7 +102,7 @@ def _can_be_lane(nest: LoopNest, dim: str) -> bool:
     return all(out.access.stride(dim) for out in nest.outs)
 
 
-def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str, int, Tile]]:
+def _drafts(nest: LoopNest, lane: str, target: HostTarget) -> list[tuple[float, str, int, Tile]]:
     """The best tiles with ``lane`` in the lanes: cost a point, lane dim, lanes, tile."""
     extents = nest.extents
     width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
@@ -113,7 +113,7 @@ def _drafts(nest: LoopNest, lane: str, target: Target) -> list[tuple[float, str,
     return nsmallest(FINALISTS, ((model.cost(dict(t)), lane, width, t) for t in tiles), key=lambda d: d[0])
 
 
-def _tiles(nest: LoopNest, lane: str, width: int, target: Target) -> Iterator[Tile]:
+def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterator[Tile]:
     """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
     guarded = {d for g in nest.guards() for d in g.position.names}
     # Of equal tiles the first is taken: the one whose points lie closest.
@@ -164,7 +164,7 @@ class _CostModel:
     Operands that fewer points than the whole tile need are held in registers meanwhile.
     """
 
-    def __init__(self, nest: LoopNest, lane: str, width: int, target: Target) -> None:
+    def __init__(self, nest: LoopNest, lane: str, width: int, target: HostTarget) -> None:
         self.nest, self.lane, self.width = nest, lane, width
         self.vector = max(1, width // target.lanes)
         self.registers = target.registers
@@ -186,7 +186,7 @@ class _CostModel:
         packed = can_be_packed(self.nest, fetch, self.lane, self.width)
         return 1.0 if packed else self._load_cost(fetch.access)
 
-    def _load_cost(self, access: Access) -> float:
+    def _load_cost(self, access: ElementAccess) -> float:
         stride = access.stride(self.lane) if self.lane else 0
         if stride == 1 or not self.lane:
             return 1.0
@@ -221,7 +221,7 @@ class _CostModel:
         return waste
 
 
-def _with_units(nest: LoopNest, schedule: Schedule) -> Schedule:
+def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:
     """``schedule`` with the outermost loops as units, as many as give threads enough to share."""
     order = sorted(schedule.order, key=lambda d: not _is_separate(nest, d))
     units, count = 1, 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Dims, Fetch, Hash, LoopNest
+from abele.kernels.nest.loop_nest import Accumulate, Bound, Dims, ElementAccess, Fetch, Hash, LoopNest
 from abele.kernels.nest.rewrite import rewrite
 
 
@@ -65,7 +65,7 @@ def _join(nest: LoopNest, outer: str, inner: str) -> LoopNest:
     def position(old: Affine) -> Affine:
         return Affine(tuple(t for t in old.terms if t[0] != outer), old.const)
 
-    def access(old: Access) -> Access:
+    def access(old: ElementAccess) -> ElementAccess:
         return replace(old, address=position(old.address))
 
     def change(part: Expr) -> Expr | None:

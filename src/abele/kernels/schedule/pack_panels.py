@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, compute_type
-from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 
 MIN_REUSE = 8
 """Tiles of the other operand that a panel must serve, or copying it costs too much."""
@@ -43,7 +43,7 @@ class Panel:
     """
 
     fetch: Fetch
-    packed: Access
+    packed: ElementAccess
     dims: tuple[str, ...]
     elements: int
 
@@ -56,7 +56,7 @@ class Panel:
         return f"panel of {self.fetch} in {self.packed}, {self.elements} elements"
 
 
-def find_panel(nest: LoopNest, schedule: Schedule) -> Panel | None:
+def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
     """The load of ``nest`` that is best copied under ``schedule``, if any; its dims may not yet be the first units."""
     steps = {d: schedule.step(d) for d in nest.extents}
     reduces_in_tile = any(steps[d] > 1 for d, _ in nest.reduced)
@@ -94,7 +94,7 @@ def _candidates(nest: LoopNest) -> list[Fetch]:
     return [f for f in inner if not f.bounds and f.access.type.is_float and f.access.array not in written]
 
 
-def _panel(nest: LoopNest, schedule: Schedule, fetch: Fetch) -> Panel | None:
+def _panel(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> Panel | None:
     names = set(fetch.access.address.names)
     own = tuple(d for d, _ in nest.parallel if d in names)
     reduced = [d for d in schedule.reduced if d in names]
@@ -102,12 +102,14 @@ def _panel(nest: LoopNest, schedule: Schedule, fetch: Fetch) -> Panel | None:
     if schedule.lane not in own or not reduced or served < MIN_REUSE:
         return None
     address, size = _packed_address(nest, schedule, own, reduced)
-    packed = Access(nest.num_arrays, compute_type(fetch.access.type), address, own)
+    packed = ElementAccess(nest.num_arrays, compute_type(fetch.access.type), address, own)
     panel = Panel(fetch, packed, own, size)
     return panel if MIN_BYTES <= panel.bytes <= MAX_BYTES and _reads_badly(nest, schedule, fetch) else None
 
 
-def _packed_address(nest: LoopNest, schedule: Schedule, own: tuple[str, ...], reduced: list[str]) -> tuple[Affine, int]:
+def _packed_address(
+    nest: LoopNest, schedule: NestSchedule, own: tuple[str, ...], reduced: list[str]
+) -> tuple[Affine, int]:
     """The address in the copy, the lane dim innermost, and the number of its elements."""
     inside = [d for d in own if d != schedule.lane]
     order = [(schedule.lane, schedule.step(schedule.lane)), *((d, schedule.step(d)) for d in inside)]
@@ -119,7 +121,7 @@ def _packed_address(nest: LoopNest, schedule: Schedule, own: tuple[str, ...], re
     return Affine(tuple(terms)), stride
 
 
-def _reads_badly(nest: LoopNest, schedule: Schedule, fetch: Fetch) -> bool:
+def _reads_badly(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> bool:
     access = fetch.access
     if access.stride(schedule.lane) != 1 or access.type.bits < 32:
         return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Schedule:
+class NestSchedule:
     """The shape of a nest's code.
 
     Attributes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import Access, Fetch, LoopNest
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
 from abele.kernels.nest.rewrite import rewrite
 
 
@@ -29,7 +29,7 @@ def shifted_arrays(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
     if not moved:
         return nest, {}
 
-    def access_of(access: Access) -> Access:
+    def access_of(access: ElementAccess) -> ElementAccess:
         less = moved.get(access.array, 0)
         return replace(access, address=access.address - less) if less else access
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from abele.kernels.nest.loop_nest import LoopNest, free_dims
-from abele.kernels.schedule.schedule import Schedule
+from abele.kernels.schedule.schedule import NestSchedule
 
 LINE_BYTES = 64
 CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5), (1 << 24, 8.0))
@@ -60,7 +60,7 @@ class Traffic:
         ]
         self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
 
-    def best_order(self, schedule: Schedule, free: Sequence[str]) -> tuple[tuple[str, ...], float]:
+    def best_order(self, schedule: NestSchedule, free: Sequence[str]) -> tuple[tuple[str, ...], float]:
         """The parallel dims ``free`` in the order with the least traffic, and weighted lines of that order."""
         steps = {d: schedule.step(d) for d in self.extents}
         by_stride = sorted(free, key=lambda d: self.out_stride[d], reverse=True)
@@ -72,7 +72,7 @@ class Traffic:
         lines, order = min(costs, key=lambda c: c[0])
         return (*order, *still), lines
 
-    def _lines(self, steps: dict[str, int], order: tuple[str, ...], schedule: Schedule) -> float:
+    def _lines(self, steps: dict[str, int], order: tuple[str, ...], schedule: NestSchedule) -> float:
         rounds = math.prod(self.extents[d] for d in self.nest.unit)
         return rounds * self._again(steps, order) / LINE_BYTES + self._jumps(steps, (*order, *schedule.reduced))
 

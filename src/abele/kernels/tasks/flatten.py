@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Access, Accumulate, Bound, Fetch, Hash, LoopNest, Out, free_dims
+from abele.kernels.nest.loop_nest import Accumulate, Bound, ElementAccess, Fetch, Hash, LoopNest, Out, free_dims
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.layout import Layout
+from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import Put, Ref, Space, Task
 from abele.kernels.tasks.program import move as move_bound
 
@@ -49,7 +49,7 @@ class Blocked:
 
 
 def flatten(
-    task: Task, spaces: Sequence[Space], layouts: Callable[[int], Layout], blocked: Blocked | None = None
+    task: Task, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None = None
 ) -> tuple[LoopNest, list[int]]:
     """The loop nest of ``task`` and the spaces that its pointer arguments are, in order."""
     writer = _Flattener(spaces, layouts, blocked)
@@ -94,7 +94,7 @@ def _streams_along_others(nest: LoopNest) -> bool:
 class _Flattener:
     """Turns the accesses of one task into addresses, numbering the arrays as they come."""
 
-    def __init__(self, spaces: Sequence[Space], layouts: Callable[[int], Layout], blocked: Blocked | None) -> None:
+    def __init__(self, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None) -> None:
         self.spaces, self.layouts, self.blocked = spaces, layouts, blocked
         self.arrays: list[int] = []
         self.dims = {blocked.dim: blocked.sample} if blocked else {}
@@ -105,7 +105,7 @@ class _Flattener:
             self.arrays.append(space)
         return self.arrays.index(space)
 
-    def access(self, space: int, index: tuple[Affine, ...]) -> Access:
+    def access(self, space: int, index: tuple[Affine, ...]) -> ElementAccess:
         """The address of ``index``."""
         layout = self.layouts(space)
         place = self.blocked.places.get(space) if self.blocked else None
@@ -115,7 +115,7 @@ class _Flattener:
                 address = address + Affine(((BLOCK, layout.block_stride), (LANE, stride)))
             else:
                 address = address + position.substitute(self.dims) * stride
-        return Access(self.array(space), self.spaces[space].type, address)
+        return ElementAccess(self.array(space), self.spaces[space].type, address)
 
     def bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
         """``bounds`` over the loop dims."""
@@ -151,7 +151,7 @@ class _Flattener:
                 case Index():
                     return Index(part.affine.substitute(self.dims))
                 case Hash():
-                    seed = Access(self.array(part.seed.array), part.seed.type, part.seed.address)
+                    seed = ElementAccess(self.array(part.seed.array), part.seed.type, part.seed.address)
                     return Hash(seed, part.modifier, part.index.substitute(self.dims))
             return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Layout:
+class SpaceLayout:
     """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
 
     Attributes:
@@ -35,7 +35,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_apart: bool) -> Layout:
+def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_apart: bool) -> SpaceLayout:
     """Blocks of ``samples`` samples, which are dim ``place``, innermost: one sample per vector lane.
 
     Blocks lie one after the other, or all in the same place.
@@ -43,9 +43,9 @@ def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_ap
     others = [n for n in range(len(shape)) if n != place]
     strides = dict(zip(others, row_major([*(shape[n] for n in others), samples])[:-1], strict=True))
     size = samples * math.prod(shape[n] for n in others)
-    return Layout(tuple(strides.get(n, 1) for n in range(len(shape))), size if blocks_apart else 0)
+    return SpaceLayout(tuple(strides.get(n, 1) for n in range(len(shape))), size if blocks_apart else 0)
 
 
-def rows_of_block(shape: Sequence[int], place: int, samples: int) -> Layout:
+def rows_of_block(shape: Sequence[int], place: int, samples: int) -> SpaceLayout:
     """One block of ``samples`` samples at a time, which step as in the whole space: each sample keeps its rows."""
-    return Layout(row_major([samples if n == place else extent for n, extent in enumerate(shape)]), 0)
+    return SpaceLayout(row_major([samples if n == place else extent for n, extent in enumerate(shape)]), 0)

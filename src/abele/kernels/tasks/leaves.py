@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from abele.kernels.target import Target
-from abele.kernels.tasks.layout import Layout
+from abele.kernels.target import HostTarget
+from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import SampleDim, Space, Task
 
 
@@ -64,10 +64,10 @@ class LeafProgram:
 
     spaces: tuple[Space, ...]
     leaves: tuple[LeafTasks, ...]
-    target: Target
+    target: HostTarget
     samples: SampleDim | None = None
     block: int = 1
-    layouts: Mapping[int, Layout] = field(default_factory=dict)
+    layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
 
     def bytes_of(self, space: Space) -> int:
         """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""

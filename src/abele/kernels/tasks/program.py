@@ -15,8 +15,8 @@ from functools import cached_property
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.target import Target
-from abele.kernels.tasks.layout import Layout, row_major
+from abele.kernels.target import HostTarget
+from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.numerics import ElementType
 
 
@@ -217,11 +217,11 @@ class Program:
 
     spaces: tuple[Space, ...]
     tasks: tuple[Task, ...]
-    target: Target
+    target: HostTarget
     samples: SampleDim | None = None
     block: int = 1
     stages: tuple[Stage, ...] = ()
-    layouts: Mapping[int, Layout] = field(default_factory=dict)
+    layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
 
 
 class SpaceTable:
@@ -244,9 +244,9 @@ class SpaceTable:
         return tuple(self._spaces)
 
 
-def layout_of(layouts: Mapping[int, Layout], space: Space) -> Layout:
+def layout_of(layouts: Mapping[int, SpaceLayout], space: Space) -> SpaceLayout:
     """Where the elements of ``space`` lie: row-major unless ``layouts`` says otherwise."""
-    return layouts.get(space.number) or Layout(row_major(space.shape))
+    return layouts.get(space.number) or SpaceLayout(row_major(space.shape))
 
 
 def substitute(expression: Expr, dims: Mapping[str, Affine]) -> Expr:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from abele.kernels.tasks.flatten import Blocked, flatten
-from abele.kernels.tasks.layout import Layout, lanes_innermost, row_major, rows_of_block
+from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, row_major, rows_of_block
 from abele.kernels.tasks.program import Program, Space, Task
 
 BLOCK_BYTES = 3 << 13
@@ -67,13 +67,13 @@ def _runs_along_rows(program: Program, task: Task, dim: str, local: Collection[i
     assert samples is not None
     places = samples.spaces
 
-    def layout(space: int) -> Layout:
+    def layout(space: int) -> SpaceLayout:
         shape = program.spaces[space].shape
         if space in rows:
             return rows_of_block(shape, places[space], block)
         if space in local:
             return lanes_innermost(shape, places[space], block, blocks_apart=False)
-        return Layout(row_major(shape))
+        return SpaceLayout(row_major(shape))
 
     nest, _ = flatten(task, program.spaces, layout, Blocked(dim, samples.extent, block, places))
     return not nest.lane

@@ -23,13 +23,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from abele.kernels.nest.binding import Binding, BoundCalls, Buffer, Call, bind
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, OperandBinding, bind
 from abele.kernels.nest.copy_kernel import copy_kernel
 from abele.kernels.nest.ir import Affine, Expr, Index, Load, Nest, Random, Store, affine
-from abele.kernels.nest.loop_nest import Access, Bound, Hash
+from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash
 from abele.kernels.nest.normalise import normalised
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.target import Target
+from abele.kernels.target import HostTarget
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.lower_nest import lower_nest
 from abele.kernels.tasks.program import Program, Ref, Space, SpaceTable, plain
@@ -82,12 +82,12 @@ def split_dims(form: BoundCalls) -> Program:
 
 
 def _with_copies(
-    buffers: dict[int, Buffer], earlier: Sequence[Call], call: Call, operands: Sequence[int]
-) -> list[Call]:
+    buffers: dict[int, Buffer], earlier: Sequence[BoundKernel], call: BoundKernel, operands: Sequence[int]
+) -> list[BoundKernel]:
     """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these."""
     name, bindings = f"{call.name}.copy", list(call.bindings)
-    before: list[Call] = []
-    after: list[Call] = []
+    before: list[BoundKernel] = []
+    after: list[BoundKernel] = []
     for operand in sorted(operands, reverse=True):
         shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
         own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=name)
@@ -96,13 +96,13 @@ def _with_copies(
         is_output = operand in call.kernel.outputs
         if not is_output or _holds_values(buffers[view.buffer], earlier):
             # Of an output too: the call may leave elements as they were.
-            before.append(normalised(Call(kernel, (view, bind(own)), name, call.origins)))
+            before.append(normalised(BoundKernel(kernel, (view, bind(own)), name, call.origins)))
         if is_output:
-            after.insert(0, normalised(Call(kernel, (bind(own), view), name, call.origins)))
+            after.insert(0, normalised(BoundKernel(kernel, (bind(own), view), name, call.origins)))
     return [*before, replace(call, bindings=tuple(bindings)), *after]
 
 
-def _holds_values(buffer: Buffer, earlier: Sequence[Call]) -> bool:
+def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
     """Whether ``buffer`` holds values that count after ``earlier`` calls."""
     return buffer.pinned or any(c.bindings[n].buffer == buffer.id for c in earlier for n in c.kernel.outputs)
 
@@ -110,9 +110,11 @@ def _holds_values(buffer: Buffer, earlier: Sequence[Call]) -> bool:
 class _Splitting:
     """One attempt, with the operands copied and the ranges of buffers kept whole so far."""
 
-    def __init__(self, buffers: dict[int, Buffer], calls: list[Call], whole: dict[int, set[tuple[int, int]]]) -> None:
+    def __init__(
+        self, buffers: dict[int, Buffer], calls: list[BoundKernel], whole: dict[int, set[tuple[int, int]]]
+    ) -> None:
         self.calls = calls
-        self.bindings: list[list[Binding]] = []
+        self.bindings: list[list[OperandBinding]] = []
         self.buffers: dict[int, Buffer] = dict(buffers)
         for call in calls:
             self.bindings.append([*call.bindings, *map(self._temporary, self._temporaries(call))])
@@ -131,14 +133,14 @@ class _Splitting:
             (call, _View(self, c, n, item)) for c, call in enumerate(calls) for n, item in enumerate(call.kernel.nests)
         ]
 
-    def _temporaries(self, call: Call) -> list[Buffer]:
+    def _temporaries(self, call: BoundKernel) -> list[Buffer]:
         first = min([0, *self.buffers]) - 1
         return [
             Buffer(first - n, call.kernel.shapes[t], call.kernel.types[t], False, f"{call.name}.{t}")
             for n, t in enumerate(call.kernel.temporaries)
         ]
 
-    def _temporary(self, buffer: Buffer) -> Binding:
+    def _temporary(self, buffer: Buffer) -> OperandBinding:
         self.buffers[buffer.id] = buffer
         return bind(buffer)
 
@@ -151,7 +153,7 @@ class _Splitting:
                 found.setdefault(key, issue)
         return list(found.values())
 
-    def program(self, target: Target) -> Program:
+    def program(self, target: HostTarget) -> Program:
         """The tasks, where there are no issues."""
         spaces = SpaceTable()
         used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
@@ -254,7 +256,7 @@ class _View:
         """Number of the space of ``operand``."""
         return self.owner.spaces[self._binding(operand).buffer].number
 
-    def _binding(self, operand: int) -> Binding:
+    def _binding(self, operand: int) -> OperandBinding:
         return self.owner.bindings[self.call][operand]
 
     def bounds(self, operand: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
@@ -358,8 +360,8 @@ class _View:
 
         return rewrite(expression, change)
 
-    def _seed(self, operand: int) -> Access:
-        return Access(self.space(operand), u32, affine(const=self._binding(operand).offset))
+    def _seed(self, operand: int) -> ElementAccess:
+        return ElementAccess(self.space(operand), u32, affine(const=self._binding(operand).offset))
 
     def _is_seed(self, operand: int) -> bool:
         """Whether the two numbers of a seed lie side by side."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from abele.kernels.nest.ir import Expr
 from abele.kernels.nest.loop_nest import Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.layout import Layout, row_major
+from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram
 from abele.kernels.tasks.program import Program, Put, Reduction, Ref, SampleDim, Space, Task
 from abele.words import counted
@@ -103,7 +103,7 @@ def _touched(spaces: Sequence[Space], tasks: Sequence[Task]) -> list[Space]:
     return [space for space in spaces if space.number in used]
 
 
-def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, Layout]) -> Iterator[str]:
+def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, SpaceLayout]) -> Iterator[str]:
     """A line per space: name, type, shape, whose it is, and how it lies where that is not row-major."""
     width = max((len(names.of[space.number]) for space in spaces), default=0)
     for space in spaces:
@@ -161,7 +161,7 @@ def _reduction(reduction: Reduction, reduced: Dims, names: Names) -> str:
     return f"{over} of {names.value(reduction.value)}"
 
 
-def _layout_text(space: Space, layout: Layout | None) -> str:
+def _layout_text(space: Space, layout: SpaceLayout | None) -> str:
     if layout is None or layout.block_stride is None:
         return ""
     if not layout.is_per_thread:

@@ -14,7 +14,7 @@ from abele.graph.program import Sequence
 from abele.poplibs.popnn.cpp_forms import RECURRENT_FORMS
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
-from abele.poplibs.popnn.recurrent.loop import Loop, run_loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop, run_loop
 from abele.poplibs.popnn.recurrent.lstm_cell import KEPT, WITHOUT_PREVIOUS, LstmCell
 from abele.poplibs.popnn.recurrent.params import LstmParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
@@ -364,7 +364,7 @@ def _recompute_cells(setting: Setting, state: LstmState, gates: Tensor, prog: Se
     cells = LstmCell(setting, has_input=params.do_input_weight_calc)
     setting.copy(state.cell_state, cell, prog)
 
-    def body(loop: Loop) -> None:
+    def body(loop: SequenceLoop) -> None:
         loop.slice(gates, few, "slice_gates")
         at = {name: step[n] for n, name in enumerate(KEPT)}
         loop.copy([few[n] for n in range(few.shape[0])], [step[n] for n in _RECOMPUTED], "gates")

@@ -57,7 +57,7 @@ def create_pool_input(
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ChannelBlocks:
     """Blocks of activations seen as [groups, batch, *field, channels of a group].
 
     Attributes:
@@ -73,7 +73,7 @@ class Blocks:
 
 def create_blocks(
     graph: Graph, dtype: ElementType, params: PoolParams, name: str, *, group: int, is_input: bool
-) -> tuple[Tensor, Blocks]:
+) -> tuple[Tensor, ChannelBlocks]:
     """New activations, [batch, channels, *field], and the blocks that tiles make of them.
 
     Args:
@@ -88,7 +88,7 @@ def create_blocks(
     made = unmapped_activations(graph, dtype, shape, name, group=group)
     if not made.size:
         empty = np.zeros((0, 2 + params.rank), np.int64)
-        return made.map(0), Blocks(np.zeros(0, np.int32), empty, empty)
+        return made.map(0), ChannelBlocks(np.zeros(0, np.int32), empty, empty)
     together = groups_together(params.channels, group)
     groups = shape[1] // group
     extents = (-(-groups // together), shape[0], *shape[2:])
@@ -142,12 +142,12 @@ def _spread(number: Int64, blocks: int, tiles: int) -> Int64:
     return np.asarray(number * tiles // max(blocks, tiles), np.int64)
 
 
-def _blocks(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Blocks:
+def _blocks(extents: Sequence[int], parts: Sequence[int], tiles: int) -> ChannelBlocks:
     numbers = np.indices(parts).reshape(len(parts), -1).T
     counts, whole = np.array(parts), np.array(extents)
     start, end = -(-numbers * whole // counts), -(-(numbers + 1) * whole // counts)
     tile = _spread(np.arange(len(numbers)), len(numbers), tiles)
-    return Blocks(tile.astype(np.int32), start, end - start)
+    return ChannelBlocks(tile.astype(np.int32), start, end - start)
 
 
 def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:

@@ -16,7 +16,13 @@ from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.cpp_forms import FORMS
 from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
-from abele.poplibs.popnn.pool_layout import Blocks, create_blocks, create_pool_input, gradient_boxes, window_boxes
+from abele.poplibs.popnn.pool_layout import (
+    ChannelBlocks,
+    create_blocks,
+    create_pool_input,
+    gradient_boxes,
+    window_boxes,
+)
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Op, _1, _2
@@ -198,7 +204,7 @@ def _regions(tensor: Tensor, group: int, outer: tuple[Int64, Int64], low: Int64,
     return boxes(_grouped(tensor, group), start, np.concatenate([outer[1], size, column + group], axis=1))
 
 
-def _state(blocks: Blocks, box: Int64, first: Int64, group: int) -> dict[str, Any]:
+def _state(blocks: ChannelBlocks, box: Int64, first: Int64, group: int) -> dict[str, Any]:
     state: dict[str, Any] = {"groups": blocks.size[:, 0], "batch": blocks.size[:, 1], "channels": group}
     for d in range(box.shape[1]):
         state |= {f"in_{d}": box[:, d], f"out_{d}": blocks.size[:, 2 + d], f"first_{d}": first[:, d]}
@@ -211,7 +217,7 @@ def _execute_pool(
     step: PoolStep,
     inputs: dict[str, Tensor],
     out: Tensor,
-    blocks: Blocks,
+    blocks: ChannelBlocks,
     group: int,
 ) -> Execute:
     outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
@@ -236,7 +242,7 @@ def _emit_gradient(
     params: PoolParams,
     inputs: tuple[Tensor, ...],
     out: Tensor,
-    blocks: Blocks,
+    blocks: ChannelBlocks,
     group: int,
     is_scaled: bool,
 ) -> None:

@@ -19,7 +19,7 @@ from abele.poplibs.poplin.linalg.costs import (
     LOOP,
     MULTIPLY,
     SUPERVISOR_CYCLES,
-    Loop,
+    LoopCosts,
 )
 from abele.poplibs.popops.expressions.generated import build
 
@@ -63,8 +63,8 @@ def align_codelet(dtype: ElementType, kind: str, index: str, workers: int) -> ty
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         units = -(-np.asarray(v.image, np.int64) * v.rows // ipu.num_workers)
-        read = PIXELS * (INDEX + Loop(dtype).load + MULTIPLY) + PIXELS * ADD
-        slots = units * (_region_slots() + _channel_slots(v, v.channels, read, Loop(dtype)))
+        read = PIXELS * (INDEX + LoopCosts(dtype).load + MULTIPLY) + PIXELS * ADD
+        slots = units * (_region_slots() + _channel_slots(v, v.channels, read, LoopCosts(dtype)))
         return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
 
     fields = [f"x: Input[Vector[{dtype.name}]]", *_fields(kind, index), f"y: Output[Vector[{dtype.name}]]"]
@@ -99,7 +99,7 @@ def align_gradient_codelet(dtype: ElementType, kind: str, index: str, workers: i
         cleared = channels * np.asarray(v.images, np.int64) * v.height * v.width * (LOOP + 1)
         write = PIXELS * (INDEX + 2 + MULTIPLY + ADD) + PIXELS * MULTIPLY
         rows = np.asarray(v.image, np.int64) * v.rows
-        slots = cleared + rows * channels * (_region_slots() + _channel_slots(v, 1, write, Loop(dtype)))
+        slots = cleared + rows * channels * (_region_slots() + _channel_slots(v, 1, write, LoopCosts(dtype)))
         return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
 
     fields = [f"g: Input[Vector[{dtype.name}]]", *_fields(kind, index), "y: Output[Vector[f32]]"]
@@ -166,7 +166,7 @@ def _region_slots() -> int:
     return 4 * (INDEX + 1 + MULTIPLY + ADD) + 4 * ADD + 2 * DIVIDE + 2 * COMPARE
 
 
-def _channel_slots(v: Any, channels: Any, pixels: int, loop: Loop) -> Int64:
+def _channel_slots(v: Any, channels: Any, pixels: int, loop: LoopCosts) -> Int64:
     """A row of bins in so many channels. Where regions tell the number of samples, as if each were the whole image."""
     ratio = np.asarray(v.ratio, np.int64)
     down = np.where(ratio > 0, ratio, -(-np.asarray(v.height, np.int64) // v.rows))

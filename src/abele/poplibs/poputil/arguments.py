@@ -12,7 +12,7 @@ from abele.errors import AbeleError, TypeMismatchError, nearest
 from abele.graph import Graph, Tensor
 from abele.graph.debug_context import DebugContext, DebugNameAndId
 from abele.graph.expect import described
-from abele.poplibs.poputil.forms import Form, Reading, hints_of, make_form, read_call
+from abele.poplibs.poputil.forms import CallReading, Form, hints_of, make_form, read_call
 from abele.poplibs.poputil.kinds import debug_name
 from abele.poplibs.poputil.rules import ANY, Check, rule_of
 from abele.words import counted
@@ -127,7 +127,7 @@ class Arguments:
         """
         if not args:
             raise refusal.error
-        nearest_miss = Reading(None, refusal.fitted)
+        nearest_miss = CallReading(None, refusal.fitted)
         for form in self.forms:
             reading = read_call(form, args[1:], named)
             if reading.given is None:
@@ -142,7 +142,7 @@ class Arguments:
     def _of(self, target: Callable[..., Any]) -> Arguments:
         return self if target is self.function else Arguments(target, called=self.called)
 
-    def _misfit(self, miss: Reading, args: tuple[Any, ...], named: dict[str, Any]) -> AbeleError:
+    def _misfit(self, miss: CallReading, args: tuple[Any, ...], named: dict[str, Any]) -> AbeleError:
         """The error of the first argument that does not fit the order of PopLibs that the call is nearest to."""
         what, place = str(named.get("name") or self.called), miss.fitted + 1
         if place >= len(args):

@@ -73,7 +73,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CallReading:
     """What a form makes of a call.
 
     Attributes:
@@ -106,7 +106,7 @@ def _plain(function: Call) -> Call:
     return plain if inspect.isroutine(plain) else type(plain).__call__
 
 
-def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> Reading:
+def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> CallReading:
     """Match the arguments after the graph with the words of ``form``.
 
     Raises:
@@ -122,7 +122,7 @@ def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> Read
         if at < len(form.words):
             word = form.words[at]
             if not word.fits(value):
-                return Reading(None, n, word.name)
+                return CallReading(None, n, word.name)
             _take(form, word, value, given)
             at += 1
             continue
@@ -130,13 +130,13 @@ def read_call(form: Form, args: Sequence[Any], named: Mapping[str, Any]) -> Read
             continue  # ``{}`` and ``nullptr`` stand for any default.
         last = next((word for word in rest if word.fits(value)), None)
         if last is None:
-            return Reading(None, n)
+            return CallReading(None, n)
         rest.remove(last)
         _take_last(form, last.name, value, given)
     missing = next((w.name for w in form.words[at:] if not w.optional and not w.spread and w.name not in named), None)
     if missing is not None or any(name in given or name not in form.parameters for name in named):
-        return Reading(None, len(args), missing or "")
-    return Reading({**given, **named}, len(args))
+        return CallReading(None, len(args), missing or "")
+    return CallReading({**given, **named}, len(args))
 
 
 def _take(form: Form, word: Word, value: Any, given: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.work import Work
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
-from abele.poplibs.public_vertices.parameters import Parameter, flag, number, type_of
+from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, number, type_of
 from abele.poplibs.public_vertices.text import loop, row_loop, rows, state, vector, wide
 
 Int64 = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ def families() -> list[Family]:
     """Every vertex of this module."""
     floats = type_of(f32, f16)
     inputs, partials = type_of(f32, f16, name="input"), type_of(f32, f16, name="partials")
-    amp: tuple[Parameter, ...] = (
+    amp: tuple[TemplateParameter, ...] = (
         inputs,
         partials,
         flag("useLimitedVer"),

@@ -14,7 +14,7 @@ from abele.codelet.fields import FieldDef
 from abele.errors import TypeMismatchError
 from abele.numerics import u32
 from abele.poplibs.popops.expressions.generated import build
-from abele.poplibs.public_vertices.parameters import Parameter
+from abele.poplibs.public_vertices.parameters import TemplateParameter
 
 Certainty = Literal["sure", "likely", "guessed"]
 """How well fields are known: as in PopLibs; most likely as there; the meaning is right but names may differ."""
@@ -58,11 +58,11 @@ class Family:
     """
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TemplateParameter, ...]
     make: Callable[..., Instance]
     certainty: Certainty
     meaning: str
-    others: tuple[tuple[Parameter, ...], ...] = ()
+    others: tuple[tuple[TemplateParameter, ...], ...] = ()
     example: tuple[str, ...] = ()
 
     def called(self, *names: str) -> list[Family]:

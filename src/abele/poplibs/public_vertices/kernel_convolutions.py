@@ -18,7 +18,7 @@ from abele.numerics import ElementType, f16, f32, u16, u32
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.work import Work
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
-from abele.poplibs.public_vertices.parameters import Parameter, flag, number, type_of
+from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, number, type_of
 from abele.poplibs.public_vertices.text import loop, rows, state, wide
 
 Int64 = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ WORKERS = 6
 
 def families() -> list[Family]:
     """Every vertex of this module."""
-    types: tuple[Parameter, ...] = (type_of(f32, f16, name="input"), type_of(f32, f16, name="partials"))
+    types: tuple[TemplateParameter, ...] = (type_of(f32, f16, name="input"), type_of(f32, f16, name="partials"))
     limited, wide_loads = flag("useLimitedVer"), flag("use128BitConvUnitLoad")
     loads, rounding = number("convInputLoadElems", default=0, example=4), flag("disableSRForAMPVertices", False)
     units = number("numConvUnits", example=16)

@@ -11,7 +11,7 @@ from abele.errors import AbeleError, UnknownVertexTypeError, nearest
 from abele.graph.debug import caller
 from abele.poplibs.public_vertices.family import STREAM, Family, definition
 from abele.poplibs.public_vertices.names import VertexName, taken_apart
-from abele.poplibs.public_vertices.parameters import REQUIRED, Argument, NotAllowedError, Parameter
+from abele.poplibs.public_vertices.parameters import REQUIRED, Argument, NotAllowedError, TemplateParameter
 
 
 class LibraryVertices:
@@ -104,11 +104,11 @@ def _arguments(name: str, family: Family, parts: VertexName) -> list[Argument]:
     raise first
 
 
-def _least(parameters: tuple[Parameter, ...]) -> int:
+def _least(parameters: tuple[TemplateParameter, ...]) -> int:
     return sum(p.default is REQUIRED for p in parameters)
 
 
-def _read(name: str, parameters: tuple[Parameter, ...], parts: VertexName) -> list[Argument]:
+def _read(name: str, parameters: tuple[TemplateParameter, ...], parts: VertexName) -> list[Argument]:
     given, most, least = parts.arguments, len(parameters), _least(parameters)
     if not least <= len(given) <= most:
         wants = str(most) if least == most else f"{least} to {most}"
@@ -118,7 +118,7 @@ def _read(name: str, parameters: tuple[Parameter, ...], parts: VertexName) -> li
     return [*read, *(p.default for p in parameters[len(given) :])]
 
 
-def _argument(name: str, parameter: Parameter, text: str) -> Argument:
+def _argument(name: str, parameter: TemplateParameter, text: str) -> Argument:
     try:
         return parameter.read(text)
     except NotAllowedError:

@@ -37,7 +37,7 @@ class NotAllowedError(Exception):
 
 
 @dataclass(frozen=True)
-class Parameter:
+class TemplateParameter:
     """One template parameter.
 
     Attributes:
@@ -55,7 +55,7 @@ class Parameter:
     example: str = ""
 
 
-def type_of(*allowed: ElementType, name: str = "type", default: Any = REQUIRED) -> Parameter:
+def type_of(*allowed: ElementType, name: str = "type", default: Any = REQUIRED) -> TemplateParameter:
     """An element type."""
     known = {t.poplar_name: t for t in types.ALL} | _SPELLINGS
 
@@ -64,10 +64,10 @@ def type_of(*allowed: ElementType, name: str = "type", default: Any = REQUIRED) 
             raise NotAllowedError
         return known[text]
 
-    return Parameter(name, read, ", ".join(t.poplar_name for t in allowed), default, allowed[0].poplar_name)
+    return TemplateParameter(name, read, ", ".join(t.poplar_name for t in allowed), default, allowed[0].poplar_name)
 
 
-def flag(name: str, default: Any = REQUIRED) -> Parameter:
+def flag(name: str, default: Any = REQUIRED) -> TemplateParameter:
     """A truth value."""
     known = {"true": True, "false": False, "1": True, "0": False}
 
@@ -76,10 +76,10 @@ def flag(name: str, default: Any = REQUIRED) -> Parameter:
             raise NotAllowedError
         return known[text]
 
-    return Parameter(name, read, "true or false", default, "false")
+    return TemplateParameter(name, read, "true or false", default, "false")
 
 
-def number(name: str, default: Any = REQUIRED, example: int = 0) -> Parameter:
+def number(name: str, default: Any = REQUIRED, example: int = 0) -> TemplateParameter:
     """A whole number; a suffix as in ``16u`` is nothing."""
 
     def read(text: str) -> int:
@@ -87,10 +87,10 @@ def number(name: str, default: Any = REQUIRED, example: int = 0) -> Parameter:
             raise NotAllowedError
         return int(text.rstrip("uUlL"))
 
-    return Parameter(name, read, "a whole number", default, str(example))
+    return TemplateParameter(name, read, "a whole number", default, str(example))
 
 
-def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUIRED) -> Parameter:
+def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUIRED) -> TemplateParameter:
     """A member of ``enumeration``, whose full name may be cut short from the left.
 
     Args:
@@ -107,10 +107,12 @@ def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUI
         return table[last]
 
     shown = ", ".join(table) if len(table) < 12 else ", ".join([*list(table)[:8], "…"])
-    return Parameter(enumeration.rpartition("::")[2], read, shown, default, f"{enumeration}::{next(iter(table))}")
+    return TemplateParameter(
+        enumeration.rpartition("::")[2], read, shown, default, f"{enumeration}::{next(iter(table))}"
+    )
 
 
-def struct(namespace: str, table: Mapping[str, Argument]) -> Parameter:
+def struct(namespace: str, table: Mapping[str, Argument]) -> TemplateParameter:
     """A class that says what a template does, ``popops::ReduceAdd``."""
 
     def read(text: str) -> Argument:
@@ -119,4 +121,4 @@ def struct(namespace: str, table: Mapping[str, Argument]) -> Parameter:
             raise NotAllowedError
         return table[last]
 
-    return Parameter("operation", read, ", ".join(table), REQUIRED, f"{namespace}::{next(iter(table))}")
+    return TemplateParameter("operation", read, ", ".join(table), REQUIRED, f"{namespace}::{next(iter(table))}")

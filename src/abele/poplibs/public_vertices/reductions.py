@@ -15,7 +15,7 @@ from abele.poplibs.popops.expressions.generated import type_name
 from abele.poplibs.popops.reductions import cost as reduce_cost
 from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, combining, find_reduce_op, identity
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
-from abele.poplibs.public_vertices.parameters import Parameter, choice, flag, struct, type_of
+from abele.poplibs.public_vertices.parameters import TemplateParameter, choice, flag, struct, type_of
 from abele.poplibs.public_vertices.text import indented, loop, one, rows, state, vector, wide
 
 Int64 = npt.NDArray[np.int64]
@@ -140,7 +140,7 @@ def families() -> list[Family]:
     return found
 
 
-def _specialisation() -> Parameter:
+def _specialisation() -> TemplateParameter:
     known = dict(zip(KINDS, KINDS, strict=True))
     by_number = {str(n): kind for n, kind in enumerate(KINDS)}
     by_name = choice("popops::ReductionSpecialisation", known, "DEFAULT")
@@ -148,7 +148,7 @@ def _specialisation() -> Parameter:
     def read(text: str) -> Any:
         return by_number[text.rstrip("uU")] if text.rstrip("uU") in by_number else by_name.read(text)
 
-    return Parameter("ReductionSpecialisation", read, by_name.takes, "DEFAULT", by_name.example)
+    return TemplateParameter("ReductionSpecialisation", read, by_name.takes, "DEFAULT", by_name.example)
 
 
 def _reduction(op: str, dtype: ElementType, out: ElementType, updates: bool, scaled: bool) -> _Reduction:

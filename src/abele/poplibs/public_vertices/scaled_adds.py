@@ -14,7 +14,7 @@ from abele.numerics import ElementType, f16, f32, i32, u16, u32
 from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES, LOOP_SLOTS, scaled_add_cycles
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
-from abele.poplibs.public_vertices.parameters import Parameter, flag, type_of
+from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, type_of
 from abele.poplibs.public_vertices.text import loop, one, row_loop, rows, state, vector, wide
 
 Int64 = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ def _product(dtype: ElementType) -> Instance:
     )
 
 
-def _parameters(form: _Form) -> list[tuple[Parameter, ...]]:
+def _parameters(form: _Form) -> list[tuple[TemplateParameter, ...]]:
     """Types of A, of B and of the scale, whether scales are numbers, and whether memory is constrained; older versions
     have one type for some of these."""
     number = type_of(f32, f16, i32, u32, name="type of A")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
-from abele.poplibs.public_vertices.parameters import Parameter, number, type_of
+from abele.poplibs.public_vertices.parameters import TemplateParameter, number, type_of
 from abele.poplibs.public_vertices.text import loop, rows, wide
 
 Matrix = Sequence[Sequence[float]]
@@ -23,7 +23,7 @@ RESULT: Matrix = ((1, 1, 1, 0), (0, 1, -1, -1))
 
 def families() -> list[Family]:
     """Every vertex of this module."""
-    sizes: tuple[Parameter, ...] = (
+    sizes: tuple[TemplateParameter, ...] = (
         type_of(f32, f16),
         number("patchSizeX", example=4),
         number("patchSizeY", example=4),

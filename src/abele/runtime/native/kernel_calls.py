@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
-from abele.kernels import Binding, Buffer, Call, bind, copy_kernel
+from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
 from abele.numerics import ElementType
 from abele.runtime.control.leaf import StreamUse
 from abele.runtime.native.fusion import Storage, matched
@@ -38,12 +38,12 @@ class Binder:
         """Copies from and to streams, in program order."""
         return [o for o in self.owners if isinstance(o, StreamUse)]
 
-    def calls(self, number: int, step: Program) -> list[Call]:
+    def calls(self, number: int, step: Program) -> list[BoundKernel]:
         """Step ``number`` as kernels bound to buffers."""
         origin = frozenset({number})
         return [replace(call, origins=origin) for call in self._calls(f"#{number} {step.debug.full_name}", step)]
 
-    def _calls(self, name: str, step: Program) -> list[Call]:
+    def _calls(self, name: str, step: Program) -> list[BoundKernel]:
         if isinstance(step, LibraryCall):
             return self._library_call(name, step)
         assert isinstance(step, Copy)
@@ -56,12 +56,12 @@ class Binder:
                 return self._part_copies(name, source, self._stream(destination, source), into_view=False)
         raise AssertionError(step)
 
-    def _library_call(self, name: str, step: LibraryCall) -> list[Call]:
+    def _library_call(self, name: str, step: LibraryCall) -> list[BoundKernel]:
         assert step.kernel is not None
-        before: list[Call] = []
-        after: list[Call] = []
+        before: list[BoundKernel] = []
+        after: list[BoundKernel] = []
         own: list[tuple[Tensor, int]] = []
-        bindings: list[Binding] = []
+        bindings: list[OperandBinding] = []
         for tensor in (*step.inputs, *step.outputs):
             is_input = len(bindings) < len(step.inputs)
             if tensor.strided() is not None:
@@ -76,17 +76,17 @@ class Binder:
             if not is_input:
                 after += self._part_copies(name, tensor, number, into_view=True)
             bindings.append(bind(self.buffers[number]))
-        return [*before, Call(step.kernel, tuple(bindings), name), *after]
+        return [*before, BoundKernel(step.kernel, tuple(bindings), name), *after]
 
-    def _part_copies(self, name: str, tensor: Tensor, number: int, *, into_view: bool) -> list[Call]:
+    def _part_copies(self, name: str, tensor: Tensor, number: int, *, into_view: bool) -> list[BoundKernel]:
         """Copies between the parts of a view and a buffer of the view's shape."""
         calls = []
         for shape, mine, theirs in self._parts(tensor, number):
             sides = (mine, theirs) if into_view else (theirs, mine)
-            calls.append(Call(copy_kernel(shape, tensor.dtype), sides, name))
+            calls.append(BoundKernel(copy_kernel(shape, tensor.dtype), sides, name))
         return calls
 
-    def _parts(self, tensor: Tensor, number: int) -> Iterator[tuple[tuple[int, ...], Binding, Binding]]:
+    def _parts(self, tensor: Tensor, number: int) -> Iterator[tuple[tuple[int, ...], OperandBinding, OperandBinding]]:
         """Shape of each part of a view, its place in a row-major buffer of the view's shape, and in its variable."""
         if tensor.blocks is not None:
             for box, part in _block_views(tensor):
@@ -95,16 +95,16 @@ class Binder:
         found = regrouped(tensor)
         assert found is not None
         everything = _box_binding(number, found.shape, tuple(slice(0, n) for n in found.shape))
-        yield found.shape, everything, Binding(self._number(found.variable), found.factors, found.offset)
+        yield found.shape, everything, OperandBinding(self._number(found.variable), found.factors, found.offset)
 
-    def _copy(self, name: str, source: Tensor, destination: Tensor) -> Call:
+    def _copy(self, name: str, source: Tensor, destination: Tensor) -> BoundKernel:
         kernel = copy_kernel(source.shape, source.dtype)
-        return Call(kernel, (self._binding(source), self._binding(destination)), name)
+        return BoundKernel(kernel, (self._binding(source), self._binding(destination)), name)
 
-    def _binding(self, tensor: Tensor) -> Binding:
+    def _binding(self, tensor: Tensor) -> OperandBinding:
         strided = tensor.strided()
         assert strided is not None
-        return Binding(self._number(strided.variable), strided.factors, strided.offset)
+        return OperandBinding(self._number(strided.variable), strided.factors, strided.offset)
 
     def _number(self, variable: Variable) -> int:
         if variable not in self._numbers:
@@ -141,8 +141,8 @@ def _block_pairs(source: Tensor, destination: Tensor) -> Iterable[tuple[Tensor, 
             yield part[inner], target
 
 
-def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> Binding:
+def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> OperandBinding:
     """The view of a box of a row-major buffer."""
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     factors = tuple(((b.stop - b.start, stride),) for b, stride in zip(box, strides, strict=True))
-    return Binding(number, factors, sum(b.start * stride for b, stride in zip(box, strides, strict=True)))
+    return OperandBinding(number, factors, sum(b.start * stride for b, stride in zip(box, strides, strict=True)))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from abele.graph import Program
 from abele.graph.interval_set import IntervalSet
-from abele.kernels import Argument as KernelArgument
-from abele.kernels import Leaf as KernelLeaf
+from abele.kernels import LeafArgument as KernelArgument
 from abele.kernels import NativePlan, plan_native
+from abele.kernels import PlanLeaf as KernelLeaf
 from abele.runtime.control.leaf import Argument, Leaf, Scratch, StreamUse, Workspace
 from abele.runtime.control.virtual_machine import WorkingMemory
 from abele.runtime.memory.arena import Arena

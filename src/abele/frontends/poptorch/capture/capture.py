@@ -132,7 +132,7 @@ class _Reader:
             elif result.role == "input":
                 self.net.changed_inputs[self.inputs[result.target]] = self._value(result.value)
 
-    def _enter(self, entry: torch_export.Entry) -> None:
+    def _enter(self, entry: torch_export.GraphInput) -> None:
         node, tensor = entry.node, torch_export.fake(entry.node)
         if entry.role == "constant":
             self.known[node] = entry.tensor
@@ -150,7 +150,7 @@ class _Reader:
         self.inputs[node.name] = value
         return value
 
-    def _weight(self, entry: torch_export.Entry, tensor: torch.Tensor) -> Value:
+    def _weight(self, entry: torch_export.GraphInput, tensor: torch.Tensor) -> Value:
         """The value of a parameter or buffer; tied ones are one value."""
         host = self.tensors.get(entry.name, entry.tensor)
         assert host is not None, f"{entry.name} has no tensor"

@@ -29,7 +29,7 @@ HANDLERS: dict[str, Handler] = {}
 
 
 def aten(*names: str) -> Callable[[Handler], Handler]:
-    """Register a handler for operators: its arguments are a :class:`Call`, then those of the operator."""
+    """Register a handler for operators: its arguments are a :class:`OperatorCall`, then those of the operator."""
 
     def register(handler: Handler) -> Handler:
         for name in names:
@@ -41,7 +41,7 @@ def aten(*names: str) -> Callable[[Handler], Handler]:
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One operator call that is being converted.
 
     Attributes:
@@ -161,7 +161,7 @@ def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs:
         shown = overload if has_others else name
         raise unsupported(shown, origin, "has no lowering", "express it with operators that have one")
     with net.at(origin):
-        result = handler(Call(net, node), *args, **kwargs)
+        result = handler(OperatorCall(net, node), *args, **kwargs)
     _mark_wide(net, torch_export.fake(node), result)
     return result
 

@@ -42,7 +42,7 @@ _OUTPUT_ROLES = {OutputKind.USER_OUTPUT: "output", OutputKind.USER_INPUT_MUTATIO
 
 
 @dataclass(frozen=True)
-class Entry:
+class GraphInput:
     """A value that enters the graph: its node, its role, and for parameters, buffers and constants the tensor."""
 
     node: torch.fx.Node
@@ -52,7 +52,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Result:
+class GraphOutput:
     """A value that leaves the graph: an output (node or plain constant), or new contents.
 
     Attributes:
@@ -77,9 +77,9 @@ class Exported:
         structure: How the outputs are nested.
     """
 
-    entries: list[Entry]
+    entries: list[GraphInput]
     calls: list[torch.fx.Node]
-    results: list[Result]
+    results: list[GraphOutput]
     structure: pytree.TreeSpec
 
 
@@ -153,12 +153,14 @@ def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Export
     placeholders = [n for n in nodes if n.op == "placeholder"]
     tensors = {**program.state_dict, **program.constants}
     entries = [
-        Entry(node, _INPUT_ROLES.get(spec.kind, spec.kind.name), spec.target or node.name, tensors.get(spec.target))
+        GraphInput(
+            node, _INPUT_ROLES.get(spec.kind, spec.kind.name), spec.target or node.name, tensors.get(spec.target)
+        )
         for node, spec in zip(placeholders, signature.input_specs, strict=True)
     ]
     (last,) = (n for n in nodes if n.op == "output")
     results = [
-        Result(
+        GraphOutput(
             _OUTPUT_ROLES.get(spec.kind, "update"),
             spec.target or "",
             spec.arg.value if isinstance(spec.arg, ConstantArgument) else value,

@@ -13,7 +13,7 @@ from itertools import product
 from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
 from abele.poplibs.poplin.contraction.binding import Binding, Index
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Axis, Phase
+from abele.poplibs.poplin.conv_params.axis import Axis, ResidueClass
 
 
 def contraction_kernel(problem: Contraction, operands: Sequence[Binding]) -> HostKernel:
@@ -29,7 +29,7 @@ def contraction_kernel(problem: Contraction, operands: Sequence[Binding]) -> Hos
     return HostKernel(shapes, types, 2, 1, tuple(nests) or (_zero(shapes[2]),))
 
 
-def _nest(problem: Contraction, phases: tuple[Phase, ...], operands: Sequence[Binding], *, first: bool) -> Nest:
+def _nest(problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequence[Binding], *, first: bool) -> Nest:
     """The nest of one combination of residue classes; later ones add onto what the first left."""
     extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
     index = {d: affine(d) for d in ("g", "b", "co", "ci")}

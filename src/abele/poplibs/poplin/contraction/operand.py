@@ -22,7 +22,7 @@ BLOCKED_DIMS = ("b", "ci", "co")
 
 
 @dataclass(frozen=True)
-class Entry:
+class StorageDim:
     """A dimension of storage: all indices of a named dimension, or its blocks, or the indices within a block.
 
     Attributes:
@@ -50,14 +50,14 @@ class Operand:
     tensor: Tensor
     dims: tuple[str, ...]
     storage: Tensor
-    entries: tuple[Entry, ...]
+    entries: tuple[StorageDim, ...]
 
     @property
     def extents(self) -> dict[str, int]:
         """Extent of every dimension by name."""
         return dict(zip(self.dims, self.tensor.shape, strict=True))
 
-    def levels(self, dim: str) -> tuple[Entry, ...]:
+    def levels(self, dim: str) -> tuple[StorageDim, ...]:
         """The storage dimensions that ``dim`` is split over, outermost first."""
         return tuple(sorted((e for e in self.entries if e.dim == dim), key=lambda e: -e.step))
 
@@ -89,7 +89,7 @@ class Operand:
             return False
         return all(len(self.levels(dim)) <= (2 if dim in BLOCKED_DIMS else 1) for dim in self.dims)
 
-    def _stored(self, dim: str) -> tuple[Entry, ...]:
+    def _stored(self, dim: str) -> tuple[StorageDim, ...]:
         """The storage dimensions that ``dim`` is split over, as they follow in memory."""
         return tuple(e for e in self.entries if e.dim == dim)
 
@@ -111,7 +111,7 @@ class Operand:
             starts[:, column] = inside // entry.step
         return boxes(self.storage, starts, self.local_extents(size))
 
-    def _span(self, entry: Entry) -> int:
+    def _span(self, entry: StorageDim) -> int:
         """Steps along ``entry`` until the next outer level of its dimension moves on."""
         outer = [e.step for e in self.levels(entry.dim) if e.step > entry.step]
         return min(outer) // entry.step if outer else entry.extent
@@ -138,7 +138,7 @@ def operand(tensor: Tensor, dims: Sequence[str]) -> Operand:
     fine = [(order.dims()[i], extent) for i, extent in enumerate(order.extents)]
     steps = [prod(order.fine[j] for j in _inner(order.of_dim, at)) for at in order.order]
     keep = [i for i, (_, extent) in enumerate(fine) if extent > 1]
-    entries = tuple(Entry(dims[fine[i][0]], steps[i], fine[i][1]) for i in keep) or (Entry(dims[0], 1, 1),)
+    entries = tuple(StorageDim(dims[fine[i][0]], steps[i], fine[i][1]) for i in keep) or (StorageDim(dims[0], 1, 1),)
     storage = order.apply(tensor).reshape([e.extent for e in entries])
     return Operand(tensor, tuple(dims), storage, entries)
 

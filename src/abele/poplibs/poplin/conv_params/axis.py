@@ -18,7 +18,7 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 
 
-class Phase(NamedTuple):
+class ResidueClass(NamedTuple):
     """Outputs and kernel positions of one residue class, over which the input index is affine.
 
     Output ``out_start + out_step·q`` for q below ``num_outputs`` meets kernel position ``kernel_start + kernel_step·r``
@@ -131,7 +131,7 @@ class Axis:
         corners = _sums(self)[np.ix_(out_cuts, kernel_cuts)]
         return np.diff(np.diff(corners, axis=0), axis=1)
 
-    def phases(self) -> Iterator[Phase]:
+    def phases(self) -> Iterator[ResidueClass]:
         """The residue classes in which outputs and kernel positions meet inputs.
 
         Together they hold every pair (o, k) for which the relation has an integer i, each once.
@@ -143,7 +143,7 @@ class Axis:
                 position = self.out_step * o + self.kernel_step * k + self.offset
                 if position % self.in_step:
                     continue
-                yield Phase(
+                yield ResidueClass(
                     out_start=o,
                     out_step=out_period,
                     num_outputs=-(-(self.outputs - o) // out_period),

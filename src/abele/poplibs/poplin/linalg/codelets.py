@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32
-from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, Loop
+from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, LoopCosts
 from abele.poplibs.popops.expressions.generated import build, type_name
 
 Int64 = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ def cholesky_codelet(dtype: ElementType) -> type:
 
 
 def _cholesky_cycles(dtype: ElementType) -> Formula:
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         n = np.asarray(v.n, np.int64)
@@ -89,7 +89,7 @@ def solve_codelet(dtype: ElementType) -> type:
 
 
 def _solve_cycles(dtype: ElementType) -> Formula:
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         n = np.asarray(v.n, np.int64)
@@ -124,7 +124,7 @@ def inverse_codelet(dtype: ElementType) -> type:
 
 
 def _inverse_cycles(dtype: ElementType) -> Formula:
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         n = np.asarray(v.n, np.int64)

@@ -36,7 +36,7 @@ SUPERVISOR_CYCLES = 11
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopCosts:
     """Costs of loops over elements of one type.
 
     Attributes:

@@ -15,7 +15,17 @@ import numpy.typing as npt
 from abele.machine import Ipu
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg.codelets import narrow, wide
-from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, MULTIPLY, SQRT, SUPERVISOR_CYCLES, Loop
+from abele.poplibs.poplin.linalg.costs import (
+    ADD,
+    DIVIDE,
+    ENTRY,
+    INDEX,
+    LOOP,
+    MULTIPLY,
+    SQRT,
+    SUPERVISOR_CYCLES,
+    LoopCosts,
+)
 from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
@@ -56,7 +66,7 @@ def partials_codelet(dtype: ElementType) -> type:
             f"        self.pivot[{offset}j] = {wide(f'self.{part}[row * self.{size} + j]', dtype)}",
         ]
     lines += ["if worker_id == 0:", *(f"    {line}" for line in _copy_column(dtype))]
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         columns, rows = np.asarray(v.sums, np.int64), np.asarray(v.column, np.int64)
@@ -71,7 +81,7 @@ def _copy_column(dtype: ElementType) -> list[str]:
     return ["for i in range(len(self.column)):", f"    self.column[i] = {wide('self.a[i * self.n + k]', dtype)}"]
 
 
-def _sum_slots(loop: Loop) -> int:
+def _sum_slots(loop: LoopCosts) -> int:
     """Slots of a round that adds a product with a number in a register to an f32 in memory."""
     return INDEX + loop.load + 1 + MULTIPLY + ADD + 1 + LOOP
 
@@ -114,7 +124,7 @@ def reflect_codelet(dtype: ElementType) -> type:
         "        if worker_id == 0:",
         f"            self.a[i * self.n + k] = {narrow('alpha if i == row else f32(0.0)', dtype)}",
     ]
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         n, m, rows = (np.asarray(x, np.int64) for x in (v.n, v.m, v.column))
@@ -142,7 +152,7 @@ def publish_codelet(dtype: ElementType) -> type:
         "if worker_id == 0:",
         *(f"    {line}" for line in _copy_column(dtype)),
     ]
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         columns, rows = np.asarray(v.pivot, np.int64), np.asarray(v.column, np.int64)
@@ -172,7 +182,7 @@ def eliminate_codelet(dtype: ElementType) -> type:
         "    if worker_id == 0:",
         f"        self.a[i * self.n + k] = {narrow('factor', dtype)}",
     ]
-    loop = Loop(dtype)
+    loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         n, rows = np.asarray(v.pivot, np.int64), np.asarray(v.column, np.int64)

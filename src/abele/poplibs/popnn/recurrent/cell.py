@@ -9,7 +9,7 @@ from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph.program import Sequence
 from abele.poplibs import popops
 from abele.poplibs.popnn.recurrent.layout import Units, new_operand
-from abele.poplibs.popnn.recurrent.loop import Loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.params import RecurrentOptions, RecurrentParams
 from abele.poplibs.popnn.recurrent.product import Product
 from abele.poplibs.popops.expr import Op, _1, _2, _3
@@ -46,20 +46,20 @@ class Cell(Protocol):
     def arrange(self, weights: Weights, prog: Sequence, *, forward: bool) -> None:
         """Take the weights, as the products of this pass need them."""
 
-    def forward(self, loop: Loop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
+    def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
         """One step: overwrite ``states``, leave in ``step`` what is kept; ``given`` holds products of the input."""
 
-    def backward(self, loop: Loop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
+    def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back: overwrite gradients of the states; ``deltas`` becomes the gradients of the gates.
 
         Returns:
             The gradient of the input, [batch, input size]; None without input weights.
         """
 
-    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+    def put_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         """Bring gradients of the gates to the products; the step back does so itself."""
 
-    def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
+    def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; the input's columns hold the step's input, the products the deltas."""
 
     def gradients(self, prog: Sequence) -> Weights:
@@ -112,7 +112,7 @@ class Setting:
             name=f"{self.name}/{name}",
         )
 
-    def add_biases(self, loop: Loop, total: Tensor | None, deltas: Tensor) -> Tensor:
+    def add_biases(self, loop: SequenceLoop, total: Tensor | None, deltas: Tensor) -> Tensor:
         """Add the gradients of biases, the sums of ``deltas``, [gates, batch, units], over the samples, to a total."""
         if total is None:
             accumulators = self.options.types.accumulators
@@ -121,7 +121,7 @@ class Setting:
         popops.reduce_with_output(self.graph, deltas, total, [1], "ADD", loop.prog, update=True, name="bias_gradient")
         return total
 
-    def hold(self, loop: Loop, states: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:
+    def hold(self, loop: SequenceLoop, states: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:
         """Which samples still run, and the states as they are; nothing where all samples run to the end."""
         lengths = self.params.lengths
         if lengths is None:
@@ -131,7 +131,7 @@ class Setting:
         loop.copy(states, held, "hold")
         return valid, held
 
-    def keep(self, loop: Loop, valid: Tensor | None, held: list[Tensor], states: list[Tensor]) -> None:
+    def keep(self, loop: SequenceLoop, valid: Tensor | None, held: list[Tensor], states: list[Tensor]) -> None:
         """states ← held, for samples that have ended."""
         if valid is not None:
             for old, new in zip(held, states, strict=True):
@@ -148,7 +148,7 @@ class Setting:
         return popops.cast(self.graph, tensor, self.params.dtype, prog, name="cast_gradient")
 
 
-def put(loop: Loop, tensor: Tensor, where: Tensor) -> None:
+def put(loop: SequenceLoop, tensor: Tensor, where: Tensor) -> None:
     """where ← tensor, wherever both lie."""
     loop.prog.add(Copy(tensor, where))
 

@@ -6,7 +6,7 @@ from abele.graph import Tensor, concat
 from abele.graph.program import Sequence
 from abele.poplibs import popops
 from abele.poplibs.popnn.recurrent.cell import Columns, Setting, Weights, gates_of, put
-from abele.poplibs.popnn.recurrent.loop import Loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.lstm_cell import activate, slope
 from abele.poplibs.popnn.recurrent.params import GruParams
 from abele.poplibs.popops.expr import Expr, PlaceHolder, _1, _2, _3
@@ -59,7 +59,7 @@ class GruCell:
             else:
                 product.turn(group, prog)
 
-    def forward(self, loop: Loop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
+    def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
         """One step; see the protocol."""
         (output,) = states
         reset, update, candidate, previous = step[0], step[1], step[2], step[3]
@@ -77,7 +77,7 @@ class GruCell:
         new = PlaceHolder(2) + share * (PlaceHolder(3) - _2)
         loop.map([new], [update, candidate, output, *scores], [output], "new_output")
 
-    def backward(self, loop: Loop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
+    def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back; see the protocol."""
         (output,) = gradients
         self._output_gradients(loop, step, output, deltas)
@@ -91,12 +91,12 @@ class GruCell:
         loop.map([_1 + _2], inputs, [total], "add_input_gradients")
         return total
 
-    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+    def put_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         """Bring gradients of the gates to the products; see the protocol."""
         self._put_candidate(loop, step, deltas)
         self._put_gates(loop, deltas)
 
-    def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
+    def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
         put(loop, step[3], self.columns.of("output"))
         if not self.params.reset_after:
@@ -134,14 +134,14 @@ class GruCell:
         biases = self._biases[:2]
         return [biases[:, n : n + 1] for n in (0, 1)] if self.params.reset_after else [biases.expand_dims(1)]
 
-    def _add_bias(self, loop: Loop, sums: Tensor, biases: list[Tensor], given: Tensor | None) -> None:
+    def _add_bias(self, loop: SequenceLoop, sums: Tensor, biases: list[Tensor], given: Tensor | None) -> None:
         operands = [sums, *biases, *([] if given is None else [given])]
         total: Expr = _1
         for n in range(1, len(operands)):
             total = total + PlaceHolder(n + 1)
         loop.map([total], operands, [sums], "add_bias")
 
-    def _candidate(self, loop: Loop, output: Tensor, step: Tensor, given: Tensor | None) -> Tensor:
+    def _candidate(self, loop: SequenceLoop, output: Tensor, step: Tensor, given: Tensor | None) -> Tensor:
         """What the candidate is the non-linearity of, [1, batch, units]."""
         assert self._biases is not None
         bias = self._biases[2:]
@@ -166,7 +166,7 @@ class GruCell:
             return update, []
         return update * (1.0 - PlaceHolder(number)), [self.score.expand_dims(1)]
 
-    def _output_gradients(self, loop: Loop, step: Tensor, output: Tensor, deltas: Tensor) -> None:
+    def _output_gradients(self, loop: SequenceLoop, step: Tensor, output: Tensor, deltas: Tensor) -> None:
         """Gradients of update and candidate, and the part of the state's that passes by the gates."""
         _4, _5 = PlaceHolder(4), PlaceHolder(5)
         share, scores = self._share(_2, 5)
@@ -184,7 +184,7 @@ class GruCell:
         ]
         loop.map(expressions, operands, into, "output_gradients")
 
-    def _score_gradient(self, loop: Loop, operands: list[Tensor]) -> None:
+    def _score_gradient(self, loop: SequenceLoop, operands: list[Tensor]) -> None:
         assert self.score is not None
         products = self.setting.units.state("score_products")
         loop.map([_1 * (_3 - PlaceHolder(4)) * _2], operands[:4], [products], "score_products")
@@ -192,7 +192,7 @@ class GruCell:
         self.score_gradient = loop.graph.clone(self.score, name="score_gradient")
         put(loop, made, self.score_gradient)
 
-    def _back_before(self, loop: Loop, step: Tensor, output: Tensor, deltas: Tensor) -> list[Tensor]:
+    def _back_before(self, loop: SequenceLoop, step: Tensor, output: Tensor, deltas: Tensor) -> list[Tensor]:
         self._put_candidate(loop, step, deltas)
         *inputs, of_reset = self.candidates[0].backward(loop.prog)
         mine = self.setting.units.state("reset_gradient")
@@ -203,7 +203,7 @@ class GruCell:
         loop.map([reset, PlaceHolder(4) + _2 * _1], operands, into, "reset_gradient")
         return [*inputs, *self._back_gates(loop, output, deltas)]
 
-    def _back_after(self, loop: Loop, step: Tensor, output: Tensor, deltas: Tensor) -> list[Tensor]:
+    def _back_after(self, loop: SequenceLoop, step: Tensor, output: Tensor, deltas: Tensor) -> list[Tensor]:
         reset = slope(self.params.recurrent_activation, _1, _2 * _3)
         operands = [step[0], deltas[self.order[2]], step[4]]
         loop.map([reset], operands, [deltas[self.order[0]]], "reset_gradient")
@@ -212,28 +212,28 @@ class GruCell:
         inputs = self.candidates[1].backward(loop.prog) if self.has_input else []
         return [*inputs, *self._back_gates(loop, output, deltas)]
 
-    def _back_gates(self, loop: Loop, output: Tensor, deltas: Tensor) -> list[Tensor]:
+    def _back_gates(self, loop: SequenceLoop, output: Tensor, deltas: Tensor) -> list[Tensor]:
         self._put_gates(loop, deltas)
         of_state, *inputs = self.gates.backward(loop.prog)
         self._add_state_gradient(loop, output, of_state)
         return inputs
 
-    def _add_state_gradient(self, loop: Loop, output: Tensor, gradient: Tensor) -> None:
+    def _add_state_gradient(self, loop: SequenceLoop, output: Tensor, gradient: Tensor) -> None:
         mine = self.setting.units.state("state_gradient")
         put(loop, gradient, mine)
         loop.map([_1 + _2], [output, mine], [output], "add_state_gradient")
 
-    def _put_gates(self, loop: Loop, deltas: Tensor) -> None:
+    def _put_gates(self, loop: SequenceLoop, deltas: Tensor) -> None:
         put(loop, gates_of(deltas, self.order[:2]), self.gates.deltas())
 
-    def _put_candidate(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+    def _put_candidate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         mine = deltas[self.order[2]]
         if self.params.reset_after:
             put(loop, self._state_deltas(loop, step, deltas), self.candidates[0].deltas()[0])
         if len(self.candidates) == 1 + self.params.reset_after:
             put(loop, mine, self.candidates[-1].deltas()[0])
 
-    def _state_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> Tensor:
+    def _state_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> Tensor:
         """Gradient of the state's product, where the reset follows it."""
         made = self.setting.units.state("state_deltas")
         loop.map([_1 * _2], [deltas[self.order[2]], step[0]], [made], "state_deltas")

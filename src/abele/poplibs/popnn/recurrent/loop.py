@@ -14,7 +14,7 @@ from abele.poplibs.popops.expr import Expr, PlaceHolder, _1, _2
 
 
 @dataclass(frozen=True)
-class Loop:
+class SequenceLoop:
     """Steps of a sequence, forwards or backwards.
 
     Attributes:
@@ -57,7 +57,7 @@ def run_loop(
     graph: Graph,
     prog: Sequence,
     steps: int,
-    body: Callable[[Loop], None],
+    body: Callable[[SequenceLoop], None],
     *,
     backwards: bool = False,
     unroll: int = 1,
@@ -77,7 +77,7 @@ def run_loop(
     before, turn = Sequence(), Sequence()
     before.add(Copy(first, index))
     for _ in range(unroll):
-        body(Loop(graph, index, turn, before))
+        body(SequenceLoop(graph, index, turn, before))
         popops.map_in_place(graph, _1 - 1 if backwards else _1 + 1, [index], turn, name="next_step")
     prog.add(before)
     prog.add(Repeat(steps // unroll, turn))

@@ -6,7 +6,7 @@ from abele.graph import Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.nonlinearity import NON_LINEARITIES
 from abele.poplibs.popnn.recurrent.cell import Columns, Setting, Weights, put
-from abele.poplibs.popnn.recurrent.loop import Loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder, _1, _2, _3
 
 KEPT = ("forget", "input", "cell", "output", "tanh", "previous_cell", "previous_output")
@@ -48,7 +48,7 @@ class LstmCell:
         else:
             self.product.turn(parts, prog)
 
-    def forward(self, loop: Loop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
+    def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
         """One step; see the protocol."""
         assert self._biases is not None
         output, cell = states
@@ -65,7 +65,7 @@ class LstmCell:
         self.update_cell(loop, at, output, cell)
         loop.map([_1 * _2], [at["output"], at["tanh"]], [output], "new_output")
 
-    def update_cell(self, loop: Loop, at: dict[str, Tensor], output: Tensor, cell: Tensor) -> None:
+    def update_cell(self, loop: SequenceLoop, at: dict[str, Tensor], output: Tensor, cell: Tensor) -> None:
         """cell ← forget · cell + input · candidate, and its non-linearity; the state before is put where it is kept."""
         product = loop.graph.clone(cell, name="input_times_candidate")
         expressions: list[Expr] = [_1 * _2, _3 * PlaceHolder(4)]
@@ -78,7 +78,7 @@ class LstmCell:
         loop.map([_1 + _2], [cell, product], [cell], "new_cell")
         loop.map([activate(self.params.activation, _1)], [cell], [at["tanh"]], "tanh")
 
-    def backward(self, loop: Loop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
+    def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back; see the protocol."""
         output, cell = gradients
         at = {name: step[n] for n, name in enumerate(KEPT)}
@@ -88,11 +88,11 @@ class LstmCell:
         put(loop, before, output)
         return inputs[0] if inputs else None
 
-    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+    def put_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         """Bring gradients of the gates to the products."""
         put(loop, deltas, self.product.deltas())
 
-    def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
+    def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
         put(loop, step[KEPT.index("previous_output")], self.columns.of("output"))
         self.product.accumulate(loop.prog, loop.before, number, together)
@@ -109,7 +109,9 @@ class LstmCell:
         kinds = [special.get(cell, self.params.recurrent_activation) for cell in self.params.cell_order]
         return [activate(kind, PlaceHolder(n + 1)) for n, kind in enumerate(kinds)]
 
-    def _gate_gradients(self, loop: Loop, at: dict[str, Tensor], output: Tensor, cell: Tensor, deltas: Tensor) -> None:
+    def _gate_gradients(
+        self, loop: SequenceLoop, at: dict[str, Tensor], output: Tensor, cell: Tensor, deltas: Tensor
+    ) -> None:
         gate, candidate = self.params.recurrent_activation, self.params.activation
         into = {name: deltas[n] for n, name in enumerate(self.params.cell_order)}
         _4, _5, _6, _7, _8 = (PlaceHolder(n) for n in range(4, 9))

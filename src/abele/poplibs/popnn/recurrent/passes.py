@@ -9,7 +9,7 @@ from abele.graph.program import Sequence
 from abele.poplibs import poplin, popops
 from abele.poplibs.popnn.recurrent.cell import Cell, Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import new_input_sequence
-from abele.poplibs.popnn.recurrent.loop import Loop, run_loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop, run_loop
 from abele.poplibs.popops.expr import Op, _1, _2, _3
 from abele.poplibs.poputil.layout import clone
 
@@ -88,7 +88,7 @@ def forward_pass(
     whole = units.sequence(params.time_steps, f"{setting.name}/output") if params.output_full_sequence else None
     products = None if given is None else units.stack(given.shape[1], f"{setting.name}/products")
 
-    def body(loop: Loop) -> None:
+    def body(loop: SequenceLoop) -> None:
         if given is None:
             loop.slice(input, cell.columns.of("input"), "slice_input")
         else:
@@ -159,7 +159,7 @@ def backward_pass(
     together = setting.options.steps_per_update if input is not None else 1
     turns = iter(range(together))
 
-    def body(loop: Loop) -> None:
+    def body(loop: SequenceLoop) -> None:
         loop.slice(kept, step, "slice_kept")
         valid, before = setting.hold(loop, now)
         if one_output is not None:
@@ -197,7 +197,7 @@ def update_pass(
     together = setting.options.steps_per_update
     turns = iter(range(together))
 
-    def body(loop: Loop) -> None:
+    def body(loop: SequenceLoop) -> None:
         loop.slice(kept, step, "slice_kept")
         loop.slice(deltas, gates, "slice_deltas")
         if has_input:
@@ -209,7 +209,7 @@ def update_pass(
     return cell.gradients(prog)
 
 
-def _take_scores(loop: Loop, cell: Cell, scores: Tensor | None) -> None:
+def _take_scores(loop: SequenceLoop, cell: Cell, scores: Tensor | None) -> None:
     if scores is not None:
         cell.score = clone(loop.graph, scores[0], "score")
         loop.slice(scores, cell.score, "slice_scores")
@@ -227,7 +227,9 @@ def _start(setting: Setting, gradients: list[Tensor | None], output_gradient: Te
     return now
 
 
-def _add_output_gradient(loop: Loop, sequence: Tensor, step: Tensor, total: Tensor, valid: Tensor | None) -> None:
+def _add_output_gradient(
+    loop: SequenceLoop, sequence: Tensor, step: Tensor, total: Tensor, valid: Tensor | None
+) -> None:
     loop.slice(sequence, step, "slice_output_gradient")
     if valid is None:
         loop.map([_1 + _2], [total, step], [total], "add_output_gradient")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abele.graph import Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.recurrent.cell import Columns, Setting, Weights, put
-from abele.poplibs.popnn.recurrent.loop import Loop
+from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.lstm_cell import activate, slope
 from abele.poplibs.popops.expr import _1, _2
 
@@ -33,7 +33,7 @@ class RnnCell:
         take = self.product.arrange if forward else self.product.turn
         take([weights.input, weights.output], prog)
 
-    def forward(self, loop: Loop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
+    def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
         """One step; see the protocol."""
         assert self._biases is not None
         (output,) = states
@@ -44,7 +44,7 @@ class RnnCell:
         new = activate(self.params.activation, _1)
         loop.map([new, new], [sums[0]], [step[0], output], "new_output")
 
-    def backward(self, loop: Loop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
+    def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back; see the protocol."""
         (output,) = gradients
         loop.map([slope(self.params.activation, _1, _2)], [step[0], output], [deltas[0]], "delta")
@@ -53,11 +53,11 @@ class RnnCell:
         put(loop, before, output)
         return of_input
 
-    def put_deltas(self, loop: Loop, step: Tensor, deltas: Tensor) -> None:
+    def put_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         """Bring gradients of the sums to the product; see the protocol."""
         put(loop, deltas, self.product.deltas())
 
-    def accumulate(self, loop: Loop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
+    def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
         put(loop, step[1], self.columns.of("output"))
         self.product.accumulate(loop.prog, loop.before, number, together)

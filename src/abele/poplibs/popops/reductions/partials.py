@@ -81,7 +81,7 @@ class Combination:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class CutRanges:
     """Ranges cut where any of them begins or ends.
 
     Attributes:
@@ -102,7 +102,7 @@ class Pieces:
         return np.bincount(self.segment, minlength=len(self.cuts))
 
 
-def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = None) -> Pieces:
+def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = None) -> CutRanges:
     """Cut ranges at each other's ends, at ``extra`` points, and into equal parts of at most ``longest`` elements."""
     points = [begin, begin + length] if extra is None else [begin, begin + length, extra]
     cuts = distinct(np.concatenate(points))
@@ -115,7 +115,7 @@ def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = Non
     last = np.searchsorted(cuts, begin + length)
     entry, number = count_up(last - first)
     segment = first[entry] + number
-    return Pieces(cuts, segment, entry, cuts[segment] - begin[entry])
+    return CutRanges(cuts, segment, entry, cuts[segment] - begin[entry])
 
 
 def depth(partials: Partials) -> int:

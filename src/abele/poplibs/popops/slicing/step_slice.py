@@ -315,7 +315,7 @@ def _worker(region: Int64, total: Int64) -> Int64:
 
 
 @dataclass(frozen=True)
-class TileRows:
+class TileIndices:
     """What each tile holds of all indices of some tensors, a vertex a tile.
 
     Attributes:
@@ -331,11 +331,11 @@ class TileRows:
     regions: list[Regions]
 
 
-def tile_rows(graph: Graph, like: Tensor, tensors: list[Tensor]) -> TileRows:
+def tile_rows(graph: Graph, like: Tensor, tensors: list[Tensor]) -> TileIndices:
     """Regions of ``tensors`` [indices, ...] for the tiles that have ``like`` [other indices, ...]."""
     layout = _Layout.of(graph, like)
     units = _units(layout)
     every = np.arange(len(units.tile), dtype=np.int64)
     tile, begin = np.unique(units.tile, return_index=True)
     regions = [layout.regions(t, units, every, 0 * every, units.cells) for t in tensors]
-    return TileRows(tile, np.append(begin, len(every)).astype(np.int64), units.width, regions)
+    return TileIndices(tile, np.append(begin, len(every)).astype(np.int64), units.width, regions)

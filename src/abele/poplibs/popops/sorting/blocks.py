@@ -26,7 +26,7 @@ def power_of_two(n: int) -> int:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class RecordBlocks:
     """``rows`` rows of ``length`` records, each cut into blocks of ``size`` records, the last of them shorter.
 
     Attributes:
@@ -42,10 +42,10 @@ class Blocks:
     num_tiles: int
 
     @staticmethod
-    def plan(graph: Graph, rows: int, length: int, least: int = MIN_BLOCK) -> Blocks:
+    def plan(graph: Graph, rows: int, length: int, least: int = MIN_BLOCK) -> RecordBlocks:
         """Blocks that keep all tiles busy, of at least ``least`` records."""
         tiles = graph.system.num_tiles
-        return Blocks(rows, length, power_of_two(max(-(-rows * length // tiles), least)), tiles)
+        return RecordBlocks(rows, length, power_of_two(max(-(-rows * length // tiles), least)), tiles)
 
     @property
     def per_row(self) -> int:

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.poplibs.popops.sorting.blocks import Blocks, power_of_two
+from abele.poplibs.popops.sorting.blocks import RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record, keep_codelet, local_codelet, swap_codelet
 from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
 
 
-class Network:
+class SortingNetwork:
     """Steps that sort columns of records in blocks.
 
     Args:
@@ -30,7 +30,7 @@ class Network:
     """
 
     def __init__(
-        self, graph: Graph, body: Steps, blocks: Blocks, record: Record, columns: Sequence[Tensor], name: str
+        self, graph: Graph, body: Steps, blocks: RecordBlocks, record: Record, columns: Sequence[Tensor], name: str
     ) -> None:
         self.graph, self.body, self.blocks, self.record, self.name = graph, body, blocks, record, name
         self.columns = dict(zip(record.columns, (c.flatten() for c in columns), strict=True))

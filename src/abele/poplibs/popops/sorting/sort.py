@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.poplibs.popops.sorting.blocks import Blocks
+from abele.poplibs.popops.sorting.blocks import RecordBlocks
 from abele.poplibs.popops.sorting.codelets import Record
-from abele.poplibs.popops.sorting.network import Network
+from abele.poplibs.popops.sorting.network import SortingNetwork
 
 
 def sort(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort") -> Tensor:
@@ -64,7 +64,7 @@ def _sorted(
     length = shape[-1]
     if keys.size == 0:
         return [graph.clone(t, name=f"{name}/out") for t in tensors]
-    blocks = Blocks.plan(graph, keys.size // length, length)
+    blocks = RecordBlocks.plan(graph, keys.size // length, length)
     columns = [blocks.variable(graph, t.dtype, f"{name}/out") for t in tensors]
     inverse = sorted(range(keys.ndim), key=order.__getitem__)
     results = list(tensors) if in_place else [c.reshape(shape).transpose(inverse) for c in columns]
@@ -75,7 +75,7 @@ def _sorted(
         for view, column in zip(views, columns, strict=True):
             body.add(Copy(view.reshape(column.shape), column))
         record = Record(keys.dtype, tuple(t.dtype for t in tensors[1:]))
-        Network(graph, body, blocks, record, columns, name).sort()
+        SortingNetwork(graph, body, blocks, record, columns, name).sort()
         if in_place:
             for view, column in zip(views, columns, strict=True):
                 body.add(Copy(column.reshape(view.shape), view))

@@ -13,9 +13,9 @@ from abele.errors import InvalidOptionError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.numerics import u32
-from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, Blocks, power_of_two
+from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record
-from abele.poplibs.popops.sorting.network import Network
+from abele.poplibs.popops.sorting.network import SortingNetwork
 from abele.poplibs.popops.sorting.sort import check_keys
 from abele.words import counted
 
@@ -156,7 +156,7 @@ def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record,
     length = inputs[0].shape[-1]
     rows, kept = inputs[0].size // length, power_of_two(k)
     is_tree = kept <= LONGEST_KEPT
-    blocks = Blocks.plan(graph, rows, length, max(MIN_BLOCK, kept) if is_tree else MIN_BLOCK)
+    blocks = RecordBlocks.plan(graph, rows, length, max(MIN_BLOCK, kept) if is_tree else MIN_BLOCK)
     columns = [blocks.variable(graph, t, f"{name}/{n}") for n, t in record.columns.items()]
     filled = [columns[0], *columns[len(columns) - len(inputs) + 1 :]]
     for given, column in zip(inputs, filled, strict=True):
@@ -164,7 +164,7 @@ def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record,
     if record.by_second:
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
         body.add(Copy(numbers.map_linear().broadcast_to((rows, length)), columns[1]))
-    network = Network(graph, body, blocks, record, columns, name)
+    network = SortingNetwork(graph, body, blocks, record, columns, name)
     if is_tree:
         network.keep_best(k)
     else:
@@ -175,9 +175,9 @@ def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record,
 def _worst_first(graph: Graph, body: Steps, columns: Sequence[Tensor], record: Record, name: str) -> list[Tensor]:
     """Records that are sorted, the other way round, equal keys in their order."""
     rows, k = columns[0].shape
-    blocks = Blocks.plan(graph, rows, k)
+    blocks = RecordBlocks.plan(graph, rows, k)
     turned = [blocks.variable(graph, c.dtype, f"{name}/turned") for c in columns]
     for source, target in zip(columns, turned, strict=True):
         body.add(Copy(source.reverse(1), target))
-    Network(graph, body, blocks, replace(record, largest_first=not record.largest_first), turned, name).sort()
+    SortingNetwork(graph, body, blocks, replace(record, largest_first=not record.largest_first), turned, name).sort()
     return turned

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import select
 from abele.numerics import bool_
 from abele.parallel import Value
@@ -16,7 +16,7 @@ from abele.parallel.ops import build
 
 @aten("aten.scaled_dot_product_attention")
 def attention(
-    call: Call,
+    call: OperatorCall,
     query: Value,
     key: Value,
     value: Value,

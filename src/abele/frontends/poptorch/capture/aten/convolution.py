@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.parallel import Value
 from abele.parallel.ops import build
 
@@ -20,7 +20,7 @@ def per_dim(value: Extents, rank: int) -> tuple[int, ...]:
 
 @aten("aten.conv1d", "aten.conv2d", "aten.conv3d")
 def convolution(
-    call: Call,
+    call: OperatorCall,
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -47,7 +47,7 @@ def convolution(
     return build.reshape(call.net, result, call.shape)
 
 
-def _named_padding(call: Call, name: str, weight: Value, dilation: Sequence[int]) -> tuple[int, ...]:
+def _named_padding(call: OperatorCall, name: str, weight: Value, dilation: Sequence[int]) -> tuple[int, ...]:
     if name == "valid":
         return (0,) * len(dilation)
     spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]

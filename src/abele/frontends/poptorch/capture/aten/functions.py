@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.parallel import Value
 from abele.parallel.ops import build
@@ -28,7 +28,7 @@ _EXPRESSIONS |= {
 
 def _register(name: str, expression: Expr) -> None:
     @aten(name)
-    def function(call: Call, value: Value) -> Value:
+    def function(call: OperatorCall, value: Value) -> Value:
         return call.map(expression, value)
 
 
@@ -38,7 +38,7 @@ for _name, _expression in _EXPRESSIONS.items():
 
 def _register_library(name: str, function: str) -> None:
     @aten(name)
-    def library_function(call: Call, value: Value) -> Value:
+    def library_function(call: OperatorCall, value: Value) -> Value:
         return build.nonlinearity(call.net, function, call.operand(value, call.dtype))
 
 
@@ -47,26 +47,26 @@ for _name in ("relu", "tanh", "sigmoid"):
 
 
 @aten("aten.gelu")
-def gelu(call: Call, value: Value, approximate: str = "none") -> Value:
+def gelu(call: OperatorCall, value: Value, approximate: str = "none") -> Value:
     """x · Φ(x), exactly or by tanh."""
     return build.nonlinearity(call.net, "gelu" if approximate == "tanh" else "gelu_erf", value)
 
 
 @aten("aten.leaky_relu")
-def leaky_relu(call: Call, value: Value, negative_slope: float = 0.01) -> Value:
+def leaky_relu(call: OperatorCall, value: Value, negative_slope: float = 0.01) -> Value:
     """x, or slope · x where it is negative."""
     return call.map(select(x > 0.0, x, x * float(negative_slope)), value)
 
 
 @aten("aten.elu")
-def elu(call: Call, value: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+def elu(call: OperatorCall, value: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
     """scale · (x, or alpha · (exp(input_scale · x) − 1) where it is negative)."""
     below = (apply("exp", x * float(input_scale)) - 1.0) * float(alpha * scale)
     return call.map(select(x > 0.0, x * float(scale), below), value)
 
 
 @aten("aten.softplus")
-def softplus(call: Call, value: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+def softplus(call: OperatorCall, value: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     """log(1 + exp(beta · x)) / beta, linear above the threshold."""
     scaled = x * float(beta)
     # The maximum with zero taken out keeps the exponential in range.
@@ -75,47 +75,47 @@ def softplus(call: Call, value: Value, beta: float = 1.0, threshold: float = 20.
 
 
 @aten("aten.log_sigmoid")
-def log_sigmoid(call: Call, value: Value) -> Value:
+def log_sigmoid(call: OperatorCall, value: Value) -> Value:
     """log(1 / (1 + exp(−x)))."""
     return call.map(-(apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", -x)), value)
 
 
 @aten("aten.softmax", "aten._softmax")
-def softmax(call: Call, value: Value, dim: int, dtype: object = None) -> Value:
+def softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
     """Exponentials over their sum along ``dim``."""
     return build.softmax(call.net, call.operand(value, call.dtype), dim)
 
 
 @aten("aten.log_softmax", "aten._log_softmax")
-def log_softmax(call: Call, value: Value, dim: int, dtype: object = None) -> Value:
+def log_softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
     """The logarithm of softmax along ``dim``."""
     return build.softmax(call.net, call.operand(value, call.dtype), dim, log=True)
 
 
 @aten("aten.native_dropout")
-def native_dropout(call: Call, value: Value, p: float, train: bool | None = True) -> tuple[Value]:
+def native_dropout(call: OperatorCall, value: Value, p: float, train: bool | None = True) -> tuple[Value]:
     """Dropout; its mask has no value of its own."""
     return (build.dropout(call.net, value, p) if train and p > 0 else value,)
 
 
 @aten("aten.dropout")
-def dropout(call: Call, value: Value, p: float, train: bool) -> Value:
+def dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Value:
     """Dropout when training."""
     return build.dropout(call.net, value, p) if train and p > 0 else value
 
 
 @aten("aten.detach")
-def detach(call: Call, value: Value) -> Value:
+def detach(call: OperatorCall, value: Value) -> Value:
     """The value, through which no gradient flows."""
     return build.detach(call.net, value)
 
 
 @aten("aten.clone", "aten.contiguous", "aten.alias", "aten.lift_fresh_copy", "aten.lift_fresh")
-def clone(call: Call, value: Value, **kwargs: object) -> Value:
+def clone(call: OperatorCall, value: Value, **kwargs: object) -> Value:
     """The value: networks are functional, so a copy is the original."""
     return value
 
 
 @aten("aten._assert_tensor_metadata")
-def assert_tensor_metadata(call: Call, *args: object, **kwargs: object) -> None:
+def assert_tensor_metadata(call: OperatorCall, *args: object, **kwargs: object) -> None:
     """Nothing: PyTorch's own check of a shape that is fixed here."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import BlockBuilder, Value
@@ -49,29 +49,29 @@ def reduced(net: BlockBuilder, value: Value, reduction: int) -> Value:
 
 
 @aten(IDENTITY_LOSS)
-def identity_loss(call: Call, value: Value, reduction: int) -> Value:
+def identity_loss(call: OperatorCall, value: Value, reduction: int) -> Value:
     """The marked value, reduced."""
     return reduced(call.net, value, reduction)
 
 
-def _pairwise(call: Call, expression: Expr, a: Value, b: Value, reduction: int) -> Value:
+def _pairwise(call: OperatorCall, expression: Expr, a: Value, b: Value, reduction: int) -> Value:
     return reduced(call.net, call.map(expression, a, b), reduction)
 
 
 @aten("aten.mse_loss")
-def mse_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+def mse_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
     """Squared differences."""
     return _pairwise(call, apply("square", x - y), value, target, reduction)
 
 
 @aten("aten.l1_loss")
-def l1_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+def l1_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
     """Absolute differences."""
     return _pairwise(call, apply("abs", x - y), value, target, reduction)
 
 
 @aten("aten.smooth_l1_loss")
-def smooth_l1_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN, beta: float = 1.0) -> Value:
+def smooth_l1_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN, beta: float = 1.0) -> Value:
     """Squared differences below ``beta``, absolute ones above."""
     size = apply("abs", x - y)
     if beta == 0:
@@ -81,7 +81,7 @@ def smooth_l1_loss(call: Call, value: Value, target: Value, reduction: int = _ME
 
 
 @aten("aten.huber_loss")
-def huber_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN, delta: float = 1.0) -> Value:
+def huber_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN, delta: float = 1.0) -> Value:
     """Half squared differences below ``delta``, linear above."""
     size = apply("abs", x - y)
     expression = select(size < float(delta), apply("square", size) * 0.5, (size - 0.5 * delta) * float(delta))
@@ -90,7 +90,7 @@ def huber_loss(call: Call, value: Value, target: Value, reduction: int = _MEAN, 
 
 @aten("aten.binary_cross_entropy")
 def binary_cross_entropy(
-    call: Call, value: Value, target: Value, weight: Value | None = None, reduction: int = _MEAN
+    call: OperatorCall, value: Value, target: Value, weight: Value | None = None, reduction: int = _MEAN
 ) -> Value:
     """−t · log(p) − (1 − t) · log(1 − p), the logarithms no lower than −100."""
     first = apply("max", apply("log", x), -100.0)
@@ -104,7 +104,7 @@ def binary_cross_entropy(
 
 @aten("aten.binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     target: Value,
     weight: Value | None = None,
@@ -125,7 +125,9 @@ def binary_cross_entropy_with_logits(
 
 
 @aten("aten.kl_div")
-def kl_div(call: Call, value: Value, target: Value, reduction: int = _MEAN, *, log_target: bool = False) -> Value:
+def kl_div(
+    call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN, *, log_target: bool = False
+) -> Value:
     """t · (log t − x), or exp(t) · (t − x)."""
     plain = select(y > 0.0, y * (apply("log", apply("max", y, 1e-38)) - x), 0.0)
     return _pairwise(call, apply("exp", y) * (y - x) if log_target else plain, value, target, reduction)
@@ -133,7 +135,7 @@ def kl_div(call: Call, value: Value, target: Value, reduction: int = _MEAN, *, l
 
 @aten("aten.nll_loss", "aten.nll_loss_nd", "aten.nll_loss2d")
 def nll_loss(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     target: Value,
     weight: Value | None = None,
@@ -146,7 +148,7 @@ def nll_loss(
 
 @aten("aten.cross_entropy_loss")
 def cross_entropy_loss(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     target: Value,
     weight: Value | None = None,
@@ -179,7 +181,7 @@ def _per_class(net: BlockBuilder, weight: Value, value: Value) -> Value:
 
 
 def _nll(
-    call: Call,
+    call: OperatorCall,
     logs: Value,
     target: Value,
     weight: Value | None,

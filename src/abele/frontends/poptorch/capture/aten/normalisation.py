@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply
 from abele.numerics import bf16, f16, f32
 from abele.parallel import BlockBuilder, Value
@@ -42,7 +42,7 @@ def _scaled(
 
 @aten("aten.layer_norm")
 def layer_norm(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     shape: Sequence[int],
     gain: Value | None = None,
@@ -58,7 +58,7 @@ def layer_norm(
 
 @aten("aten.native_layer_norm")
 def native_layer_norm(
-    call: Call, value: Value, shape: Sequence[int], gain: Value | None, shift: Value | None, eps: float
+    call: OperatorCall, value: Value, shape: Sequence[int], gain: Value | None, shift: Value | None, eps: float
 ) -> tuple[Value]:
     """Normalisation over the last dimensions."""
     return (layer_norm(call, value, shape, gain, shift, eps),)
@@ -66,7 +66,7 @@ def native_layer_norm(
 
 @aten("aten.group_norm")
 def group_norm(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     groups: int,
     gain: Value | None = None,
@@ -94,7 +94,7 @@ def _sides(net: BlockBuilder, value: Value, *sides: Value | None) -> list[Value 
 
 @aten("aten._native_batch_norm_legit_functional")
 def batch_norm_training(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     gain: Value | None,
     shift: Value | None,
@@ -120,7 +120,13 @@ def batch_norm_training(
 
 @aten("aten._native_batch_norm_legit.no_stats")
 def batch_norm_without_statistics(
-    call: Call, value: Value, gain: Value | None, shift: Value | None, training: bool, momentum: float, eps: float
+    call: OperatorCall,
+    value: Value,
+    gain: Value | None,
+    shift: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Value, None, None]:
     """Normalisation by the batch's own statistics, where none are kept."""
     centred, _, variance = _statistics(call.net, value, [0, *range(2, value.ndim)])
@@ -129,7 +135,7 @@ def batch_norm_without_statistics(
 
 @aten("aten._native_batch_norm_legit_no_training")
 def batch_norm_inference(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     gain: Value | None,
     shift: Value | None,

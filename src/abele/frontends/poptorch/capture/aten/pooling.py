@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.convolution import Extents, per_dim
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const
 from abele.parallel import Value
 from abele.parallel.ops import build
 from abele.poplibs.popnn.pool_params import PoolKind, PoolParams
 
 
-def _rank(call: Call) -> int:
+def _rank(call: OperatorCall) -> int:
     """Field dimensions of the operator, by its name."""
     return int(torch_export.op_name(call.node)[-2])
 
 
-def _pool(call: Call, function: PoolKind, x: Value, window: Extents, stride: Extents, padding: Extents) -> Value:
+def _pool(
+    call: OperatorCall, function: PoolKind, x: Value, window: Extents, stride: Extents, padding: Extents
+) -> Value:
     rank = _rank(call)
     kernel = per_dim(window, rank)
     steps = per_dim(stride, rank) if stride not in ((), []) else kernel
@@ -34,7 +36,7 @@ def _pool(call: Call, function: PoolKind, x: Value, window: Extents, stride: Ext
 
 
 def _pooled(
-    call: Call,
+    call: OperatorCall,
     function: PoolKind,
     x: Value,
     kernel: tuple[int, ...],
@@ -51,7 +53,7 @@ def _pooled(
 
 @aten("aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d")
 def max_pool(
-    call: Call,
+    call: OperatorCall,
     x: Value,
     kernel: Extents,
     stride: Extents = (),
@@ -67,7 +69,7 @@ def max_pool(
 
 @aten("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
 def avg_pool(
-    call: Call,
+    call: OperatorCall,
     x: Value,
     kernel: Extents,
     stride: Extents = (),
@@ -88,7 +90,7 @@ def avg_pool(
 
 
 @aten("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d")
-def adaptive_avg_pool(call: Call, x: Value, output_size: Sequence[int]) -> Value:
+def adaptive_avg_pool(call: OperatorCall, x: Value, output_size: Sequence[int]) -> Value:
     """Averages over windows that tile the field evenly."""
     rank = _rank(call)
     field, size = x.shape[-rank:], per_dim(output_size, rank)

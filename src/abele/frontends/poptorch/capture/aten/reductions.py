@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply
 from abele.parallel import Value
 from abele.parallel.ops import build
@@ -23,7 +23,12 @@ def dims_of(value: Value, dim: int | Sequence[int] | None) -> list[int]:
 
 @aten("aten.sum")
 def total(
-    call: Call, value: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: object = None
+    call: OperatorCall,
+    value: Value,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: object = None,
 ) -> Value:
     """The sum over dimensions."""
     return build.reduce(call.net, call.operand(value, call.dtype), dims_of(value, dim), keep=keepdim)
@@ -31,38 +36,43 @@ def total(
 
 @aten("aten.mean")
 def mean(
-    call: Call, value: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: object = None
+    call: OperatorCall,
+    value: Value,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: object = None,
 ) -> Value:
     """The mean over dimensions."""
     return build.mean(call.net, call.operand(value, call.dtype), dims_of(value, dim), keep=keepdim)
 
 
 @aten("aten.amax")
-def amax(call: Call, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
+def amax(call: OperatorCall, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
     """The maximum over dimensions."""
     return build.reduce(call.net, value, dims_of(value, dim), "max", keep=keepdim)
 
 
 @aten("aten.amin")
-def amin(call: Call, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
+def amin(call: OperatorCall, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
     """The minimum over dimensions."""
     return build.reduce(call.net, value, dims_of(value, dim), "min", keep=keepdim)
 
 
 @aten("aten.max.default")
-def max_all(call: Call, value: Value) -> Value:
+def max_all(call: OperatorCall, value: Value) -> Value:
     """The maximum of all elements."""
     return build.reduce(call.net, value, range(value.ndim), "max")
 
 
 @aten("aten.min.default")
-def min_all(call: Call, value: Value) -> Value:
+def min_all(call: OperatorCall, value: Value) -> Value:
     """The minimum of all elements."""
     return build.reduce(call.net, value, range(value.ndim), "min")
 
 
 @aten("aten.max.dim", "aten.min.dim")
-def extremum_with_index(call: Call, value: Value, dim: int, keepdim: bool = False) -> Value:
+def extremum_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
     """Refused: the index has no lowering."""
     operation = "max" if "max" in str(call.node.target) else "min"
     raise call.refuse("with a dimension has no lowering", f"use torch.a{operation}, which gives no indices")
@@ -73,7 +83,7 @@ Correction = float | None
 
 @aten("aten.var.correction", "aten.std.correction")
 def variance(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     dim: Sequence[int] | None = None,
     *,
@@ -86,7 +96,7 @@ def variance(
 
 @aten("aten.var_mean.correction", "aten.std_mean.correction")
 def variance_and_mean(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     dim: Sequence[int] | None = None,
     *,
@@ -98,7 +108,7 @@ def variance_and_mean(
 
 
 def _variance(
-    call: Call, value: Value, dim: Sequence[int] | None, correction: Correction, keepdim: bool
+    call: OperatorCall, value: Value, dim: Sequence[int] | None, correction: Correction, keepdim: bool
 ) -> tuple[Value, Value]:
     dims = dims_of(value, dim)
     count = math.prod(value.shape[d] for d in dims)
@@ -114,7 +124,7 @@ def _variance(
 
 @aten("aten.linalg_vector_norm")
 def vector_norm(
-    call: Call, value: Value, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False
+    call: OperatorCall, value: Value, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False
 ) -> Value:
     """The Euclidean or absolute norm over dimensions."""
     if ord not in (1, 2):
@@ -125,7 +135,7 @@ def vector_norm(
 
 
 @aten("aten.cumsum")
-def cumsum(call: Call, value: Value, dim: int, *, dtype: object = None) -> Value:
+def cumsum(call: OperatorCall, value: Value, dim: int, *, dtype: object = None) -> Value:
     """Running sums along ``dim``: a product with a triangular matrix of ones."""
     if not call.dtype.is_float:
         raise call.refuse("of integers has no lowering", "convert them to float32 first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from abele.frontends.poptorch.capture.registry import Call, aten
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.parallel import Value
 from abele.parallel.ops import build
 
@@ -20,55 +20,55 @@ from abele.parallel.ops import build
     "aten.unsqueeze",
     "aten.view_as",
 )
-def reshape(call: Call, value: Value, *args: object) -> Value:
+def reshape(call: OperatorCall, value: Value, *args: object) -> Value:
     """The same elements in the shape of the result."""
     return build.reshape(call.net, value, call.shape)
 
 
 @aten("aten.permute")
-def permute(call: Call, value: Value, dims: Sequence[int]) -> Value:
+def permute(call: OperatorCall, value: Value, dims: Sequence[int]) -> Value:
     """Dimensions in another order."""
     return build.permute(call.net, value, dims)
 
 
 @aten("aten.transpose", "aten.swapaxes")
-def transpose(call: Call, value: Value, dim0: int, dim1: int) -> Value:
+def transpose(call: OperatorCall, value: Value, dim0: int, dim1: int) -> Value:
     """Two dimensions swapped."""
     return build.transpose(call.net, value, dim0, dim1)
 
 
 @aten("aten.t", "aten.mT")
-def matrix_transpose(call: Call, value: Value) -> Value:
+def matrix_transpose(call: OperatorCall, value: Value) -> Value:
     """Rows and columns swapped."""
     return build.transpose(call.net, value) if value.ndim > 1 else value
 
 
 @aten("aten.numpy_T")
-def reverse_dims(call: Call, value: Value) -> Value:
+def reverse_dims(call: OperatorCall, value: Value) -> Value:
     """All dimensions in reverse order."""
     return build.permute(call.net, value, range(value.ndim)[::-1])
 
 
 @aten("aten.expand", "aten.broadcast_to", "aten.expand_as")
-def expand(call: Call, value: Value, *args: object, **kwargs: object) -> Value:
+def expand(call: OperatorCall, value: Value, *args: object, **kwargs: object) -> Value:
     """Elements repeated to the shape of the result."""
     return build.expand(call.net, value, call.shape)
 
 
 @aten("aten.copy.default")
-def copy(call: Call, value: Value, source: Value, non_blocking: bool = False) -> Value:
+def copy(call: OperatorCall, value: Value, source: Value, non_blocking: bool = False) -> Value:
     """The source in the shape and type of the value."""
     return build.expand(call.net, call.operand(source, call.dtype), call.shape)
 
 
 @aten("aten.broadcast_tensors")
-def broadcast_tensors(call: Call, values: Sequence[Value]) -> tuple[Value, ...]:
+def broadcast_tensors(call: OperatorCall, values: Sequence[Value]) -> tuple[Value, ...]:
     """Every value repeated to one shape."""
     return tuple(build.expand(call.net, v, call.shape) for v in values)
 
 
 @aten("aten.repeat", "aten.tile")
-def repeat(call: Call, value: Value, repeats: Sequence[int]) -> Value:
+def repeat(call: OperatorCall, value: Value, repeats: Sequence[int]) -> Value:
     """The whole value repeated along dimensions."""
     value = build.reshape(call.net, value, (1,) * (len(repeats) - value.ndim) + value.shape)
     pairs = [n for extent in value.shape for n in (1, extent)]
@@ -78,7 +78,7 @@ def repeat(call: Call, value: Value, repeats: Sequence[int]) -> Value:
 
 @aten("aten.slice")
 def slice_(
-    call: Call, value: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    call: OperatorCall, value: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
     """Some indices of a dimension."""
     begin, stop, step = slice(start, end, step).indices(value.shape[dim])
@@ -86,13 +86,13 @@ def slice_(
 
 
 @aten("aten.narrow.default")
-def narrow(call: Call, value: Value, dim: int, start: int, length: int) -> Value:
+def narrow(call: OperatorCall, value: Value, dim: int, start: int, length: int) -> Value:
     """``length`` indices of a dimension."""
     return build.slice_(call.net, value, dim, start, start + length)
 
 
 @aten("aten.select")
-def select(call: Call, value: Value, dim: int, index: int) -> Value:
+def select(call: OperatorCall, value: Value, dim: int, index: int) -> Value:
     """One index of a dimension, which disappears."""
     index %= value.shape[dim]
     return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
@@ -100,7 +100,7 @@ def select(call: Call, value: Value, dim: int, index: int) -> Value:
 
 @aten("aten.slice_scatter", "aten.select_scatter")
 def scatter(
-    call: Call,
+    call: OperatorCall,
     value: Value,
     source: Value,
     dim: int = 0,
@@ -124,14 +124,14 @@ def scatter(
 
 
 @aten("aten.cat", "aten.concat")
-def cat(call: Call, values: Sequence[Value], dim: int = 0) -> Value:
+def cat(call: OperatorCall, values: Sequence[Value], dim: int = 0) -> Value:
     """The values after each other."""
     kept = [call.operand(v, call.dtype) for v in values if v.size]
     return build.concat(call.net, kept, dim)
 
 
 @aten("aten.stack")
-def stack(call: Call, values: Sequence[Value], dim: int = 0) -> Value:
+def stack(call: OperatorCall, values: Sequence[Value], dim: int = 0) -> Value:
     """The values along a new dimension."""
     dim %= values[0].ndim + 1
     rows = [build.reshape(call.net, v, (*v.shape[:dim], 1, *v.shape[dim:])) for v in values]
@@ -139,7 +139,7 @@ def stack(call: Call, values: Sequence[Value], dim: int = 0) -> Value:
 
 
 @aten("aten.split", "aten.split_with_sizes", "aten.chunk")
-def split(call: Call, value: Value, sizes: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
+def split(call: OperatorCall, value: Value, sizes: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
     """Parts of a dimension, as long as those of the result."""
     ends = [0]
     parts = []
@@ -150,14 +150,14 @@ def split(call: Call, value: Value, sizes: int | Sequence[int], dim: int = 0) ->
 
 
 @aten("aten.unbind")
-def unbind(call: Call, value: Value, dim: int = 0) -> tuple[Value, ...]:
+def unbind(call: OperatorCall, value: Value, dim: int = 0) -> tuple[Value, ...]:
     """Every index of a dimension, which disappears."""
     rows = [build.slice_(call.net, value, dim, i, i + 1) for i in range(value.shape[dim])]
     return tuple(build.reshape(call.net, r, call.shape) for r in rows)
 
 
 @aten("aten.constant_pad_nd", "aten.pad")
-def pad(call: Call, value: Value, amounts: Sequence[int], *args: Any) -> Value:
+def pad(call: OperatorCall, value: Value, amounts: Sequence[int], *args: Any) -> Value:
     """The value with constants around it; negative amounts cut."""
     mode, fill = (
         (args[0], args[1] if len(args) > 1 else None)
