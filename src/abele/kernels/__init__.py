@@ -9,7 +9,8 @@ library calls becomes native code in one call::
   and after (weights, stream targets, whatever tile supersteps or the host see). Not pinned: only the calls of this
   plan touch it, all written before read; it gets no storage from the caller and may not exist at all.
 - ``BoundKernel(kernel, bindings, name)``: bindings for inputs, then outputs, each ``OperandBinding(buffer, factors,
-  offset)`` with ``factors[dim] = ((extent, stride), ...)`` in elements of the buffer, outermost first, as ``Tensor.strided()`` gives.
+  offset)`` with ``factors[dim] = ((extent, stride), ...)`` in elements of the buffer, outermost first, as
+  ``Tensor.strided()`` gives.
   An in-place operand is bound twice, as input and as output. A copy between tensors is a call of
   ``copy_kernel(shape, type)``.
 - ``plan.leaves``: run in order, a barrier after each. ``PlanLeaf.address`` is a native function
