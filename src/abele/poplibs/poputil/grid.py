@@ -1,7 +1,12 @@
 """Cells: what each tile holds of a tensor, cut into rectangles of a [blocks, rows, columns] grid.
 
 Operands that are repeated along some dimensions, or reduced over them, have a simple form within a rectangle: one
-element, one a row, one per column, or all. Every element-wise, reducing and random operation is placed by these cells.
+element, one per row, one per column, or all. Every element-wise, reducing and random operation is placed by these
+cells.
+
+Why rectangles: a tile's share of a tensor is a few stretches of its storage order, and each is at most three
+rectangles (the end of a row, whole rows, the beginning of a row). Within a rectangle each operand has one stride per
+direction, so one vertex with two loops covers it, whatever the shapes broadcast to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Cutting intervals into parts: for workers, for tiles, into whole grains."""
+"""Cutting intervals into parts: for workers, for tiles, into whole grains.
+
+Parts are dealt by grains: with g grains and p parts, part i ends at grain ⌊(i + 1)·g / p⌋. Parts then differ by at most
+one grain, in any order of the intervals, and the last grain alone may be short.
+"""
 
 from __future__ import annotations
 

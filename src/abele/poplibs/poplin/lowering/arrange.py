@@ -3,6 +3,12 @@
 Vertices sum over channels that follow each other in memory. Where an operand comes in another order (activations whose
 samples are summed over, weights whose channels are exchanged, plain row-major matrices), its blocks are permuted once,
 spread over all tiles, before they are sent to where they are used.
+
+The work is cut into boxes, about one for each tile. A box is a square along the two dimensions that are innermost in
+source and target: then both the pieces that are read and those that are written are at least a vector long. A box that
+is long in one of the two only would read or write single elements, each with the fixed cost of a piece. Where squares
+of 16 leave tiles idle they become strips, which stay long in the target: the readers of the result send those pieces
+on. A box lies within one block of either storage, so that it has one stride per dimension.
 """
 
 from __future__ import annotations

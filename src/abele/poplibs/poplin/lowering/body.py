@@ -1,4 +1,9 @@
-"""Bodies of contractions: the compute sets of a plan, wired to operands that are in order."""
+"""Bodies of contractions: the compute sets of a plan, wired to operands that are in order.
+
+One superstep of partial products, one for each stage of sums, and one that converts where partials are of another type
+than the result and nothing is summed. Operands are not copied here: vertices name regions of them, and the compiler
+makes the exchange that brings those to their tiles.
+"""
 
 from __future__ import annotations
 

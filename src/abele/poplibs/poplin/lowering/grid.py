@@ -1,4 +1,11 @@
-"""Slices: what of each operand every vertex of a planned contraction works on."""
+"""Slices: what of each operand every vertex of a planned contraction works on.
+
+There is one vertex for each combination of parts, and one tile for each vertex. The order of vertices is that of
+``Plan.split_dims``, in which dimensions that are summed over come last: so the vertices of one output block, whose
+partials are summed, are neighbours, and a block's partials are a row of a [blocks, depth] array. The order of *tiles*
+is another one: parts of the out-channels vary fastest, because their tiles want the same input, and the exchange
+delivers to an even and the next odd tile at once.
+"""
 
 from __future__ import annotations
 

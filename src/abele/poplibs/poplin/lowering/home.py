@@ -1,4 +1,11 @@
-"""Homes: which tile ends up with which share of a planned contraction's output."""
+"""Homes: which tile ends up with which share of a planned contraction's output.
+
+A block of the output that one vertex computes stays where it is computed: moving it would cost an exchange and gain
+nothing. A block of which several tiles hold partials is shared out equally among these same tiles. Each then receives
+only its share of the other partials, so the last stage takes 1/depth of the exchange that one receiver would, and all
+tiles add. Shares are multiples of 32 bytes: smaller ones would make the pieces so short that their fixed cost
+dominates.
+"""
 
 from __future__ import annotations
 

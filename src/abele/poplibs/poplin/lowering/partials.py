@@ -1,4 +1,14 @@
-"""Summing partials: in stages, so that no tile hears from too many others."""
+"""Summing partials: in stages, so that no tile hears from too many others.
+
+The partials of a block lie next to each other in one variable, [block, depth, elements], each mapped to the tile that
+computes it. A share of a block is the same range of elements of each partial: its vertex reads one row for each, and
+neither data nor programs depend on which tiles hold them. A stage of ``step`` leaves ceil(depth / step) partials, and
+its shares are dealt to the tiles that held the partials which were summed, so every element stays within the tiles of
+its block, which are neighbours.
+
+Rows can be read where they arrive (a list of pieces, which costs the vertex a little for each), or be put side by side
+first (a copy, after which one vertex sums whole vectors). ``_sum`` takes whichever the closed forms say is faster.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Schedules: plans that run one after the other where one plan for all of a contraction needs too much memory."""
+"""Schedules: plans that run one after the other where one plan for all of a contraction needs too much memory.
+
+Serial parts are of the out-channels or of the batch. Each part then has outputs of its own, so nothing is summed
+between parts, and the temporary memory of one is free for the next. Parts of the in-channels would also need room for
+the sums so far. Numbers of parts are doubled until a plan fits: fewer parts are faster, as every part repeats the
+supersteps and one of the operands is sent again.
+"""
 
 from __future__ import annotations
 

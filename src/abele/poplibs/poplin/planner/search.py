@@ -1,4 +1,24 @@
-"""The search for a plan: every split of a contraction over the tiles, costed at once."""
+"""The search for a plan: every split of a contraction over the tiles, costed at once.
+
+A plan cuts each dimension of the contraction into equal parts; the product of the parts is the number of tiles that
+work. The search lists the candidate splits as rows of one array and costs all of them together in NumPy. So it is
+exhaustive, and nothing depends on a heuristic descent, which could end in a local minimum.
+
+Why a list of all splits is short enough, and still holds the best one:
+
+- What a part costs depends on the size of the largest part. Among all part counts that give the same largest part, the
+  smallest wastes no tile, so a dimension of n units offers at most 2·√n counts (``_part_counts``), not n. The one
+  exception is the out-channels: an even count lets pairs of tiles that read the same input receive it at twice the rate
+  (``_with_even``).
+- Products of more parts than there are tiles are dropped as dimensions are joined, before the next multiplies them.
+- Only where the lists are still longer than ``_MOST_CANDIDATES`` is every second count of the longest left out.
+
+Costs are those of the tile with the most to do, term by term, as the compiler counts them later: supersteps run behind
+barriers, so the slowest tile sets the time of each. Three terms came later, where estimates without them differed from
+what the compiler counted: separate pieces of a slice (each has a fixed cost), copies of the share that a tile holds
+itself, and sums in stages. Serial splits are not candidates here but in
+:mod:`~abele.poplibs.poplin.planner.schedule`, as they pay only where memory is short.
+"""
 
 from __future__ import annotations
 
@@ -92,6 +112,7 @@ def best_plans(
 ) -> list[Plan]:
     """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`."""
     parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
+    # every row of the arrays from here on is one candidate split
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
@@ -102,10 +123,12 @@ def best_plans(
             f"the plan is to use {planning.method} vertices, which cannot do this work",
             because=f"it is {problem}",
         )
+    # the vertex is chosen per candidate: which one is fastest depends on the size of its slice
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
     terms = _terms(problem, slices, compute.min(axis=0), target)
     total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
     cost_of = np.where(keep, _beside(terms, planning) if planning.beside else total, np.iinfo(np.int64).max)
+    # of equal cost, the split that is cheaper alone; then the one that takes less memory
     order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
     return [
         Plan(
@@ -144,7 +167,7 @@ def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinne
     for counts in lists:
         before, now = len(parts), len(counts)
         parts = np.column_stack([np.repeat(parts, now, axis=0), np.tile(counts, before)])
-        parts = parts[parts.prod(axis=1) <= tiles]
+        parts = parts[parts.prod(axis=1) <= tiles]  # at once, or the next dimension would multiply the hopeless ones
     if len(parts) == 0:
         raise InvalidOptionError(
             f"the plan is to have {prod(pinned.values()):,} parts at least, there are {counted(tiles, 'tile')}",
@@ -161,7 +184,10 @@ def _check_pinned(problem: Contraction, dim: str, parts: int, most: int) -> None
 
 
 def _part_counts(units: int, most: int) -> Int64:
-    """The numbers of parts below which the largest part of ``units`` does not shrink further, ascending."""
+    """The numbers of parts below which the largest part of ``units`` does not shrink further, ascending.
+
+    ``ceil(units / n)`` takes at most 2·√units values; for each of them the fewest parts that give it.
+    """
     sizes = np.unique(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
     return np.unique(-(-units // sizes))
 
@@ -214,7 +240,11 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
 
 
 def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...], size: Mapping[str, Int64]) -> Int64:
-    """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost."""
+    """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost.
+
+    From the innermost dimension outwards, memory goes on without a gap as long as slices take dimensions whole. From
+    the first that is cut, every index of a dimension further out begins a new piece.
+    """
     grain = dict(zip(problem.split_dims, grains, strict=True))
     pieces = np.ones(len(size["b"]), dtype=np.int64)
     partial = np.zeros(len(pieces), dtype=np.bool_)
@@ -300,7 +330,11 @@ class _Summing:
 
 
 def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
-    """Stage by stage: the tiles that hold the partials of a group share its block."""
+    """Stage by stage: the tiles that hold the partials of a group share its block.
+
+    After a stage of ``step`` partials each, as many tiles more share what is left, so shares shrink as the number of
+    partials does: a later stage costs little but its superstep.
+    """
     block, kind = slices.work.partial_elements, problem.partials
     depths, index = np.unique(slices.depth, return_inverse=True)
     steps = np.ones((len(depths), _MOST_STAGES), dtype=np.int64)

@@ -1,4 +1,8 @@
-"""Convolutions without a kernel as plain products: samples and field as one dimension, in fewer and longer pieces."""
+"""Convolutions without a kernel as plain products: samples and field as one dimension, in fewer and longer pieces.
+
+Without a kernel no output position mixes with another, so [batch, field] is one dimension of rows. The planner can then
+cut it anywhere instead of per sample and per field dimension: parts are more even, and a slice is one piece of memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The ways to see a weight gradient as a contraction, of which the cheapest is taken."""
+"""The ways to see a weight gradient as a contraction, of which the cheapest is taken.
+
+The gradient of the weights sums over samples and output positions. Seen as a convolution, activations slide over
+gradients with samples as the channels that are summed; or gradients over activations; or, with the field folded into
+the channels, it is a matrix product. All give the same sums in another order. Which is fastest depends on the sizes
+(AMP units want 16 summed channels and long rows), so each is planned and costed.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 Source of all: ``reference/machine.md`` §4 (poplibs' estimators in our own words), confidence S unless said otherwise.
 Results are tile cycles; every formula spreads a vertex over the tile's workers.
+
+The formulas are evaluated twice: by the planner, over the largest slice of every candidate split, and by the compiler,
+over the real sizes of every vertex. They are the same functions on purpose: a plan can be off only by the difference
+between the largest slice and the others, never by a second model of the hardware. Where a published formula and silicon
+disagree, the formula here follows silicon and its docstring says so.
 """
 
 from __future__ import annotations

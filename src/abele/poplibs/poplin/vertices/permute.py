@@ -1,4 +1,9 @@
-"""The vertex that writes blocks of a tensor in another order."""
+"""The vertex that writes blocks of a tensor in another order.
+
+A box of up to four dimensions is enough for all that :mod:`abele.poplibs.poplin.lowering.arrange` asks: boxes are cut
+so that at most the two innermost dimensions of source and target are longer than one index, and two more join where
+boxes may grow.
+"""
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
 # mypy: ignore-errors

@@ -1,4 +1,10 @@
-"""Changing which dimension lies innermost in memory, where that lets vertices use whole vectors."""
+"""Changing which dimension lies innermost in memory, where that lets vertices use whole vectors.
+
+Vertices that read two tensors of different innermost dimensions meet only one element at a time that lies together in
+both. Regrouping copies one of them, so that runs of a whole vector along the wanted dimension lie together; every later
+read then moves vectors. :func:`regroup_if_beneficial` does it only where both groupings are of whole vectors: elsewhere
+the copy would take what it saves.
+"""
 
 from __future__ import annotations
 

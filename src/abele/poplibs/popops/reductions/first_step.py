@@ -1,4 +1,11 @@
-"""The first step of a reduction: each tile reduces what it holds, with as many workers as that is worth."""
+"""The first step of a reduction: each tile reduces what it holds, with as many workers as that is worth.
+
+Nothing moves in it, so its plan is local: what a tile holds is a set of rectangles of the [blocks, rows, columns] grid,
+and rectangles that add to the same outputs go to one vertex. A tile with fewer vertices than workers shares its outputs
+out first, because those shares need no step afterwards, and only then what is reduced, which leaves several partial
+results on the tile. A share must be worth the worker: below two vectors of accumulators, or 32 reduced elements, the
+start of a worker costs more than it saves.
+"""
 
 from __future__ import annotations
 

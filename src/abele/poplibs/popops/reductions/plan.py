@@ -2,8 +2,17 @@
 
 After the first step each tile has at most one partial result of an output. Groups of these are brought to one tile and
 reduced there; what these give is brought together again, until one is left. The number of steps and the size of the
-groups are those of least modelled cost: fewer rows a tile are received and added faster, a superstep costs exchange,
+groups are those of least modelled cost: fewer rows per tile are received and added faster, a superstep costs exchange,
 synchronisation and launch.
+
+Why this finds a good plan: rows and columns are independent. Columns (outputs) are dealt to tiles until each has what a
+worker is worth, since work on different outputs never meets again. What is left is the depth, the number of partial
+results of an output, and a tree over it: steps of d^(1/s) rows for s steps are the cheapest tree of s levels, as the
+cost of a level grows with its factor alone. So only ``MAX_STEPS`` trees are costed.
+
+A fixed number of steps is worse at either end: one step makes a single tile receive all of the 1,472 partial results of
+a full sum (two steps of groups of 38 are planned), and two pay for a barrier that a handful of them does not need.
+Results of one tile are added there first (``_join_on_tiles``): that takes no exchange.
 """
 
 from __future__ import annotations
@@ -79,6 +88,7 @@ class Planner:
     def _cost(self, groups: tuple[int, ...], size: int, longest: int, wanted: TileMapping | None) -> int:
         total = 0
         for number, group in enumerate(groups):
+            # one rectangle of [group, columns] is reduced by one tile; load is how many of them the busiest tile has
             columns = min(self._columns(size, group), longest)
             load = -(-size // (group * columns * self.system.num_tiles))
             if wanted is not None and number == len(groups) - 1:
@@ -94,6 +104,7 @@ class Planner:
         ipu = self.system.ipu
         exchange, workers = ipu.exchange, ipu.num_workers
         start = ipu.sync.on_chip_cycles + exchange.phase_overhead_cycles + exchange.route_mean_cycles
+        # receiving is bound by bytes, or by the fixed cost of each row, which arrives as a piece of its own
         words = rows * columns * load * self.type.bytes / exchange.bytes_per_cycle
         received = max(words, rows * load * exchange.fragment_cycles)
         kept, reduced = self._shares(rows, columns, load)
@@ -133,6 +144,8 @@ class Planner:
         pieces = cut(partials.begin, partials.length, longest, None if wanted is None else wanted.begin)
         rows, size = pieces.depth, np.append(np.diff(pieces.cuts), 0)
         groups = -(-rows // group)
+        # rows of one segment (outputs that the same tiles have partial results of) side by side, by tile: neighbours in
+        # a group then come from neighbouring tiles
         order = np.lexsort((partials.tile[pieces.entry], pieces.segment))
         segment = pieces.segment[order]
         rank = np.arange(len(segment)) - np.searchsorted(segment, segment)

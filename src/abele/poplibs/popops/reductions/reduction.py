@@ -1,4 +1,10 @@
-"""Placing a reduction: its geometry, its steps and their vertices."""
+"""Placing a reduction: its geometry, its steps and their vertices.
+
+A reduction over any set of dimensions becomes one over rows or columns of a grid: dimensions that are neighbours in
+memory and are both kept, or both reduced, join into one. What remains alternates between kept and reduced; the last two
+are the columns and rows of a block, the rest number the blocks. That is general, because a vertex only needs to know
+whether it adds along its rows or along its columns.
+"""
 
 from __future__ import annotations
 
