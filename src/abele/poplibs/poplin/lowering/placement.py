@@ -3,7 +3,8 @@
 A slice of an operand is read by a group of tiles (those that differ only in dimensions which the operand lacks). Each
 of them holds an equal share of it and receives the rest. That balances memory, spreads sending over all tiles, and no
 tile receives what it holds; leaving a slice whole on one reader would make that tile send everything, one after the
-other. Slices of the input overlap where kernels do (halos): an input that several parts reach belongs to the last of them.
+other. Slices of the input overlap where kernels do (halos): an input that several parts reach belongs to the last of
+them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,20 +80,8 @@ def multi_update(
         UnsupportedOpError: Slices of more than one entry, or along several dimensions.
         InvalidOptionError: A misspelt option.
     """
-    _single(
-        graph,
-        tensor,
-        slices,
-        offsets=offsets,
-        dims=dims,
-        sizes=sizes,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation="none",
-        scale=1.0,
-    )
+    update = _Update("none", name, dims=dims, sizes=sizes, plan=plan, options=options)
+    update.single(graph, tensor, slices, offsets, prog)
 
 
 def multi_update_add(
@@ -120,20 +109,8 @@ def multi_update_add(
         TensorError: A scale of several elements; see also :func:`multi_update`.
         TypeMismatchError: A scale that is not whole for integers.
     """
-    _single(
-        graph,
-        tensor,
-        slices,
-        offsets=offsets,
-        dims=dims,
-        sizes=sizes,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation="add",
-        scale=scale,
-    )
+    update = _Update("add", name, dims=dims, sizes=sizes, plan=plan, options=options, scale=scale)
+    update.single(graph, tensor, slices, offsets, prog)
 
 
 def multi_update_max(
@@ -150,20 +127,8 @@ def multi_update_max(
     name: str = "multi_update_max",
 ) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i; see :func:`multi_update`."""
-    _single(
-        graph,
-        tensor,
-        slices,
-        offsets=offsets,
-        dims=dims,
-        sizes=sizes,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation="max",
-        scale=1.0,
-    )
+    update = _Update("max", name, dims=dims, sizes=sizes, plan=plan, options=options)
+    update.single(graph, tensor, slices, offsets, prog)
 
 
 def multi_update_mul(
@@ -180,20 +145,8 @@ def multi_update_mul(
     name: str = "multi_update_mul",
 ) -> None:
     """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i; see :func:`multi_update`."""
-    _single(
-        graph,
-        tensor,
-        slices,
-        offsets=offsets,
-        dims=dims,
-        sizes=sizes,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation="mul",
-        scale=1.0,
-    )
+    update = _Update("mul", name, dims=dims, sizes=sizes, plan=plan, options=options)
+    update.single(graph, tensor, slices, offsets, prog)
 
 
 def grouped_multi_update(
@@ -232,131 +185,93 @@ def grouped_multi_update(
     if tensor.ndim < 2:
         raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
     given = checked_offsets(offsets, tensor.shape[0], name)
-    _check(
-        tensor,
-        slices,
-        tensor.shape[1:],
-        indices=given.shape,
-        dims=dims,
-        sizes=sizes,
-        operation=operation,
-        scale=scale,
-        name=name,
-    )
-    _update(
-        graph,
-        tensor,
-        slices,
-        offsets=given,
-        dims=dims,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation=operation,
-        scale=scale,
-    )
+    update = _Update(operation, name, dims=dims, sizes=sizes, plan=plan, options=options, scale=scale)
+    update.check(tensor, slices, tensor.shape[1:], given.shape)
+    update.emit(graph, tensor, slices, given, prog)
 
 
-def _single(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Offsets,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None,
-    options: Options,
-    name: str,
-    operation: Operation,
-    scale: Scale,
-) -> None:
-    if not isinstance(offsets, Tensor):
-        found = checked_dims(tensor.shape, dims, sizes, name)
-        numbers = static_offsets(offsets, tensor.shape[found[0]], name)
-        offsets = graph.constant(u32, (len(numbers),), np.array(numbers, np.uint32), name=f"{name}/offsets")
-    given = checked_offsets(offsets, None, name)
-    _check(
-        tensor,
-        slices,
-        tensor.shape,
-        indices=given.shape[1:],
-        dims=dims,
-        sizes=sizes,
-        operation=operation,
-        scale=scale,
-        name=name,
-    )
-    table, rows = tensor.expand_dims(0), slices.expand_dims(0)
-    _update(
-        graph,
-        table,
-        rows,
-        offsets=given,
-        dims=dims,
-        prog=prog,
-        plan=plan,
-        options=options,
-        name=name,
-        operation=operation,
-        scale=scale,
-    )
+@dataclass(frozen=True)
+class _Update:
+    """How a table is updated.
+
+    Attributes:
+        operation: What an entry becomes.
+        name: Name of the steps.
+        dims: The dimension that is sliced.
+        sizes: (1,).
+        plan: How the table lies on the tiles; by default the layout of tables without plans.
+        options: Values of :data:`~abele.poplibs.popops.slicing.multi_check.MULTI_OPTIONS`.
+        scale: Multiplies slices that are added.
+    """
+
+    operation: Operation
+    name: str
+    dims: Sequence[int]
+    sizes: Sequence[int]
+    plan: SlicePlan | None
+    options: Options
+    scale: Scale = 1.0
+
+    def single(self, graph: Graph, tensor: Tensor, slices: Tensor, offsets: Offsets, prog: Steps) -> None:
+        """Append the update of one table, as a group of its own."""
+        if not isinstance(offsets, Tensor):
+            found = checked_dims(tensor.shape, self.dims, self.sizes, self.name)
+            numbers = static_offsets(offsets, tensor.shape[found[0]], self.name)
+            values = np.array(numbers, np.uint32)
+            offsets = graph.constant(u32, (len(numbers),), values, name=f"{self.name}/offsets")
+        given = checked_offsets(offsets, None, self.name)
+        self.check(tensor, slices, tensor.shape, given.shape[1:])
+        self.emit(graph, tensor.expand_dims(0), slices.expand_dims(0), given, prog)
+
+    def check(self, tensor: Tensor, slices: Tensor, shape: tuple[int, ...], indices: tuple[int, ...]) -> None:
+        """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
+        found = checked_dims(shape, self.dims, self.sizes, self.name)
+        check_single(found, tuple(self.sizes), self.name)
+        slice_shape = tuple(1 if d in found else n for d, n in enumerate(shape))
+        check_update(tensor, slices, (*indices, *slice_shape), self.operation, self.name)
+        _check_scale(self.scale, tensor, self.name)
+
+    def emit(self, graph: Graph, tensor: Tensor, slices: Tensor, offsets: Tensor, prog: Steps) -> None:
+        """Append the library call; tensors have groups, and what was checked is not looked at again."""
+        name, operation = self.name, self.operation
+        chosen = read_multi_options(name, self.options)
+        factor = self.scale.reshape(()) if isinstance(self.scale, Tensor) else float(self.scale)
+        table = as_table(tensor, self.dims)
+        rows = as_table(slices.squeeze((2 + self.dims[0],)), (0,))
+        layout = plan_of_call(graph, table, offsets.shape[1], self.plan, name)
+        offsets = prepared_offsets(
+            graph, offsets, layout.num_entries, plan=self.plan, chosen=chosen, prog=prog, name=name
+        )
+        if not rows.size:
+            return
+        inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
+        library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
+        flops = 0 if operation == "none" else rows.size
+        given = _Rows(rows, offsets, operation, factor)
+        with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
+            if operation == "none" or layout.lookup_split == 1:
+                body.add(_in_place(graph, layout, table, given))
+            else:
+                _emit_parted(graph, body, layout, table, given)
+        host = _in_place(graph, for_host(layout, entries=True), table, given)
+        note_plan(prog, layout, Steps(host))
 
 
-def _check(
-    tensor: Tensor,
-    slices: Tensor,
-    shape: tuple[int, ...],
-    indices: tuple[int, ...],
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    operation: Operation,
-    scale: Scale,
-    name: str,
-) -> None:
-    """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
-    found = checked_dims(shape, dims, sizes, name)
-    check_single(found, tuple(sizes), name)
-    check_update(tensor, slices, (*indices, *(1 if d in found else n for d, n in enumerate(shape))), operation, name)
-    _check_scale(scale, tensor, name)
+@dataclass(frozen=True)
+class _Rows:
+    """What a table is updated with.
 
+    Attributes:
+        slices: The rows, [groups, n, width].
+        offsets: The entry that each is for, [groups, n].
+        operation: What the entry becomes.
+        scale: Multiplies rows that are added: a number, or a tensor of one element.
+    """
 
-def _update(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    dims: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None,
-    options: Options,
-    name: str,
-    operation: Operation,
-    scale: Scale,
-) -> None:
-    chosen = read_multi_options(name, options)
-    factor = scale.reshape(()) if isinstance(scale, Tensor) else float(scale)
-    table = as_table(tensor, dims)
-    rows = as_table(slices.squeeze((2 + dims[0],)), (0,))
-    layout = plan_of_call(graph, table, offsets.shape[1], plan, name)
-    offsets = prepared_offsets(graph, offsets, layout.num_entries, plan=plan, chosen=chosen, prog=prog, name=name)
-    if not rows.size:
-        return
-    inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
-    library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
-    flops = 0 if operation == "none" else rows.size
-    with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
-        if operation == "none" or layout.lookup_split == 1:
-            body.add(_in_place(graph, layout, table, slices=rows, offsets=offsets, operation=operation, scale=factor))
-        else:
-            _emit_parted(
-                graph, body, layout, table=table, slices=rows, offsets=offsets, operation=operation, scale=factor
-            )
-    host = _in_place(
-        graph, for_host(layout, entries=True), table, slices=rows, offsets=offsets, operation=operation, scale=factor
-    )
-    note_plan(prog, layout, Steps(host))
+    slices: Tensor
+    offsets: Tensor
+    operation: Operation
+    scale: Scale
 
 
 def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
@@ -369,21 +284,19 @@ def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
         raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, so the scale {scale} must be a whole number")
 
 
-def _in_place(
-    graph: Graph, plan: SlicePlan, table: Tensor, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
-) -> Execute:
+def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _Rows) -> Execute:
     """Each tile looks at all indices and updates the rows that it holds."""
     first, rows = own_entries(plan, plan.parts)
     parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
-    low, num = np.zeros_like(first), np.full_like(first, offsets.shape[1])
-    codelet, fields = _codelet(plan, table.dtype, slices, offsets, operation, scale)
+    low, num = np.zeros_like(first), np.full_like(first, given.offsets.shape[1])
+    codelet, fields = _codelet(plan, table.dtype, given)
     step = graph.compute_set("update")
     step.vertices(
         codelet,
         tile=parts.tile % graph.num_tiles,
-        offsets=offset_regions(offsets, parts.group, low, num),
+        offsets=offset_regions(given.offsets, parts.group, low, num),
         base=row_regions(table, plan, parts, first, rows),
-        sub=row_regions(slices, plan, parts, low, num),
+        sub=row_regions(given.slices, plan, parts, low, num),
         first=first,
         entries=rows,
         width=plan.width,
@@ -392,16 +305,7 @@ def _in_place(
     return Execute(step)
 
 
-def _emit_parted(
-    graph: Graph,
-    body: Steps,
-    plan: SlicePlan,
-    table: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    operation: Operation,
-    scale: Scale,
-) -> None:
+def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, given: _Rows) -> None:
     """Each tile joins the rows of its indices; what all have then joins the table."""
     type_ = plan.partial_type or table.dtype
     shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
@@ -411,35 +315,26 @@ def _emit_parted(
     flat = partials.reshape((shape[0] * shape[1], *shape[2:]))
     where = Parts(block, parts.entry, parts.column, parts.lookup, parts.tile)
     map_blocked(graph, flat, plan, where, entry_rows(plan, parts))
-    empty = fuse([Const(_identity(operation, type_), type_)], (), [type_])
+    empty = fuse([Const(_identity(given.operation, type_), type_)], (), [type_])
     body.add(execute_elementwise(graph, empty, [], [partials], "fill", FillCycles(type_)))
-    body.add(_parted(graph, plan, flat, where=where, slices=slices, offsets=offsets, operation=operation, scale=scale))
-    emit_join(graph, body, plan, partials, table, REDUCTION[operation])
+    body.add(_parted(graph, plan, flat, where, given))
+    emit_join(graph, body, plan, partials, table, REDUCTION[given.operation])
 
 
-def _parted(
-    graph: Graph,
-    plan: SlicePlan,
-    partials: Tensor,
-    where: Parts,
-    slices: Tensor,
-    offsets: Tensor,
-    operation: Operation,
-    scale: Scale,
-) -> Execute:
+def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given: _Rows) -> Execute:
     parts = plan.parts
     first, rows = entry_rows(plan, parts)
-    low, num = lookup_rows(plan, parts, offsets.shape[1])
+    low, num = lookup_rows(plan, parts, given.offsets.shape[1])
     used = np.flatnonzero(num)
     view = partials.transpose((0, 2, 1, 3)).reshape((partials.shape[0], plan.num_entries, plan.output_size))
-    codelet, fields = _codelet(plan, partials.dtype, slices, offsets, operation, scale)
+    codelet, fields = _codelet(plan, partials.dtype, given)
     step = graph.compute_set("update")
     step.vertices(
         codelet,
         tile=parts.tile[used],
-        offsets=(offset_regions(offsets, parts.group, low, num), used),
+        offsets=(offset_regions(given.offsets, parts.group, low, num), used),
         base=(row_regions(view, plan, where, first, rows), used),
-        sub=(row_regions(slices, plan, parts, low, num), used),
+        sub=(row_regions(given.slices, plan, parts, low, num), used),
         first=first[used],
         entries=rows[used],
         width=plan.width,
@@ -448,10 +343,9 @@ def _parted(
     return Execute(step)
 
 
-def _codelet(
-    plan: SlicePlan, dtype: ElementType, slices: Tensor, offsets: Tensor, operation: Operation, scale: Scale
-) -> tuple[type, dict[str, Any]]:
+def _codelet(plan: SlicePlan, dtype: ElementType, given: _Rows) -> tuple[type, dict[str, Any]]:
     """The vertex of an update, and its scale if it has one."""
+    slices, offsets, operation, scale = given.slices, given.offsets, given.operation, given.scale
     scaled: Scaled = "tensor" if isinstance(scale, Tensor) else "" if scale == 1.0 else "number"
     kind = scale.dtype if isinstance(scale, Tensor) else f32
     fields = {"scale": shared(scale) if isinstance(scale, Tensor) else scale} if scaled else {}
