@@ -205,7 +205,7 @@ def plan_constraints(plan: Plan, swaps: bool | None = None) -> str:
                 partition[name] = [parts[f"{dim}{d}"] for d in range(rank)]
         else:
             partition[name] = {"parallel": parts[dim]} if dim in ("co", "ci") else parts[dim]
-    kind = next(name for name, prefix in METHODS.items() if plan.method.kind.startswith(prefix))
+    kind = next(name for name, family in METHODS.items() if plan.method.family == family)
     transform = {} if swaps is None else {"transform": {TRANSFORM: swaps}}
     return json.dumps({"method": {"type": kind}, "0": {**transform, "partition": partition}})
 

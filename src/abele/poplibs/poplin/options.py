@@ -60,7 +60,7 @@ class Planning:
         wide_loads: Weights enter the units by 128-bit loads.
         tiles: Tiles that are used at most; 0 for all.
         parts: Numbers of parts that are given, by dimension.
-        method: Kind of vertex that is given, or empty.
+        method: Family or kind of vertex that is given, or empty.
         beside: Cycles, by term, of a contraction that runs at the same time: what takes no longer costs nothing.
     """
 

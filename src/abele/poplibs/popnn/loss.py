@@ -178,6 +178,10 @@ def _scale(reduction: str, count: int, name: str) -> float:
     return 1.0 / max(count, 1) if reduction == "mean" else 1.0
 
 
+_OF_LABELS = ("nll_loss", "nll_loss_gradient", "cross_entropy_gradient")
+"""Losses and gradients whose second operand is labels, which meet the numbers of the classes."""
+
+
 def _expression(op: str, scale: float) -> Expr:
     """The map of a loss or gradient over its operands; labels meet class numbers (_3), gradients are the last."""
     match op:
@@ -194,7 +198,7 @@ def _expression(op: str, scale: float) -> Expr:
 
 def _operands(graph: Graph, op: str, tensors: list[Tensor]) -> list[Tensor]:
     """Operands of the map: labels as a column beside the class numbers as a row."""
-    if op.startswith("mse"):
+    if op not in _OF_LABELS:
         return list(tensors)
     values, labels = tensors
     classes = graph.constant(labels.dtype, (1, values.shape[1]), np.arange(values.shape[1])[None], name="classes")

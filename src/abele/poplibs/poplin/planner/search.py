@@ -117,7 +117,7 @@ def best_plans(
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     keep = temporary <= available
-    methods = [m for m in _methods(problem, target) if m.kind.startswith(planning.method)]
+    methods = [m for m in _methods(problem, target) if planning.method in ("", m.family, m.kind)]
     if not methods:
         raise InvalidOptionError(
             f"the plan is to use {planning.method} vertices, which cannot do this work",

@@ -31,6 +31,11 @@ class Method:
     core_cycles: int = 0
     stride: int = 1
 
+    @property
+    def family(self) -> str:
+        """What PopLibs' ``planConstraints`` call it: the two AMP vertices are one family, each other is its own."""
+        return "amp" if self.kind in ("amp_1x1", "amp_nx1") else self.kind
+
     def cycles(self, work: Work, load_bytes: int) -> Int64:
         """Tile cycles of slices, int64[n]."""
         match self.kind:
