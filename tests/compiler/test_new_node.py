@@ -54,10 +54,10 @@ def analyse(analysis, superstep, step) -> None:  # type: ignore[no-untyped-def]
 
 def run(lowering, step) -> None:  # type: ignore[no-untyped-def]
     def add_one() -> None:
-        arena = lowering.around.arena
+        arena = lowering.context.arena
         arena.write(step.tensor, arena.read(step.tensor) + 1)
 
-    lowering.emitter.callback(lowering.around.callbacks.add(add_one))
+    lowering.emitter.callback(lowering.context.callbacks.add(add_one))
 
 
 @pytest.fixture

@@ -146,6 +146,9 @@ class TileVector:
     tile_set: TileSet
     values: npt.NDArray[np.integer[Any]]
 
+    def __post_init__(self) -> None:
+        self.values.setflags(write=False)
+
     @staticmethod
     def zero(num_tiles: int) -> TileVector:
         """Zero on every tile."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -457,3 +458,36 @@ def test_report__saved_and_loaded__still_says_which_run_it_is_of(made, tmp_path)
         assert loaded.meta["figures_of"] == ["run 1"]
         assert figures(loaded) == figures(engine.report)
         assert loaded.runs["cycles"].tolist() == [engine.report.total_cycles]
+
+
+def contents(value: Any, seen: set[int]) -> Any:
+    """All that a compiled object holds, down to the bytes of arrays, as plain data."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("abele.compiler"):
+        if id(value) in seen:
+            return "again"
+        seen.add(id(value))
+        return {f.name: contents(getattr(value, f.name), seen) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): contents(v, seen) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [contents(v, seen) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else id(value)
+
+
+def test_executable__after_runs_reports_and_listings__holds_what_it_held(made):
+    deciding, executable = made
+    before = contents(executable, set())
+    for spins in (3, 300):
+        with Engine(executable) as engine:
+            deciding.give(engine, trips=spins, flag=1, case=1, spins=spins)
+            engine.run()
+            engine.report.to_json()
+            executable.listing(account=engine.account)
+            debugger = engine.debug()
+            debugger.finish()
+    assert contents(executable, set()) == before
+    for vector in (executable.plan[-1].compute.by_tile.values, executable.memory.peak_step):
+        with pytest.raises(ValueError, match="read-only"):
+            vector[0] = 1
