@@ -25,6 +25,10 @@ ReportOption = Annotated[Path | None, typer.Option("--report", help="Write the r
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Host threads; one per core by default.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of weights, dropout, order and simulated data.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", help="Passes over the training data.")]
+DumpOption = Annotated[
+    Path | None,
+    typer.Option("--dump-passes", help="Write the networks after each pass to this folder."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]
 
 
@@ -35,10 +39,11 @@ def digits(
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     epochs: EpochsOption = None,
+    dump_passes: DumpOption = None,
     json: JsonOption = False,
 ) -> None:
     """Classify handwritten digits with a small convolutional network."""
-    _run("digits", system, report, threads, seed, epochs, json)
+    _run("digits", system, report, threads, seed, epochs, dump_passes, json)
 
 
 @demo_app.command()
@@ -48,19 +53,29 @@ def braggnn(
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     epochs: EpochsOption = None,
+    dump_passes: DumpOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the centres of simulated diffraction peaks with BraggNN."""
-    _run("braggnn", system, report, threads, seed, epochs, json)
+    _run("braggnn", system, report, threads, seed, epochs, dump_passes, json)
 
 
 def _run(
-    name: str, system: str, report: Path | None, threads: int | None, seed: int, epochs: int | None, json: bool
+    name: str,
+    system: str,
+    report: Path | None,
+    threads: int | None,
+    seed: int,
+    epochs: int | None,
+    dump_passes: Path | None,
+    json: bool,
 ) -> None:
     from abele.garden.settings import DemoSettings, require
     from abele.machine import systems
 
-    settings = DemoSettings(system=systems.resolve(system), threads=threads, seed=seed, epochs=epochs)
+    folder = None if dump_passes is None else str(dump_passes)
+    chosen = systems.resolve(system)
+    settings = DemoSettings(system=chosen, threads=threads, seed=seed, epochs=epochs, dump_passes=folder)
     require("torch", "sklearn") if name == "digits" else require("torch")
     out = console(progress_only=json)
     out.print(f"abele demo {name} on {settings.system.title}: loading PyTorch …", style="dim")

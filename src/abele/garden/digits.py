@@ -57,6 +57,8 @@ def options(settings: DemoSettings) -> poptorch.Options:
     opts.Abele.system(settings.system)
     if settings.threads is not None:
         opts.Abele.threads(settings.threads)
+    if settings.dump_passes is not None:
+        opts.Abele.dumpPasses(settings.dump_passes)
     return opts
 
 

@@ -17,6 +17,7 @@ class DemoSettings:
         threads: Host threads; None for all cores.
         seed: Seed of initial weights, dropout, order of samples and simulated data.
         epochs: Passes over the training data; None for the demo's own number.
+        dump_passes: A folder for the text of the networks after each pass of the compiler; None for no such files.
 
     Raises:
         InvalidOptionError: ``threads`` or ``epochs`` is below 1, or ``seed`` below 0.
@@ -26,6 +27,7 @@ class DemoSettings:
     threads: int | None = None
     seed: int = 0
     epochs: int | None = None
+    dump_passes: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (("threads", self.threads, 1), ("epochs", self.epochs, 1), ("seed", self.seed, 0)):

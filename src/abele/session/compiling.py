@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from abele.compiler import Executable, compile_program
 from abele.errors import OutOfMemoryError
 from abele.graph import Graph
-from abele.parallel import Group, Network, NetworkProgram, Optimiser, Schedule, inference_program, training_program
+from abele.parallel import (
+    Group,
+    Network,
+    NetworkProgram,
+    Optimiser,
+    PassDump,
+    Schedule,
+    inference_program,
+    training_pipeline,
+    training_program,
+)
 from abele.session.advice import Advice, advice
 from abele.session.ends import Ends, expose
 from abele.session.input_checks import InputChecks
@@ -118,9 +130,21 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
 
 def _build(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> NetworkProgram:
     graph, planning, exceptions = Graph(settings.target()), settings.planning, settings.exceptions
+    watch = _watch(settings, training=groups is not None)
     if groups is None:
-        return inference_program(net, graph, schedule, planning=planning, exceptions=exceptions)
-    return training_program(net, graph, schedule, groups, planning=planning, exceptions=exceptions)
+        return inference_program(net, graph, schedule, planning=planning, exceptions=exceptions, watch=watch)
+    pipeline = training_pipeline(schedule, groups, recompute=settings.recompute)
+    return training_program(
+        net, graph, schedule, groups, planning=planning, exceptions=exceptions, pipeline=pipeline, watch=watch
+    )
+
+
+def _watch(settings: Settings, *, training: bool) -> PassDump | None:
+    """What writes the network after each pass, if that was asked for."""
+    if settings.dump_passes is None:
+        return None
+    name = re.sub(r"[^\w.-]+", "_", settings.name)
+    return PassDump(Path(settings.dump_passes) / f"{name}-{'training' if training else 'inference'}")
 
 
 def _advised(error: OutOfMemoryError, hints: list[str]) -> OutOfMemoryError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from abele.errors import InvalidOptionError
@@ -30,6 +31,9 @@ class Settings:
         progress: Whether compiling shows a bar, where the standard error is a terminal.
         engine: Options of the engine under Poplar's names; docs/engine.md lists them.
         name: What the model is called in reports.
+        dump_passes: A folder for the text of the network after each pass, in one folder per model and use; None for no
+            such files.
+        recompute: True to compute cheap activations again in the backward pass rather than keep them.
 
     Raises:
         InvalidOptionError: A value that a setting does not take.
@@ -44,6 +48,8 @@ class Settings:
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"
+    dump_passes: str | Path | None = None
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -118,9 +118,9 @@ def _element_text(element: Any) -> str:
     """An element: its number, or its bits where the number does not say them (a NaN that is not the usual one)."""
     if element.dtype.kind in "biu":
         return number_text(element.item())
-    number = float(element)
-    if np.asarray(number).astype(element.dtype).tobytes() == element.tobytes():
-        return number_text(number)
+    text = number_text(float(element))
+    if np.asarray(float(text)).astype(element.dtype).tobytes() == element.tobytes():
+        return text
     return f"bits(0x{element.tobytes()[::-1].hex()})".replace("0x", "x")
 
 

@@ -128,8 +128,6 @@ class _Reader:
         dtype = tokens.element_type()
         shape = self._shape()
         is_wide = tokens.take("wide")
-        if tokens.peek().text in _STAGES and tokens.peek(1).text != ":":
-            stage = _STAGES[tokens.next().text]
         made = Value(shape, dtype, name, stage, self._place())
         if is_wide:
             self.wide.add(made)
@@ -165,12 +163,14 @@ class _Reader:
     def _ops(self, scope: _Scope, stage: Stage, ends: tuple[str, ...]) -> list[Op]:
         tokens = self.tokens
         ops: list[Op] = []
-        while tokens.peek().text not in ("}", *ends) and tokens.peek().kind != "end":
+        while tokens.peek().kind != "end":
             if tokens.peek().text in _STAGES and tokens.peek(1).text == ":":
                 stage = _STAGES[tokens.next().text]
                 tokens.expect(":")
-                continue
-            ops.append(self._op(scope, stage))
+            elif tokens.peek().text in ("}", *ends):
+                break
+            else:
+                ops.append(self._op(scope, stage))
         return ops
 
     def _op(self, scope: _Scope, stage: Stage) -> Op:

@@ -41,7 +41,7 @@ def network_text(net: Network, *, origins: bool = True) -> str:
 def op_text(op: Op) -> str:
     """One op on its own, its values by their names or as they are numbered among themselves."""
     names = _Names()
-    for value in op.inputs:
+    for value in dict.fromkeys(op.inputs):
         names.define(value)
     return "\n".join(_op_lines(op, names, Data(), True))
 
@@ -65,11 +65,10 @@ class _Names:
         self._numbered += 1
         return self._names[value] + (f" {quoted(value.name)}" if value.name else "")
 
-    def typed(self, value: Value, stage: Stage) -> str:
-        """The definition of a value where values of ``stage`` are made."""
+    def typed(self, value: Value) -> str:
+        """The definition of a value."""
         flags = [type_text(*value.type)]
         flags += ["wide"] if value in self._wide else []
-        flags += [value.stage.value] if value.stage != stage else []
         flags += [str(value.place)] if value.place != HERE else []
         return f"{self.define(value)}: {' '.join(flags)}"
 
@@ -94,9 +93,7 @@ def _network_lines(net: Network, data: Data, origins: bool) -> list[str]:
     names = _Names(net.wide)
     seeds = () if net.seed is None else (net.seed,)
     groups = (net.inputs, net.parameters, net.buffers, net.accumulators, seeds)
-    lines = [
-        f"{word} {names.typed(v, Stage.FORWARD)}" for word, group in zip(ENTRIES, groups, strict=True) for v in group
-    ]
+    lines = [f"{word} {names.typed(v)}" for word, group in zip(ENTRIES, groups, strict=True) for v in group]
     lines += _ops_lines(net.ops, names, data, origins, Stage.FORWARD)
     lines += [f"output {names[v]}" for v in net.outputs]
     changes = (("update", net.updates), ("change", net.changed_inputs), ("gradient", net.gradients))
@@ -118,7 +115,7 @@ def _function_lines(function: Function, data: Data, origins: bool) -> list[str]:
 
 def _block_lines(head: str, block: Block, opening: str, data: Data, origins: bool, stage: Stage) -> list[str]:
     names = _Names()
-    entering = ", ".join(names.typed(v, Stage.FORWARD) for v in block.parameters)
+    entering = ", ".join(names.typed(v) for v in block.parameters)
     inside = _ops_lines(block.ops, names, data, origins, stage)
     leaving = f"return {names.read(block.results)}".rstrip()
     return [f"{head}({entering}){opening}", *_indented([*inside, leaving]), "}"]
@@ -137,7 +134,7 @@ def _ops_lines(ops: Sequence[Op], names: _Names, data: Data, origins: bool, stag
 
 def _op_lines(op: Op, names: _Names, data: Data, origins: bool, stage: Stage | None = None) -> list[str]:
     read = f"({names.read(op.inputs)})" if op.inputs else ""
-    made = ", ".join(names.typed(v, op.stage) for v in op.outputs)
+    made = ", ".join(names.typed(v) for v in op.outputs)
     attrs = "".join(f" {name}={attribute_text(value, data)}" for name, value in sorted(op.attrs.items()))
     text = f"{made}{' = ' if made else ''}{op.kind}{read}{attrs}{_origin(op.debug, origins)}"
     lines = [text]

@@ -163,7 +163,7 @@ def training_pipeline(schedule: Schedule, groups: Sequence[Group], *, recompute:
 class PassDump:
     """A watch that writes the text after each pass into a folder: ``00-captured.net``, ``01-canonicalise.net``, …
 
-    A pass that changes nothing writes nothing.
+    A pass that changes nothing writes nothing. What another run left there goes.
 
     Args:
         folder: Where; it is made if it is not there.
@@ -175,7 +175,10 @@ class PassDump:
 
     def __call__(self, number: int, name: str, net: Network) -> None:
         """Write the text of one network."""
-        if net is not self._last:
+        if self._last is None:
             self.folder.mkdir(parents=True, exist_ok=True)
+            for old in self.folder.glob("[0-9][0-9]-*.net"):
+                old.unlink()
+        if net is not self._last:
             (self.folder / f"{number:02}-{name}.net").write_text(network_text(net) + "\n", encoding="utf-8")
         self._last = net

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from abele.errors import InvalidOptionError
@@ -18,6 +19,8 @@ class AbeleOptions(CheckedOptions):
         "engine_mode": "native",
         "num_threads": 0,
         "allow_out_of_memory": False,
+        "pass_folder": None,
+        "recompute_cheap": False,
     }
 
     def system(self, system: System | str) -> Self:
@@ -43,6 +46,21 @@ class AbeleOptions(CheckedOptions):
     def allowOutOfMemory(self, allowed: bool = True) -> Self:
         """Report a program that does not fit on its tiles instead of refusing it."""
         return self.set(allow_out_of_memory=bool(allowed))
+
+    def dumpPasses(self, folder: str | Path | None = "passes") -> Self:
+        """Write the network after each pass of the compiler as text, into a folder per model below ``folder``.
+
+        The files are ``00-captured.net``, ``01-canonicalise.net`` and so on; a pass that changes nothing has none.
+        ``abele.parallel.parse`` reads them back.
+        """
+        return self.set(pass_folder=None if folder is None else str(folder))
+
+    def recompute(self, cheap: bool = True) -> Self:
+        """Compute cheap activations again in the backward pass, which needs less memory and more cycles.
+
+        Cheap are maps, conversions, non-linearities, softmax, dropout and pooling; products and convolutions are kept.
+        """
+        return self.set(recompute_cheap=bool(cheap))
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""

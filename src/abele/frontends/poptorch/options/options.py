@@ -208,6 +208,8 @@ class Options(CheckedOptions):
             exceptions=self.Precision.floating_point_exceptions,
             progress=self.show_compilation_progress_bar,
             name=self.model_name if self.exists("model_name") else name,
+            dump_passes=abele.pass_folder,
+            recompute=abele.recompute_cheap,
         )
 
     # --- copies --------------------------------------------------------------------------------------------------
