@@ -14,6 +14,8 @@ class Affine:
     const: int = 0
 
     def __post_init__(self) -> None:
+        if not self.terms:
+            return
         total: dict[str, int] = {}
         for name, coefficient in self.terms:
             total[name] = total.get(name, 0) + int(coefficient)
@@ -21,7 +23,7 @@ class Affine:
 
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.const + other)
+            return Affine(self.terms, self.const + other) if other else self
         return Affine(self.terms + other.terms, self.const + other.const)
 
     def __mul__(self, factor: int) -> Affine:
@@ -45,7 +47,10 @@ class Affine:
 
     def coefficient(self, name: str) -> int:
         """The factor of dim ``name``; 0 where it is not mentioned."""
-        return dict(self.terms).get(name, 0)
+        for dim, factor in self.terms:
+            if dim == name:
+                return factor
+        return 0
 
     def bounds(self, extents: Mapping[str, int]) -> tuple[int, int]:
         """Smallest and largest value over the box of ``extents``."""
@@ -54,10 +59,16 @@ class Affine:
 
     def substitute(self, values: Mapping[str, Affine]) -> Affine:
         """Itself with the dims of ``values`` replaced."""
-        result = Affine((), self.const)
+        terms: list[tuple[str, int]] = []
+        const, changed = self.const, False
         for name, coefficient in self.terms:
-            result = result + values.get(name, Affine(((name, 1),))) * coefficient
-        return result
+            value = values.get(name)
+            if value is None:
+                terms.append((name, coefficient))
+            else:
+                terms += ((dim, factor * coefficient) for dim, factor in value.terms)
+                const, changed = const + value.const * coefficient, True
+        return Affine(tuple(terms), const) if changed else self
 
     def __str__(self) -> str:
         parts = [f"{'-' if c < 0 else '+'} {d if abs(c) == 1 else f'{abs(c)}*{d}'}" for d, c in self.terms]

@@ -41,6 +41,8 @@ def normalised(call: BoundKernel) -> BoundKernel:
     """
     builder = _KernelBuilder(call.kernel)
     nests = [_without_units(n) for original in call.kernel.nests for n in builder.nests(original)]
+    if len(nests) == len(call.kernel.nests) and all(a is b for a, b in zip(nests, call.kernel.nests, strict=True)):
+        return call
     kernel = replace(call.kernel, shapes=tuple(builder.shapes), types=tuple(builder.types), nests=tuple(nests))
     return replace(call, kernel=kernel)
 
@@ -64,7 +66,8 @@ class _KernelBuilder:
             if needs:
                 before.append(_start(self.shapes[s.operand], self.types[s.operand], s))
             stores.append(replace(s, accumulate=True) if needs else s)
-        return [*before, Nest(item.dims, tuple(stores)), *after]
+        same = all(a is b for a, b in zip(stores, item.stores, strict=True))
+        return [*before, item if same else Nest(item.dims, tuple(stores)), *after]
 
     def _is_rounded_often(self, item: Nest, target: Store) -> bool:
         type_ = self.types[target.operand]
