@@ -491,3 +491,24 @@ def test_executable__after_runs_reports_and_listings__holds_what_it_held(made):
     for vector in (executable.plan[-1].compute.by_tile.values, executable.memory.peak_step):
         with pytest.raises(ValueError, match="read-only"):
             vector[0] = 1
+
+
+def test_runs__where_ipus_overlap__have_the_cycles_of_the_last_to_end():
+    graph = Graph("bow-2000:2")
+    first, second = (graph.system.ipu.num_tiles * n for n in range(2))
+    trips = graph.variable(i32, 2, "trips", initial=[0, 0]).map_rows([first, second])
+    total = graph.variable(i32, 2, "total", initial=[0, 0]).map_rows([first, second])
+    steps = []
+    for number, tile in enumerate((first, second)):
+        cs = graph.compute_set(f"spin {number}")
+        cs.vertex(Spin, tile=tile, trips=trips[number], total=total[number])
+        steps.append(Execute(cs))
+    with Engine(graph, Sequence(*steps)) as engine:
+        totals = []
+        for given in ([50, 50], [50, 5000], [50, 50]):
+            engine["trips"] = np.array(given, np.int32)
+            engine.run()
+            totals.append(engine.report.total_cycles)
+        assert engine.report.runs["cycles"].tolist() == totals
+        assert totals[0] == totals[2] < totals[1]
+        assert engine.report.cycles().hidden > 0
