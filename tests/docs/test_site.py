@@ -51,6 +51,14 @@ def test_errors_page__kinds_and_examples__say_what_the_code_says() -> None:
     assert without_rooms[0] == without_rooms[1], "python docs/make_errors.py writes the page anew"
 
 
+def test_tables_of_options__in_pages__say_what_the_code_says() -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    made = load("make_options")
+    for name in made.TABLES:
+        written = (DOCS / name).read_text(encoding="utf-8")
+        assert made.page(name, written) == written, "python docs/make_options.py writes the tables anew"
+
+
 def test_rooms_picture__is_what_its_script_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("make_rooms_picture")
     (tmp_path / "pictures").mkdir()

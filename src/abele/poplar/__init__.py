@@ -10,7 +10,6 @@ from abele.compiler import Executable
 from abele.graph import ComputeSet, FieldRef, Function, VertexRef
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.debug_context import DebugContext, DebugInfo, DebugNameAndId, SourceLocation
-from abele.graph.options import OptionFlags
 from abele.poplar import exceptions, program
 from abele.poplar.codelets import CodeletFileType
 from abele.poplar.control import (
@@ -73,6 +72,7 @@ from abele.poplar.host import DataStream, HostFunction, RemoteBuffer, Replicated
 from abele.poplar.introspect import FieldInfo, VertexIntrospector
 from abele.poplar.introspect import FieldInfo as FieldData
 from abele.poplar.ipu_model import IPUModel, RelativeSyncDelayType
+from abele.poplar.option_flags import OptionFlags
 from abele.poplar.program import SyncType
 from abele.poplar.target import Target, TargetType
 from abele.poplar.tensor import Tensor, UpsampleMethod, VariableInterval

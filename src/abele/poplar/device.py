@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from abele.errors import EngineError, MachineError
-from abele.graph.options import check_options
 from abele.machine import System, systems
 from abele.machine.target import cpu_system
+from abele.options import read_options
 from abele.poplar.target import Target, TargetType
 from abele.words import counted
 
@@ -192,7 +192,7 @@ def check_device_options(options: Mapping[str, Any] | None) -> None:
     Raises:
         InvalidOptionError: Some were given.
     """
-    check_options(options, (), "a device")
+    read_options("a device", options, {})
 
 
 def _groups(num_ipus: int) -> Iterator[range]:

@@ -10,10 +10,14 @@ from typing import Any
 from abele import graph as g
 from abele.errors import TensorAccessError
 from abele.graph.expect import expect
-from abele.graph.options import check_options, number_option
 from abele.numerics import ElementType
+from abele.options import flag, integer, read_options
 
-STREAM_OPTIONS = ("bufferingDepth", "splitLimit", "optimiseMemory")
+STREAM_OPTIONS = {
+    "bufferingDepth": integer(1, 1, doc="transfers that the host keeps ready"),
+    "splitLimit": integer(None, honoured=False, doc="streams are not split"),
+    "optimiseMemory": flag(False, honoured=False, doc="streams take no memory on tiles beside their tensors"),
+}
 """Options of a stream. Only the buffering depth changes anything here; the others are about the host's hardware."""
 
 
@@ -88,7 +92,7 @@ def buffering_depth(handle: str, options: Mapping[str, Any] | None) -> int:
     Raises:
         InvalidOptionError: An unknown option, or no whole number.
     """
-    return number_option(check_options(options, STREAM_OPTIONS, f"stream {handle!r}"), "bufferingDepth", 1)
+    return int(read_options(f"stream {handle!r}", options, STREAM_OPTIONS)["bufferingDepth"])
 
 
 def expose(graph: g.Graph, handle: str, tensor: g.Tensor, *, writable: bool) -> None:

@@ -7,7 +7,7 @@ import json
 from abele.codelet import layouts
 from abele.errors import InvalidOptionError
 from abele.graph.intervals import Interval
-from abele.graph.options import OptionFlags
+from abele.poplar.option_flags import OptionFlags
 
 __all__ = ["ArrayRef", "Interval", "StringRef", "VectorLayout", "VectorListLayout", "readJSON"]
 

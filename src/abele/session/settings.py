@@ -6,34 +6,53 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from abele.errors import InvalidOptionError
+from msgspec import Meta
+
 from abele.machine import System, systems
+from abele.options import Option, OptionTable, flag, integer, text
 from abele.runtime.engine.setup import MODES
 
 DEFAULT_SYSTEM = "bow-2000"
 SYSTEM_VARIABLE = "ABELE_SYSTEM"
+Share = Annotated[float, Meta(gt=0, le=1)]
+"""A share of something, of which nothing is no share."""
+
+SETTINGS = OptionTable(
+    "the session",
+    {
+        "system": Option(
+            None,
+            System | str | None,
+            doc=f"the machine to model: a preset's name, a file, or a System, of whose IPUs one is used; "
+            f"{DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
+        ),
+        "mode": Option("native", Literal[MODES], doc="host kernels, which are fast, or every vertex as placed"),
+        "threads": integer(0, doc="host threads; 0 for one per core. Results do not depend on it"),
+        "allow_out_of_memory": flag(False, doc="report a program that does not fit on its tiles, and do not refuse it"),
+        "memory_proportion": Option(
+            None, Share | None, doc="share of a tile's memory that products and convolutions plan with; null: theirs"
+        ),
+        "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
+        "progress": flag(False, doc="compiling shows a bar, where the standard error is a terminal"),
+        "engine": Option({}, dict[str, Any], doc="options of the engine under Poplar's names"),
+        "name": text("network", doc="what the model is called in reports"),
+        "dump_passes": Option(
+            None, str | Path | None, doc="a folder for the text of the network after each pass, by model and use"
+        ),
+        "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
+    },
+    listed="docs/session.md lists them",
+)
+"""The settings of every front end, with what they take."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings of a session.
 
-    Attributes:
-        system: The machine to model: a preset's name, a file, or a System; of its IPUs one is used. Without it the
-            environment variable ``ABELE_SYSTEM`` decides, else a Bow-2000.
-        mode: ``native`` (host kernels, fast) or ``tiles`` (every vertex as placed).
-        threads: Host threads; 0 for one per core. Results do not depend on it.
-        allow_out_of_memory: Report a program that does not fit on its tiles instead of refusing it.
-        memory_proportion: Share of a tile's memory that matrix products and convolutions plan with; None for theirs.
-        exceptions: Whether invalid operations, divisions by zero and overflows of floats end a run.
-        progress: Whether compiling shows a bar, where the standard error is a terminal.
-        engine: Options of the engine under Poplar's names; docs/engine.md lists them.
-        name: What the model is called in reports.
-        dump_passes: A folder for the text of the network after each pass, in one folder per model and use; None for no
-            such files.
-        recompute: True to compute cheap activations again in the backward pass rather than keep them.
+    What each does, and takes, is in :data:`SETTINGS`; docs/session.md lists them.
 
     Raises:
         InvalidOptionError: A value that a setting does not take.
@@ -52,11 +71,10 @@ class Settings:
     recompute: bool = False
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InvalidOptionError(f"no engine mode {self.mode!r}", remedy=" or ".join(map(repr, MODES)))
-        share = self.memory_proportion
-        if share is not None and not 0 < share <= 1:
-            raise InvalidOptionError(f"the memory proportion is {share}, it must lie in (0, 1]")
+        for name, option in SETTINGS.items():
+            given = getattr(self, name)
+            if given != option.default:
+                object.__setattr__(self, name, SETTINGS.parse(name, given))
 
     def target(self) -> System:
         """One IPU of the system that is modelled.

@@ -42,7 +42,7 @@ def test_options__unknown_key__is_refused() -> None:
 
 
 def test_options__value_of_another_type__is_refused() -> None:
-    with pytest.raises(AssertionError, match="option 'device_iterations' takes int, got '4' of type str"):
+    with pytest.raises(AssertionError, match="option 'device_iterations' takes a whole number from 1 on, got '4'"):
         poptorch.Options().set(device_iterations="4")
 
 
@@ -76,8 +76,11 @@ def test_options__repr__shows_what_is_set() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[poptorch.Options], object], str]] = {
-    "iterations": (lambda o: o.deviceIterations(0), "deviceIterations must be a positive whole number, got 0"),
-    "accumulation": (lambda o: o.Training.gradientAccumulation(-1), "gradientAccumulation must be a positive"),
+    "iterations": (lambda o: o.deviceIterations(0), "option 'device_iterations' takes a whole number from 1 on, got 0"),
+    "accumulation": (
+        lambda o: o.Training.gradientAccumulation(-1),
+        "takes a whole number from 1 on, got -1",
+    ),
     "replicas": (lambda o: o.replicationFactor(2), "replicationFactor above 1 does not exist here yet"),
     "reduction": (
         lambda o: o.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction),
@@ -88,9 +91,9 @@ REFUSED: dict[str, tuple[Callable[[poptorch.Options], object], str]] = {
     "stochastic": (lambda o: o.Precision.enableStochasticRounding(True), "stochastic rounding does not exist"),
     "partials": (lambda o: o.Precision.setPartialsType(torch.half), "products accumulate in torch.float32"),
     "memory_key": (lambda o: o.setAvailableMemoryProportion({"ipu": 0.5}), "Invalid key: ipu"),
-    "memory_share": (lambda o: o.setAvailableMemoryProportion({"IPU0": 1.5}), "must lie in \\(0, 1\\]"),
-    "mode": (lambda o: o.Abele.mode("fast"), "no engine mode 'fast'"),
-    "threads": (lambda o: o.Abele.threads(0), "threads must be a positive whole number"),
+    "memory_share": (lambda o: o.setAvailableMemoryProportion({"IPU0": 1.5}), "each a number above 0, at most 1, got"),
+    "mode": (lambda o: o.Abele.mode("fast"), "'engine_mode' takes one of native, tiles, got 'fast'"),
+    "threads": (lambda o: o.Abele.threads(-1), "'num_threads' takes a whole number from 0 on"),
 }
 
 

@@ -16,8 +16,8 @@ from abele.errors import AbeleError, InvalidOptionError, TensorError, TypeMismat
 from abele.graph import Execute, Sequence, Tensor
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.debug_context import DebugContext, DebugNameAndId
-from abele.graph.options import OptionFlags
 from abele.numerics import f16, f32
+from abele.poplar.option_flags import OptionFlags
 from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
 from abele.poplibs.popnn import cpp_forms, gru, lstm
 from abele.poplibs.popops import Operation, ReduceParams, ScaledAddSpecialisation

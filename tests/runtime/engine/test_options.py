@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from abele.runtime import Checks, Engine
 from abele.runtime.engine.option_table import OPTIONS
 from abele.runtime.engine.options import VARIABLES, read_options
 from abele.runtime.engine.run_log import REPORT_NAME
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "engine.md"
 
 
 @pytest.fixture(autouse=True)
@@ -69,29 +65,29 @@ def test_options__every_default__is_a_value_that_the_option_takes():
     for option in OPTIONS.values():
         assert option.parse(option.default) == option.default
         assert option.doc
-        assert option.taken
+        assert option.takes != "anything"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "takes"),
     [
-        ("debug.instrument", "maybe", "it takes true or false"),
-        ("prng.seed", -1, "it takes a whole number, 0 or more"),
-        ("prng.seed", 1.5, "it takes a whole number, 0 or more"),
-        ("prng.seed", True, "it takes a whole number, 0 or more"),
-        ("streamCallbacks.numWorkerThreads", "many", "it takes a whole number, 0 or more, or auto"),
-        ("exchange.streamBufferOverlap", "some", "it takes one of any, hostRearrangeOnly, none"),
-        ("autoReport.directory", 3, "it takes text"),
+        ("debug.instrument", "maybe", "takes true or false"),
+        ("prng.seed", -1, "takes a whole number from 0 on"),
+        ("prng.seed", 1.5, "takes a whole number from 0 on"),
+        ("prng.seed", True, "takes a whole number from 0 on"),
+        ("streamCallbacks.numWorkerThreads", "many", "takes a whole number from 0 on, or auto"),
+        ("exchange.streamBufferOverlap", "some", "takes one of any, hostRearrangeOnly, none"),
+        ("autoReport.directory", 3, "takes text"),
     ],
 )
 def test_option__value_that_it_does_not_take__says_what_it_takes(name, value, takes):
-    with pytest.raises(InvalidOptionError, match=f"option '{re.escape(name)}' does not take {value!r}") as caught:
+    told = re.escape(f"the engine: option '{name}' {takes}, got {value!r}")
+    with pytest.raises(InvalidOptionError, match=told):
         _engine({name: value})
-    assert takes in str(caught.value)
 
 
 def test_option__misspelt__names_the_nearest():
-    with pytest.raises(InvalidOptionError, match=r"there is no engine option 'debug\.instrumnt'") as caught:
+    with pytest.raises(InvalidOptionError, match=r"the engine has no option 'debug\.instrumnt'") as caught:
         _engine({"debug.instrumnt": True})
     assert "did you mean 'debug.instrument'?" in str(caught.value)
 
@@ -256,13 +252,3 @@ def test_runtime_verify__turns_checks_on():
     engine = _engine({"debug.runtimeVerify": "true"}, checks=Checks(nan=True))
     assert engine.checks == Checks(uninitialised=True, bounds=True, inputs=True, nan=True)
     assert engine.mode == "tiles"
-
-
-def test_page__table_of_options__agrees_with_the_code():
-    text = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \| `(.*?)` \| (yes|no) \| (.+?) \|$", text, flags=re.MULTILINE)
-    expected = [
-        (o.name, o.taken, json.dumps(o.default).strip('"'), "yes" if o.honoured else "no", o.doc)
-        for o in OPTIONS.values()
-    ]
-    assert rows == expected

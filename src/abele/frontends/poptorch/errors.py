@@ -37,6 +37,10 @@ class CheckError(AbeleError, AssertionError):
     """An argument that PopTorch refuses with an AssertionError."""
 
 
+class OptionValueError(CheckError, InvalidOptionError):
+    """A value that an option does not take."""
+
+
 class ArgumentError(Error, TypeError):
     """An argument of a type that its place does not take."""
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from abele.errors import InvalidOptionError, nearest
-from abele.runtime.engine.option_table import OPTIONS, EngineOption, Value
+from abele.errors import InvalidOptionError
+from abele.runtime.engine.option_table import OPTIONS, Value
 
 LOG = logging.getLogger("abele")
 
@@ -41,7 +41,8 @@ class EngineOptions(Mapping[str, Value]):
     def __getitem__(self, name: str) -> Value:
         if name in self.given:
             return self.given[name]
-        return _known(name).default
+        default: Value = OPTIONS[OPTIONS.find(name)].default
+        return default
 
     def __iter__(self) -> Iterator[str]:
         return iter(OPTIONS)
@@ -62,17 +63,6 @@ class EngineOptions(Mapping[str, Value]):
         return str(self[name])
 
 
-def _known(name: str, source: str = "") -> EngineOption:
-    if name not in OPTIONS:
-        close = nearest(name, OPTIONS)
-        raise InvalidOptionError(
-            f"there is no engine option {name!r}",
-            at=source or None,
-            remedy=f"did you mean {close!r}?" if close else "docs/engine.md lists them",
-        )
-    return OPTIONS[name]
-
-
 def read_options(options: Mapping[str, Any] | None, environment: Mapping[str, str] | None = None) -> EngineOptions:
     """Options of a program, overridden by those of the environment.
 
@@ -85,11 +75,11 @@ def read_options(options: Mapping[str, Any] | None, environment: Mapping[str, st
             JSON object.
     """
     environment = os.environ if environment is None else environment
-    given = {name: _known(name).parse(value) for name, value in (options or {}).items()}
+    given = {OPTIONS.find(name): OPTIONS.parse(name, value) for name, value in (options or {}).items()}
     for variable in VARIABLES:
         source = f"environment variable {variable}"
         for name, value in _object_in(environment.get(variable, ""), variable).items():
-            given[name] = _known(name, source).parse(value, source)
+            given[OPTIONS.find(name, source)] = OPTIONS.parse(name, value, source)
     for name in given:
         if not OPTIONS[name].honoured:
             LOG.debug("engine option %r has no effect here: %s", name, OPTIONS[name].doc)

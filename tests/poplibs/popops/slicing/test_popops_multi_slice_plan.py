@@ -209,7 +209,7 @@ def test_plan__wrong_arguments__are_refused() -> None:
     ("options", "message"),
     [
         ({"planConstraint": {}}, "has no option 'planConstraint'; did you mean 'planConstraints'"),
-        ({"planConstraints": "{"}, "takes a JSON object of whole numbers from 1 on by slicedDimSplit"),
+        ({"planConstraints": "{"}, "takes a JSON object by slicedDimSplit, unslicedDimSplit"),
         ({"planConstraints": {"lookups": 2}}, "takes a JSON object"),
         ({"planConstraints": {"lookupSplit": 0}}, "takes a JSON object"),
         ({"planConstraints": {"unslicedDimSplit": 3}}, "no plan for 5 x 4 on 4 tiles has column_split 3"),

@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 from typing import Any, ClassVar, Self
 
-from abele.errors import InvalidOptionError, nearest
-from abele.frontends.poptorch.errors import CheckError, UnknownOptionError
+from abele.errors import nearest
+from abele.frontends.poptorch.errors import OptionValueError, UnknownOptionError
+from abele.options import UNSET, OptionTable
 
 FROZEN = "Can't modify frozen Options"
 
 
 class CheckedOptions:
-    """Options whose names and types are fixed by ``defaults``; they read as attributes."""
+    """Options whose names and types are those of ``table``; they read as attributes."""
 
-    defaults: ClassVar[dict[str, Any]] = {}
+    table: ClassVar[OptionTable]
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_values", copy.deepcopy(self.defaults))
+        defaults = {name: option.default for name, option in self.table.items() if option.default is not UNSET}
+        values = copy.deepcopy(defaults)
+        object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_frozen", False)
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -59,10 +62,17 @@ class CheckedOptions:
         self._check_writable()
         if name not in self._values:
             raise self._unknown(name)
-        expected = type(self._values[name])
-        if expected is not type(None) and value is not None and not isinstance(value, expected):
-            raise CheckError(f"option {name!r} takes {expected.__name__}, got {value!r} of type {type(value).__name__}")
-        self._values[name] = value
+        self._values[name] = self._checked(name, value)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value as the option has it; PopTorch converts nothing, so numbers as text are refused."""
+        option = self.table.get(name)
+        if option is None or (value is None and option.default is None):
+            return value
+        try:
+            return option.check(value)
+        except ValueError:
+            raise OptionValueError(f"option {name!r} takes {option.takes}, got {value!r}") from None
 
     def set(self, **options: Any) -> Self:
         """Set several options by name."""
@@ -73,7 +83,7 @@ class CheckedOptions:
     def createOrSet(self, **options: Any) -> Self:
         """Set options by name, also ones that do not exist yet."""
         self._check_writable()
-        self._values.update(options)
+        self._values.update({name: self._checked(name, value) for name, value in options.items()})
         return self
 
     def deleteIfExists(self, name: str) -> Self:
@@ -105,14 +115,3 @@ class CheckedOptions:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, value)
-
-
-def positive(name: str, value: int) -> int:
-    """``value``, which must be a whole number above zero.
-
-    Raises:
-        InvalidOptionError: It is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOptionError(f"{name} must be a positive whole number, got {value!r}")
-    return value

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from abele.errors import InvalidOptionError
-from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
+from abele.options import OptionTable
 from abele.session import Settings
+from abele.session.settings import SETTINGS
 
 
 class AbeleOptions(CheckedOptions):
     """``opts.Abele``."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "system_choice": None,
-        "engine_mode": "native",
-        "num_threads": 0,
-        "allow_out_of_memory": False,
-        "pass_folder": None,
-        "recompute_cheap": False,
-    }
+    table: ClassVar[OptionTable] = OptionTable(
+        "Options.Abele",
+        {
+            "system_choice": SETTINGS["system"],
+            "engine_mode": SETTINGS["mode"],
+            "num_threads": SETTINGS["threads"],
+            "allow_out_of_memory": SETTINGS["allow_out_of_memory"],
+            "pass_folder": SETTINGS["dump_passes"],
+            "recompute_cheap": SETTINGS["recompute"],
+        },
+    )
 
     def system(self, system: System | str) -> Self:
         """The machine to model: a preset's name, a file, or a :class:`abele.machine.System`.
@@ -35,13 +39,11 @@ class AbeleOptions(CheckedOptions):
 
     def mode(self, mode: str) -> Self:
         """How programs run: ``native`` (host kernels, fast) or ``tiles`` (every vertex as placed)."""
-        if mode not in ("native", "tiles"):
-            raise InvalidOptionError(f"no engine mode {mode!r}", remedy="'native' or 'tiles'")
         return self.set(engine_mode=mode)
 
     def threads(self, count: int) -> Self:
-        """Host threads; one per core by default. Results do not depend on it."""
-        return self.set(num_threads=positive("threads", count))
+        """Host threads; 0, the default, for one per core. Results do not depend on it."""
+        return self.set(num_threads=count)
 
     def allowOutOfMemory(self, allowed: bool = True) -> Self:
         """Report a program that does not fit on its tiles instead of refusing it."""

@@ -11,12 +11,14 @@ import torch
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
 from abele.frontends.poptorch.errors import CheckError
-from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.frontends.poptorch.options.execution import AbeleOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.training import TrainingOptions
 from abele.machine import System
+from abele.options import UNSET, Option, OptionTable, flag, integer, text
 from abele.session import Settings
+from abele.session.settings import Share
 
 
 class Options(CheckedOptions):
@@ -28,47 +30,64 @@ class Options(CheckedOptions):
         Abele: The machine that is modelled, and how programs run on the host.
     """
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "replication_factor": 1,
-        "input_group_size": 1,
-        "broadcast_buffers": True,
-        "device_iterations": 1,
-        "log_dir": ".",
-        "max_repeat_logs": 4,
-        "auto_round_num_ipus": False,
-        "output_mode": OutputMode.Default,
-        "output_return_period": 1,
-        "connection_type": ConnectionType.Always,
-        "sync_pattern": SyncPattern.Full,
-        "available_memory_proportion": {},
-        "show_compilation_progress_bar": True,
-        "log_cycle_count": False,
-        "relax_optimizer_checks": False,
-        "module_namescope_enabled": True,
-        "source_location_excludes": [],
-        "profile_dir": None,
-        "cache_dir": None,
+    table: ClassVar[OptionTable] = OptionTable(
+        "Options",
+        {
+            "replication_factor": integer(1, 1, 1, doc="data-parallel copies"),
+            "input_group_size": integer(1, 1, 1, honoured=False, doc="replicas that share an input: there is one"),
+            "broadcast_buffers": flag(True, honoured=False, doc="with one replica there is nothing to broadcast"),
+            "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
+            "log_dir": text(".", honoured=False, doc="stored"),
+            "max_repeat_logs": Option(4, int | None, honoured=False, doc="stored"),
+            "auto_round_num_ipus": flag(False, honoured=False, doc="models use one IPU"),
+            "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
+            "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
+            "connection_type": Option(ConnectionType.Always, ConnectionType, doc="when to attach; Never compiles only"),
+            "sync_pattern": Option(SyncPattern.Full, SyncPattern, honoured=False, doc="matters with several IPUs"),
+            "available_memory_proportion": Option(
+                {}, dict[str, Share], doc="share of a tile's memory that products and convolutions plan with, by IPU"
+            ),
+            "show_compilation_progress_bar": flag(True, doc="compiling shows a bar on terminals"),
+            "log_cycle_count": flag(False, doc="`cycleCount()` may be asked"),
+            "relax_optimizer_checks": flag(False, honoured=False, doc="unknown attributes are passed over in any case"),
+            "module_namescope_enabled": flag(True, honoured=False, doc="names always carry their module"),
+            "source_location_excludes": Option([], list[str], honoured=False, doc="stored"),
+            "profile_dir": Option(None, str | None, honoured=False, doc="`report()` is there in any case"),
+            "cache_dir": Option(None, str | None, honoured=False, doc="native code is always cached, by content"),
+            "random_seed": Option(UNSET, int, doc="seed of dropout and of PyTorch's own generators"),
+            "model_name": text(UNSET, doc="name of the model in reports"),
+            "enable_stable_norm": flag(UNSET, honoured=False, doc="norms always subtract the mean before squaring"),
+            "use_model": flag(UNSET, honoured=False, doc="the IPU is modelled in any case"),
+            "ipu_id": integer(UNSET, honoured=False, doc="there is one device"),
+            "ipu_version": integer(UNSET, honoured=False, doc="the system says which machine is modelled"),
+        },
+    )
+
+    groups: ClassVar[dict[str, type[CheckedOptions]]] = {
+        "Training": TrainingOptions,
+        "Precision": PrecisionOptions,
+        "Abele": AbeleOptions,
     }
 
     def __init__(self) -> None:
         super().__init__()
-        for name, group in _GROUPS.items():
+        for name, group in self.groups.items():
             object.__setattr__(self, name, group())
 
     # --- batching ------------------------------------------------------------------------------------------------
 
     def deviceIterations(self, device_iterations: int) -> Self:
         """Weight updates (or inference batches) that the device makes in one call."""
-        return self.set(device_iterations=positive("deviceIterations", device_iterations))
+        return self.set(device_iterations=device_iterations)
 
     def replicationFactor(self, replication_factor: int) -> Self:
         """Data-parallel copies: one."""
-        if positive("replicationFactor", replication_factor) != 1:
+        if isinstance(replication_factor, int) and replication_factor > 1:
             raise InvalidOptionError(
                 "replicationFactor above 1 does not exist here yet",
                 remedy="use gradientAccumulation for the same batch",
             )
-        return self.set(replication_factor=1)
+        return self.set(replication_factor=replication_factor)
 
     def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType) -> Self:
         """How replicas share inputs; with one replica, groups of one."""
@@ -91,10 +110,9 @@ class Options(CheckedOptions):
 
     def randomSeed(self, random_seed: int) -> Self:
         """Seed of dropout and of PyTorch's own generators."""
-        if not isinstance(random_seed, int):
-            raise CheckError(f"randomSeed takes an int, got {random_seed!r}")
+        self.createOrSet(random_seed=random_seed)
         torch.manual_seed(random_seed)
-        return self.createOrSet(random_seed=random_seed)
+        return self
 
     def enableStableNorm(self, enabled: bool) -> Self:
         """Stored; norms always subtract the mean before squaring."""
@@ -138,14 +156,12 @@ class Options(CheckedOptions):
 
     def setAvailableMemoryProportion(self, available_memory_proportion: Mapping[str, float]) -> Self:
         """Share of a tile's memory that matrix products and convolutions may use, as ``{"IPU0": 0.6}``."""
-        for key, share in available_memory_proportion.items():
+        for key in available_memory_proportion:
             if not (key.startswith("IPU") and key[3:].isdigit()):
                 raise CheckError(
                     'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5} where the 0 in '
                     f"IPU is the index of the IPU. Invalid key: {key}"
                 )
-            if not 0 < share <= 1:
-                raise InvalidOptionError(f"the memory proportion of {key} is {share}, it must lie in (0, 1]")
         return self.set(available_memory_proportion=dict(available_memory_proportion))
 
     # --- reporting -----------------------------------------------------------------------------------------------
@@ -220,17 +236,10 @@ class Options(CheckedOptions):
 
     def toDict(self) -> dict[str, Any]:
         """All options, those of the groups among them."""
-        groups = (self.__dict__[name].toDict() for name in _GROUPS)
+        groups = (self.__dict__[name].toDict() for name in self.groups)
         return {**super().toDict(), **{k: v for group in groups for k, v in group.items()}}
 
     def _freeze(self) -> None:
         super()._freeze()
-        for name in _GROUPS:
+        for name in self.groups:
             self.__dict__[name]._freeze()
-
-
-_GROUPS: dict[str, type[CheckedOptions]] = {
-    "Training": TrainingOptions,
-    "Precision": PrecisionOptions,
-    "Abele": AbeleOptions,
-}

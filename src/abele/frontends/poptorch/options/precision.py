@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.options.checked import CheckedOptions
+from abele.options import Option, OptionTable, flag
+from abele.session.settings import SETTINGS
 
 
 class PrecisionOptions(CheckedOptions):
     """``opts.Precision``."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "floating_point_exceptions": False,
-        "stochastic_rounding": False,
-        "partials_type": torch.float32,
-    }
+    table: ClassVar[OptionTable] = OptionTable(
+        "Options.Precision",
+        {
+            "floating_point_exceptions": SETTINGS["exceptions"],
+            "stochastic_rounding": flag(False, honoured=False, doc="refused when enabled: halves round to nearest"),
+            "partials_type": Option(
+                torch.float32, torch.dtype, honoured=False, doc="products accumulate in torch.float32 alone"
+            ),
+        },
+    )
 
     def enableFloatingPointExceptions(self, enabled: bool) -> Self:
         """Whether invalid operations, divisions by zero and overflows of floats end the call with an

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
-from abele.frontends.poptorch.options.checked import CheckedOptions, positive
+from abele.frontends.poptorch.options.checked import CheckedOptions
+from abele.options import Option, OptionTable, flag, integer
 
 
 class TrainingOptions(CheckedOptions):
     """``opts.Training``."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "gradient_accumulation": 1,
-        "accumulation_and_replication_reduction_type": ReductionType.Mean,
-        "meanAccumulationAndReplicationReductionStrategy": MeanReductionStrategy.Post,
-        "auto_loss_scaling": False,
-        "convolution_dithering": False,
-    }
+    table: ClassVar[OptionTable] = OptionTable(
+        "Options.Training",
+        {
+            "gradient_accumulation": integer(1, 1, doc="micro-batches whose gradients make one update"),
+            "accumulation_and_replication_reduction_type": Option(
+                ReductionType.Mean, ReductionType, doc="an update uses the mean of accumulated gradients, or their sum"
+            ),
+            "meanAccumulationAndReplicationReductionStrategy": Option(
+                MeanReductionStrategy.Post,
+                MeanReductionStrategy,
+                honoured=False,
+                doc="when the mean is taken: the result is the same within rounding",
+            ),
+            "auto_loss_scaling": flag(False, honoured=False, doc="refused when enabled: losses are not scaled"),
+            "convolution_dithering": flag(False, honoured=False, doc="convolutions are placed by their planner"),
+        },
+    )
 
     def gradientAccumulation(self, gradient_accumulation: int) -> Self:
         """Micro-batches whose gradients make one update."""
-        return self.set(gradient_accumulation=positive("gradientAccumulation", gradient_accumulation))
+        return self.set(gradient_accumulation=gradient_accumulation)
 
     def accumulationAndReplicationReductionType(self, reduction_type: ReductionType) -> Self:
         """Whether an update uses the mean of accumulated gradients, or their sum."""

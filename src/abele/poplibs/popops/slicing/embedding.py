@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph
@@ -17,24 +18,14 @@ from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, element_type, flag, read_options
 
-CONSTRAINTS = {
+ConstraintName = Literal["slicedDimSplit", "unslicedDimSplit", "lookupSplit", "groupSplit"]
+CONSTRAINTS: dict[ConstraintName, str] = {
     "slicedDimSplit": "entry_split",
     "unslicedDimSplit": "column_split",
     "lookupSplit": "lookup_split",
     "groupSplit": "group_split",
 }
 """Splits that ``planConstraints`` may give, and what plans call them."""
-
-
-def _constraints(given: Any) -> dict[str, int]:
-    read = json.loads(given) if isinstance(given, str) and given else given or {}
-    if not isinstance(read, Mapping) or not set(read) <= set(CONSTRAINTS):
-        raise ValueError(given)
-    found = {CONSTRAINTS[name]: int(value) for name, value in read.items()}
-    if any(value < 1 for value in found.values()):
-        raise ValueError(given)
-    return found
-
 
 PLAN_OPTIONS: dict[str, Option] = {
     "availableMemoryProportion": PROPORTION,
@@ -44,9 +35,7 @@ PLAN_OPTIONS: dict[str, Option] = {
     "indicesDistribution": choice("uniform", "onePoint"),
     "indicesAreSorted": flag(False),
     "validateIndices": flag(False),
-    "planConstraints": Option(
-        {}, _constraints, f"a JSON object of whole numbers from 1 on by {', '.join(CONSTRAINTS)}"
-    ),
+    "planConstraints": Option({}, dict[ConstraintName, Annotated[int, Meta(ge=1)]]),
     "partialType": element_type(None),
     "planMinimisationTarget": choice("memory", "cycles"),
 }
@@ -128,7 +117,7 @@ def plan_multiple(
         chosen["operationForUpdate"] if updates else None,
         chosen["availableMemoryProportion"],
         chosen["planMinimisationTarget"],
-        tuple(sorted(chosen["planConstraints"].items())),
+        tuple(sorted((CONSTRAINTS[name], parts) for name, parts in chosen["planConstraints"].items())),
         chosen["indicesDistribution"] == "uniform",
     )
     if not (wish.for_slice or updates):

@@ -7,9 +7,9 @@ from typing import Any
 from weakref import WeakSet
 
 from abele.graph import Graph
-from abele.poplibs.poputil.options import Option, flag
+from abele.poplibs.poputil.options import flag
 
-VALIDATE_INDICES = Option(None, flag(False).read, "true or false")
+VALIDATE_INDICES = flag(None)
 """``validateIndices`` of a call; where it is not given, what the graph says counts."""
 
 _checked: WeakSet[Graph] = WeakSet()

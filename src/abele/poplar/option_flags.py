@@ -1,4 +1,4 @@
-"""Option flags: text by name, checked against what there is."""
+"""Poplar's option flags: text by name. What takes them reads them through its table of options."""
 
 from __future__ import annotations
 
@@ -39,35 +39,6 @@ class OptionFlags(dict[str, str]):
         if name not in self:
             raise InvalidOptionError(f"option {name!r} is not set", remedy=_suggestion(name, self))
         return self[name]
-
-
-def check_options(options: Mapping[str, Any] | None, known: Iterable[str], what: str, at: str = "") -> dict[str, str]:
-    """The options as text, after a check that each exists.
-
-    Raises:
-        InvalidOptionError: One does not; the message names the nearest that does.
-    """
-    names = tuple(known)
-    flags = OptionFlags(options or {})
-    for name in flags:
-        if name not in names:
-            raise InvalidOptionError(
-                f"{what} has no option {name!r}", at=at or None, remedy=_suggestion(name, names) or "there are none"
-            )
-    return dict(flags)
-
-
-def number_option(flags: Mapping[str, str], name: str, default: int) -> int:
-    """An option that is a whole number.
-
-    Raises:
-        InvalidOptionError: It is something else.
-    """
-    text = flags.get(name, str(default))
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidOptionError(f"option {name} is a whole number, not {text!r}") from None
 
 
 def _text(name: Any, value: Any) -> str:
