@@ -129,7 +129,9 @@ def plan_memory(
         **code,
     }
     if placement is not None:
-        by_category["gaps"] += placement.gap_bytes()
+        gaps = placement.gap_bytes()
+        if gaps.any():
+            by_category["gaps"] += gaps
     ordered = {c: by_category[c] for c in CATEGORIES}
     interleaved = placement.interleaved_bytes() if placement is not None else np.zeros(layout.num_tiles, dtype=np.int64)
     return MemoryPlan(ordered, memory.usable_bytes, at, step_bytes, step_max, shares, lifetimes, interleaved)

@@ -32,7 +32,14 @@ _INT32_MAX = np.iinfo(np.int32).max
 
 
 def sum_by_tile(tile: npt.NDArray[np.integer], amount: Int64, num_tiles: int) -> Int64:
-    """Sum of ``amount`` for each tile as a dense array, int64[num_tiles]; exact up to 2**53."""
+    """Sum of ``amount`` for each tile as a dense array, int64[num_tiles]; exact up to 2**53.
+
+    Few entries leave most of the array as the system gave it: zeros that take no memory until they are written.
+    """
+    if len(tile) * _DENSE_PART < num_tiles:
+        result, some = np.zeros(num_tiles, dtype=np.int64), np.flatnonzero(amount)
+        np.add.at(result, tile[some], amount[some])
+        return result
     return np.bincount(tile, weights=amount, minlength=num_tiles).astype(np.int64)
 
 
@@ -330,4 +337,7 @@ class TileTotal:
 
     def dense(self) -> Int64:
         """The sum on each tile, int64[num_tiles]."""
-        return self._listed + self._everywhere if self._everywhere else self._listed
+        if self._everywhere:
+            self._listed += self._everywhere
+            self._everywhere = 0
+        return self._listed
