@@ -1,4 +1,10 @@
-"""Exchange plan: what a superstep moves between tiles, and the copies that arrange it on them."""
+"""Exchange plan: what a superstep moves between tiles, and the copies that arrange it on them.
+
+Everything is found in packed addresses (``layout``), in which two elements are neighbours exactly when they are
+neighbours in the memory of one tile. So "this field lies in one piece here" is one comparison, what is sent is an
+interval, and neighbouring intervals of one sender merge. Vertices of a tile that are wired to the same region are one
+(tile, region) pair: a region that a thousand vertices share is planned once per tile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Workers: how long a tile's vertices take on its worker threads."""
+"""Workers: how long a tile's vertices take on its worker threads.
+
+The list schedule gives each vertex to the worker that is free first, in the order of the vertices; it cannot be found
+by sorting, for each choice depends on all before it. But tiles do not depend on each other, so vertex k of every tile
+is placed at once: as many array operations as the fullest tile has vertices, whatever the number of tiles. Tiles
+are ordered by their number of vertices, so that those that have a vertex k are the first ones. Where all vertices of
+a tile cost the same, or there are no more than workers, the result has a closed form, and that is most tiles.
+"""
 
 from __future__ import annotations
 
