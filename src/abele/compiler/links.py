@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from abele.compiler.tile_vector import sum_by_tile
 from abele.compiler.traffic import LinkBytes
 from abele.graph.intervals import Int64
 from abele.machine import System
@@ -33,8 +32,8 @@ def link_cycles(link_bytes: LinkBytes, system: System) -> int:
     if gateway is not None:
         far = source // _RACK_IPUS != target // _RACK_IPUS
         if far.any():
-            busiest = sum_by_tile(source[far] // gateway.ipus_per_machine, amount[far], 0).max()
-            seconds.append(int(busiest) / gateway.bytes_per_second)
+            busiest = _largest_sum(source[far] // gateway.ipus_per_machine, amount[far])
+            seconds.append(busiest / gateway.bytes_per_second)
             source, target, amount = source[~far], target[~far], amount[~far]
     links = system.ipu_links
     across = links.pair_links if system.num_ipus == 2 else links.cross_links
@@ -49,7 +48,7 @@ def link_cycles(link_bytes: LinkBytes, system: System) -> int:
 def _busiest_rung(source: Int64, target: Int64, amount: Int64) -> int:
     """Most bytes that cross a rung in one direction: those of an IPU for all that are on the other rail."""
     crossing = source % 2 != target % 2
-    return int(sum_by_tile(source[crossing], amount[crossing], 1).max())
+    return _largest_sum(source[crossing], amount[crossing])
 
 
 def _busiest_rail(source: Int64, target: Int64, amount: Int64, system: System) -> int:
@@ -67,4 +66,9 @@ def _busiest_rail(source: Int64, target: Int64, amount: Int64, system: System) -
     way = np.sign(steps)[pair]
     rung = (first[pair] + way * hop) % rungs
     bundle = ((rack[pair] * rungs + rung) * 2 + target[pair] % 2) * 2 + (way > 0)
-    return int(sum_by_tile(bundle, amount[pair], 1).max())
+    return _largest_sum(bundle, amount[pair])
+
+
+def _largest_sum(number: Int64, amount: Int64) -> int:
+    """The largest sum of ``amount`` over entries of one number; 0 where there are none."""
+    return int(np.bincount(number, weights=amount, minlength=1).max())

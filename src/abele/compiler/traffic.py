@@ -1,13 +1,13 @@
 """Traffic: what an exchange phase moves between tiles, each element once to a receiving tile and once from its sender.
 
 Wishes for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
-one sweep over sorted intervals. Sorted by (receiver, address), the part of an interval beyond the furthest end so far is
+a sweep over sorted intervals. Sorted by (receiver, address), the part of an interval beyond the furthest end so far is
 what no earlier wish of that tile has brought, and the sum of these parts is the union exactly; nothing is compared
 pair by pair. Sorted by address alone, the same sweep over what arrives gives what leaves, since packed addresses
 belong to one tile: each element leaves once, and the fabric delivers it to all that listen. A third one, by (receiving
 IPU, address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Wishes that
-are content with any arrangement come after the others at the same address, so that those that need their elements in a
-row get them as they are, and only later ones in another arrangement pay for a copy.
+are content with any arrangement come before the others at the same address; only the others pay for a copy where their
+elements have come already.
 """
 
 from __future__ import annotations
