@@ -10,25 +10,9 @@ from functools import cache
 from typing import Any
 
 from abele import codelet as language
+from abele.codelet import Function
+from abele.expr import FUNCTIONS
 from abele.numerics import ElementType, types
-
-FUNCTIONS = (
-    "exp",
-    "log",
-    "tanh",
-    "sigmoid",
-    "erf",
-    "sin",
-    "cos",
-    "pow",
-    "sqrt",
-    "rsqrt",
-    "floor",
-    "ceil",
-    "rint",
-    "random_u32",
-)
-"""Functions of the vertex language that generated codelets may call."""
 
 _BUILT: dict[str, type] = {}
 
@@ -96,4 +80,5 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 def _names() -> dict[str, Any]:
     kinds = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex")
     words = ("Input", "Output", "InOut", "Vector", "VectorList", "SPAN", "ONE_PTR", "COMPACT_PTR")
-    return {w: getattr(language, w) for w in (*kinds, *words, *FUNCTIONS)} | {type_name(t): t for t in types.ALL}
+    functions = {name: Function(name) for name in (*FUNCTIONS, "random_u32")}
+    return {w: getattr(language, w) for w in (*kinds, *words)} | functions | {type_name(t): t for t in types.ALL}
