@@ -43,7 +43,7 @@ def digits(
     json: JsonOption = False,
 ) -> None:
     """Classify handwritten digits with a small convolutional network."""
-    _run("digits", system, report, threads, seed, epochs, dump_passes, json)
+    _run("digits", system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
 
 
 @demo_app.command()
@@ -57,7 +57,7 @@ def braggnn(
     json: JsonOption = False,
 ) -> None:
     """Find the centres of simulated diffraction peaks with BraggNN."""
-    _run("braggnn", system, report, threads, seed, epochs, dump_passes, json)
+    _run("braggnn", system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
 
 
 def _run(

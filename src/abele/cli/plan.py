@@ -97,7 +97,9 @@ def conv(
     from abele.graph import Graph
     from abele.poplibs.poplin.explain import explain_convolution
 
-    params = _conv_params(batch, field, kernel, channels, stride, padding, dilation, groups)
+    params = _conv_params(
+        batch, field, kernel, channels=channels, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
     options = _options(partials, proportion, constraints, {"pass": way})
     explained = explain_convolution(Graph(machine), params, type, options=options)
     shapes = " by ".join("x".join(map(str, extents)) for extents in (params.field, params.kernel))

@@ -87,14 +87,14 @@ class FieldType:
     def field(self, name: str) -> FieldDef:
         """The field that this declares under ``name``."""
         return FieldDef(
-            name,
-            self.direction or "state",
-            self.element,
-            self.rank,
-            self.layouts,
-            self.min_align,
-            self.interleaved,
-            self.is_scattered,
+            name=name,
+            direction=self.direction or "state",
+            type=self.element,
+            rank=self.rank,
+            layouts=self.layouts,
+            min_align=self.min_align,
+            interleaved=self.interleaved,
+            is_scattered=self.is_scattered,
         )
 
 

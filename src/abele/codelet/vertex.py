@@ -128,7 +128,17 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
     attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
     title = name or cls.__name__
     constraints = read_constraints(attributes.pop("constraints", ()), title, fields, place.text)
-    cls.codelet = CodeletDef(title, cls.kind, fields, place.file, place.line, formula, compute, attributes, constraints)
+    cls.codelet = CodeletDef(
+        name=title,
+        kind=cls.kind,
+        fields=fields,
+        file=place.file,
+        line=place.line,
+        formula=formula,
+        compute=compute,
+        attributes=attributes,
+        constraints=constraints,
+    )
     return cls
 
 

@@ -92,4 +92,13 @@ def measure(row: BenchmarkRow, chip: str) -> RowResult:
     _, left_out = understood(row.tool, row.parameters)
     held = memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
     cycles = round(report.cycles().total)
-    return RowResult(row.name, row.tool, chip, cycles, reference.cycles, held, reference.total_bytes, left_out)
+    return RowResult(
+        name=row.name,
+        tool=row.tool,
+        chip=chip,
+        predicted_cycles=cycles,
+        reference_cycles=reference.cycles,
+        predicted_bytes=held,
+        reference_bytes=reference.total_bytes,
+        left_out=left_out,
+    )

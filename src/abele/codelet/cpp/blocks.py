@@ -243,7 +243,15 @@ class _Reader:
                 else:
                     operands.append(InstructionOperand(name, type_, "" if name else str(operand)))
             text = _NUMBERS.sub("", line)
-            made = Instruction(value.name, value.opcode, self._type(value.type), operands, targets, text, block)
+            made = Instruction(
+                name=value.name,
+                opcode=value.opcode,
+                type=self._type(value.type),
+                operands=operands,
+                targets=targets,
+                text=text,
+                block=block,
+            )
             block.instructions.append(made)
         return block
 

@@ -233,7 +233,14 @@ def _field(member: Member) -> FieldDef:
         layouts = (*layouts, SPAN)
     scattered = member.shape == "gather"
     return FieldDef(
-        member.name, member.direction, member.element, rank, layouts, alignment, member.interleaved, scattered
+        name=member.name,
+        direction=member.direction,
+        type=member.element,
+        rank=rank,
+        layouts=layouts,
+        min_align=alignment,
+        interleaved=member.interleaved,
+        is_scattered=scattered,
     )
 
 

@@ -34,7 +34,9 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     if passes.backward:
         poplin.convolution_backward_data(graph, deltas, weights, params, prog, options=backward)
     if passes.update:
-        poplin.convolution_weight_update(graph, deltas, weights, x, params, _RATE, prog, options=update)
+        poplin.convolution_weight_update(
+            graph, deltas, weights, activations=x, params=params, scale=_RATE, prog=prog, options=update
+        )
         if biases is not None:
             poplin.convolution_bias_update(graph, deltas, biases, _RATE, prog)
     return prog

@@ -13,7 +13,9 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     steps, batch, classes = given.integer("max-time", 1), given.integer("batch", 1), given.integer("num-classes", 2)
     labels = given.integer("max-label-length", 1)
     in_type, out_type = given.text("in-type", "float"), given.text("out-type", "float")
-    plan = ctc.plan(graph, in_type, out_type, batch, steps, labels, classes)
+    plan = ctc.plan(
+        graph, in_type, out_type, batch_size=batch, max_time=steps, max_label_length=labels, num_classes=classes
+    )
     data = ctc.create_data_input(graph, in_type, batch, steps, classes, plan)
     truth = ctc.create_labels_input(graph, u32, batch, labels, plan)
     times = graph.map(graph.variable(u32, (batch,), name="data_lengths"), 0)

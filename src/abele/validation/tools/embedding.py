@@ -27,11 +27,13 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     offsets = slicing.create_indices_tensor(graph, DIMS, num, plan, name="offsets")
     program = Sequence()
     if looks:
-        slicing.multi_slice(graph, table, offsets, DIMS, SIZES, program, plan)
+        slicing.multi_slice(graph, table, offsets, dims=DIMS, sizes=SIZES, prog=program, plan=plan)
     if updates:
         deltas = slicing.create_slice_tensor(graph, table, DIMS, SIZES, num, plan, name="deltas")
         scale = graph.variable(f32, (), name="scale").map(0)
-        slicing.multi_update_add(graph, table, deltas, offsets, scale, DIMS, SIZES, program, plan)
+        slicing.multi_update_add(
+            graph, table, deltas, offsets=offsets, scale=scale, dims=DIMS, sizes=SIZES, prog=program, plan=plan
+        )
     return program
 
 

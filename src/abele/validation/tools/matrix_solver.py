@@ -17,5 +17,5 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     b = linalg.create_triangular_solve_input_rhs(graph, dtype, *shapes, left, options=options, name="b")
     lower, unit = given.flag("lower", True), given.flag("unit-diagonal")
     prog = Sequence()
-    linalg.triangular_solve(graph, a, b, left, lower, unit, prog, options=options)
+    linalg.triangular_solve(graph, a, b, left_side=left, lower=lower, unit_diagonal=unit, prog=prog, options=options)
     return prog

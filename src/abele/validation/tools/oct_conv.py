@@ -159,12 +159,30 @@ class Octave:
 
     def _pooling(self) -> popnn.PoolParams:
         channels = self.whole.in_channels - self.low_in
-        return popnn.PoolParams("avg", self.whole.field, (2, 2), (2, 2), (0, 0), (0, 0), channels, self.whole.batch)
+        return popnn.PoolParams(
+            kind="avg",
+            field=self.whole.field,
+            kernel=(2, 2),
+            stride=(2, 2),
+            padding_lower=(0, 0),
+            padding_upper=(0, 0),
+            channels=channels,
+            batch=self.whole.batch,
+        )
 
     def _summed(self, deltas: Tensor, prog: Sequence) -> Tensor:
         """Every square of four gradients summed: what repeating four times gives back."""
         batch, channels, *field = deltas.shape
-        params = popnn.PoolParams("sum", tuple(field), (2, 2), (2, 2), (0, 0), (0, 0), channels, batch)
+        params = popnn.PoolParams(
+            kind="sum",
+            field=tuple(field),
+            kernel=(2, 2),
+            stride=(2, 2),
+            padding_lower=(0, 0),
+            padding_upper=(0, 0),
+            channels=channels,
+            batch=batch,
+        )
         return popnn.pool(self.graph, deltas, params, prog, name="sum_deltas")
 
 

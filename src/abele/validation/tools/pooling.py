@@ -20,14 +20,14 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     field = given.shape("field")
 
     params = popnn.PoolParams(
-        cast(PoolKind, given.text("pooling-type", "MAX").lower()),
-        field,
-        given.per_dim("kernel", len(field), 2),
-        given.per_dim("stride", len(field), 1),
-        given.per_side("padding", "lower", len(field)),
-        given.per_side("padding", "upper", len(field)),
-        given.integer("channels", 1),
-        given.integer("batch-size", 1),
+        kind=cast(PoolKind, given.text("pooling-type", "MAX").lower()),
+        field=field,
+        kernel=given.per_dim("kernel", len(field), 2),
+        stride=given.per_dim("stride", len(field), 1),
+        padding_lower=given.per_side("padding", "lower", len(field)),
+        padding_upper=given.per_side("padding", "upper", len(field)),
+        channels=given.integer("channels", 1),
+        batch=given.integer("batch-size", 1),
     )
     dtype = as_element_type(given.text("data-type", "half"))
     group = given.integer("fwd-chans-per-group", 0) or None
