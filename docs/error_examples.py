@@ -582,14 +582,14 @@ EXAMPLES: dict[str, Example] = {
     "SessionError": Example(
         _code(
             """
-            from abele.parallel import Network
+            from abele.parallel import NetworkBuilder
             from abele.expr.derivative import arg
             from abele.parallel.ops import build
             from abele.session import Session
 
-            net = Network()
+            net = NetworkBuilder()
             net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((4,), "f32", "x")]))
-            session = Session.of(net)
+            session = Session.of(net.finish())
             session.close()
             session([1.0, 2.0, 3.0, 4.0])
             """
@@ -599,14 +599,14 @@ EXAMPLES: dict[str, Example] = {
     "SignatureError": Example(
         _code(
             """
-            from abele.parallel import Network
+            from abele.parallel import NetworkBuilder
             from abele.expr.derivative import arg
             from abele.parallel.ops import build
             from abele.session import Session
 
-            net = Network()
+            net = NetworkBuilder()
             net.outputs.append(build.map_(net, arg(0) * 2.0, [net.input((4,), "f32", "x")]))
-            Session.of(net).run({"y": [1.0, 2.0, 3.0, 4.0]})
+            Session.of(net.finish()).run({"y": [1.0, 2.0, 3.0, 4.0]})
             """
         ),
         "Give what was compiled for, or compile another session; a `SessionCache` keeps one for each signature.",
