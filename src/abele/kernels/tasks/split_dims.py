@@ -60,17 +60,23 @@ def split_dims(form: BoundCalls) -> Program:
         TensorError: Stores over different dims of one nest read what each other write.
     """
     known, calls = dict(form.buffers), list(form.calls)
-    whole = dict[int, set[tuple[int, int]]]()
+    whole, fills = dict[int, set[tuple[int, int]]](), False
     while True:
         attempt = _Splitting(known, calls, whole)
         issues = attempt.issues()
         if not issues:
             return attempt.program(form.target)
         copied = [(i.call, i.operand) for i in issues if i.whole is None]
+        if not fills and any(calls[n].name.endswith(".copy") for n, _ in copied):
+            # A copy that would need a copy would need one for ever. A copy in front of the call as well, of what the
+            # call overwrites, has the buffer split as the copy behind it wants, so begin again with both.
+            known, calls, fills = dict(form.buffers), list(form.calls), True
+            whole.clear()
+            continue
         # From the last call on, so that the numbers of those before it stay.
         for number in sorted({n for n, _ in copied}, reverse=True):
             operands = [operand for n, operand in copied if n == number]
-            calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands)
+            calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands, fills)
         if copied:
             whole.clear()
             continue
@@ -82,9 +88,16 @@ def split_dims(form: BoundCalls) -> Program:
 
 
 def _with_copies(
-    buffers: dict[int, Buffer], earlier: Sequence[BoundKernel], call: BoundKernel, operands: Sequence[int]
+    buffers: dict[int, Buffer],
+    earlier: Sequence[BoundKernel],
+    call: BoundKernel,
+    operands: Sequence[int],
+    fills: bool,
 ) -> list[BoundKernel]:
-    """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these."""
+    """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these.
+
+    Copies of outputs are filled where they must be, because the call may leave elements as they were, or if ``fills``.
+    """
     name, bindings = f"{call.name}.copy", list(call.bindings)
     before: list[BoundKernel] = []
     after: list[BoundKernel] = []
@@ -94,7 +107,7 @@ def _with_copies(
         kernel, view = copy_kernel(shape, type_), call.bindings[operand]
         buffers[own.id], bindings[operand] = own, bind(own)
         is_output = operand in call.kernel.outputs
-        if not is_output or _holds_values(buffers[view.buffer], earlier):
+        if not is_output or fills or _holds_values(buffers[view.buffer], earlier):
             # Of an output too: the call may leave elements as they were.
             before.append(normalised(BoundKernel(kernel, (view, bind(own)), name, call.origins)))
         if is_output:
