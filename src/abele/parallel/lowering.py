@@ -43,6 +43,7 @@ class Lowering:
         self._readers: dict[Value, int] = {}
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
+        self._leaves_as: dict[Value, Value] = {}
         self._tensors: dict[Value, Tensor] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
@@ -67,7 +68,10 @@ class Lowering:
     def like(self, value: Value) -> Tensor | None:
         """The tensor that ``value`` is to be laid out like, if there is one already."""
         model = self._like.get(value)
-        return self._tensors.get(model) if model is not None else None
+        if model is not None and model in self._tensors:
+            return self._tensors[model]
+        outside = self._leaves_as.get(value)
+        return self._outer.like(outside) if self._outer is not None and outside is not None else None
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:
@@ -140,13 +144,21 @@ class Lowering:
 
     # --- blocks --------------------------------------------------------------------------------------------------
 
-    def block(self, block: Block, arguments: Sequence[Value | Tensor], *, owned: Iterable[Value] = ()) -> list[Tensor]:
+    def block(
+        self,
+        block: Block,
+        arguments: Sequence[Value | Tensor],
+        *,
+        owned: Iterable[Value] = (),
+        leaving: Iterable[Value] = (),
+    ) -> list[Tensor]:
         """Lower a block here and now; returns its results.
 
         Args:
             block: What to lower.
             arguments: For each parameter a value of this lowering, or a tensor.
             owned: Parameters whose tensors the block may overwrite.
+            leaving: What its results become here, in order, where they may be laid out as these are to be.
         """
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):
@@ -155,6 +167,7 @@ class Lowering:
             else:
                 inner.bind(parameter, argument)
         inner._owned.update(owned)
+        inner._leaves_as.update(zip(block.results, leaving, strict=False))
         inner.run(block.ops, block.results)
         return [inner[v] for v in block.results]
 

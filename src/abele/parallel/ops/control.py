@@ -182,7 +182,7 @@ class Call(OpRule):
 
     def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
         """The body, as if it stood here."""
-        return tuple(to.block(body_of(op), op.inputs))
+        return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs))
 
     def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A call of the function's backward function; the call itself also gives what that needs."""
