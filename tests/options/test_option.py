@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -37,6 +38,7 @@ KINDS = {
     "splits": Option({}, dict[Literal["rows", "columns"], Annotated[int, Meta(ge=1)]], doc="by name"),
     "colour": Option(Colour.RED, Colour, doc="of the bicycle shed"),
     "names": Option([], list[str], doc="several"),
+    "file": Option(None, str | Path | None, doc="a place"),
     "told": integer(4, doc="from outside", variable="ABELE_TEST_TOLD"),
 }
 TABLE = OptionTable("the test", KINDS, listed="this file lists them")
@@ -63,6 +65,8 @@ TABLE = OptionTable("the test", KINDS, listed="this file lists them")
         ("splits", {"columns": "3"}, {"columns": 3}),
         ("splits", "", {}),
         ("folder", "auto", "auto"),
+        ("file", "here", "here"),
+        ("file", type(Path())("here"), Path("here")),
     ],
 )
 def test_parse__value_or_text__is_read(name: str, value: Any, read: Any) -> None:
@@ -94,6 +98,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("colour", 7),
     ("names", "one"),
     ("names", None),
+    ("file", 3),
 ]
 
 
@@ -109,6 +114,7 @@ def test_parse__values_that_are_not_taken__are_told_what_is(snapshot: SnapshotAs
 def test_check__values_of_another_type__are_not_converted() -> None:
     assert KINDS["colour"].check(Colour.BLUE) is Colour.BLUE
     assert KINDS["count"].check(3) == 3
+    assert (KINDS["file"].check("here"), KINDS["file"].check(Path("here"))) == ("here", Path("here"))
     for name, value in (("count", "3"), ("flag", 1), ("share", "0.5"), ("count", -1)):
         with pytest.raises(ValueError, match="is not"):
             KINDS[name].check(value)

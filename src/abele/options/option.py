@@ -51,7 +51,7 @@ class Option:
             ValueError: It is not.
         """
         try:
-            return msgspec.convert(given, self.type, strict=True)
+            return _converted(given, self.type, strict=True)
         except msgspec.MsgspecError as error:
             raise ValueError(f"{given!r} is not {self.takes}") from error
 
@@ -121,16 +121,34 @@ def _read(given: Any, wanted: Any) -> Any:
         value = msgspec.json.decode(value) if value.strip() else {}
     elif isinstance(value, str) and wanted is not str:
         value = _whole(value.strip(), wanted)
-    found = msgspec.convert(value, wanted, strict=False)
+    found = _converted(value, wanted, strict=False)
     # A NaN compares as neither too low nor too high.
     if isinstance(found, float) and math.isnan(found):
         raise msgspec.ValidationError("not a number")
     return found
 
 
+def _converted(value: Any, wanted: Any, *, strict: bool) -> Any:
+    """``value`` as msgspec has it; instances of classes that msgspec does not know, such as paths, stay as they are.
+
+    msgspec takes no union of such a class with another type, so it is asked about the other types alone.
+    """
+    parts = _parts(wanted)
+    objects = tuple(p for p in parts if isinstance(p, type) and isinstance(inspect.type_info(p), inspect.CustomType))
+    if isinstance(value, objects):
+        return value
+    others = tuple(p for p in parts if p not in objects)
+    return msgspec.convert(value, Union[others] if others else wanted, strict=strict)  # noqa: UP007
+
+
+def _parts(wanted: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+
+
 def _word(value: Any, wanted: Any) -> str | None:
     """Which of the words that an option takes is given, in any case; True and False are words too."""
-    parts = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    parts = _parts(wanted)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     text = str(value).strip().lower()
     return next((word for word in words if str(word).lower() == text), None)
@@ -138,7 +156,7 @@ def _word(value: Any, wanted: Any) -> str | None:
 
 def _whole(text: str, wanted: Any) -> Any:
     """Text as a whole number where one is wanted, in whatever base it says; other text as it is."""
-    parts = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    parts = _parts(wanted)
     if not any(part is int or (get_origin(part) is Annotated and get_args(part)[0] is int) for part in parts):
         return text
     try:
@@ -157,7 +175,7 @@ def _words(wanted: Any) -> str:
     if get_origin(wanted) is Literal:
         return "one of " + ", ".join(map(str, get_args(wanted)))
     if get_origin(wanted) in (Union, UnionType):
-        return ", or ".join(_words(part).removeprefix("one of ") for part in get_args(wanted))
+        return ", or ".join(_words(part).removeprefix("one of ") for part in _parts(wanted))
     if wanted is None or wanted is type(None):
         return "None"
     if get_origin(wanted) is dict:
