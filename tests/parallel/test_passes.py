@@ -264,3 +264,9 @@ def test_pipeline__run__leaves_the_network_as_it_was() -> None:
     assert str(net) == text
     with pytest.raises(NetworkError):
         parse(text.replace("softmax", "softmin"))
+
+
+def test_map__constants_that_overflow__are_infinite_without_a_warning() -> None:
+    net = NetworkBuilder()
+    huge = build.full(net, 1e30, (2,), "f32")
+    assert net.scalar(build.map_(net, arg(0) * arg(0), [huge])) == np.inf

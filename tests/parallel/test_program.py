@@ -194,3 +194,24 @@ def test_training__groups_of_both_directions__are_refused() -> None:
     groups = [Group(Sgd(), tuple(net.parameters[:1])), Group(Sgd(maximize=True), (second,))]
     with pytest.raises(UnsupportedOpError, match="some optimiser groups maximise and others minimise"):
         training_program(net.finish(), graph, Schedule(), groups)
+
+
+def test_training__outlined_layers__take_the_cycles_of_the_flat_network() -> None:
+    from abele.compiler import compile_program
+    from abele.parallel import training_pipeline
+
+    def cycles(*without: str) -> int:
+        net = NetworkBuilder()
+        value = net.input((8, 16), "f32", "x")
+        for number in range(3):
+            weight, bias = net.parameter((16, 16), "f32", f"w{number}"), net.parameter((16,), "f32", f"b{number}")
+            hidden = build.nonlinearity(net, "gelu", build.linear(net, value, weight, bias))
+            centred = build.map_(net, arg(0) - arg(1), [hidden, build.mean(net, hidden, [1], keep=True)])
+            value = build.softmax(net, build.map_(net, arg(0) + arg(1), [value, centred]), 1)
+        net.loss = build.reduce(net, value, [0, 1])
+        groups, graph = [Group(Sgd(), tuple(net.parameters))], Graph("bow-2000")
+        pipeline = training_pipeline(Schedule(), groups).without(*without)
+        made = training_program(net.finish(), graph, Schedule(), groups, pipeline=pipeline)
+        return compile_program(graph, made.program).report.total_cycles
+
+    assert cycles() == cycles("outline")

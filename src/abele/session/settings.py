@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -39,7 +38,7 @@ SETTINGS = OptionTable(
         "engine": Option({}, dict[str, Any], doc="options of the engine under Poplar's names"),
         "name": text("network", doc="what the model is called in reports"),
         "dump_passes": Option(
-            None, str | Path | None, doc="a folder for the text of the network after each pass, by model and use"
+            None, str | None, doc="a folder for the text of the network after each pass, by model and use"
         ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
     },
@@ -67,7 +66,7 @@ class Settings:
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"
-    dump_passes: str | Path | None = None
+    dump_passes: str | None = None
     recompute: bool = False
 
     def __post_init__(self) -> None:

@@ -80,7 +80,9 @@ class Map(OpRule):
         dtype, shape = op.output.dtype, op.output.shape
         expression = derivative.substitute(op.attrs["expr"], operand)
         if not kept:
-            return net.constant(np.broadcast_to(np.asarray(evaluate(expression, ()), dtype.np), shape), dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                number = np.asarray(evaluate(expression, ()), dtype.np)
+            return net.constant(np.broadcast_to(number, shape), dtype)
         if expression == derivative.arg(0) and kept[0].dtype == dtype:
             return expand(net, kept[0], shape)
         if tuple(kept) == op.inputs and expression == op.attrs["expr"]:
