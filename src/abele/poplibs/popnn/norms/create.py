@@ -24,7 +24,9 @@ __all__ = [
 
 
 def _params(kind: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    def create(graph: Graph, acts: Tensor, name: str = f"{kind}_norm") -> tuple[Tensor, Tensor]:
+    default = f"{kind}_norm"
+
+    def create(graph: Graph, acts: Tensor, name: str = default) -> tuple[Tensor, Tensor]:
         """New gamma and beta for a norm of ``acts`` [batch, channels, *field], one value per channel.
 
         Raises:
