@@ -10,8 +10,9 @@ variable, its type and size, and the order of the variables in memory (the excha
 decides which of two overlapping wishes arrives first). An IPU's tiles are all alike and so are the links between
 IPUs as far as a step on one IPU can tell, so such a step may also lie a whole number of IPUs further on.
 
-Steps of one shape (codelets and lengths of all columns, which are cheap to hash) are compared with up to four
-analysed ones. What was tried: hashing the columns themselves, which reads every array twice where most steps differ in
+Steps of one shape (codelets, lengths of all columns, and what a few places of them hold, which is cheap to hash) are
+compared with up to four analysed ones. Without the places, the fifth layer of one size would never be found again on
+the next IPU. What was tried: hashing the columns themselves, which reads every array twice where most steps differ in
 their shape already; comparing with all analysed steps, which is quadratic where steps differ in their wiring alone;
 keeping the vectors of first ones dense, which filled the memory that is given to them on a Pod after eight steps.
 """
@@ -102,7 +103,7 @@ class EqualSteps:
     def add(self, first: Analysed) -> None:
         """Remember an analysed step, as far as there is room."""
         node = first.superstep.node
-        shape = _copy_shape(node) if isinstance(node, Copy) else _shape(first.groups)
+        shape = _copy_shape(node) if isinstance(node, Copy) else self._shape(first.groups)
         if shape is None:
             return
         alike = self._by_shape.setdefault(shape, [])
@@ -112,7 +113,7 @@ class EqualSteps:
 
     def find(self, groups: Sequence[VertexGroup]) -> EqualStep | None:
         """A compute set that these vertices equal."""
-        for first in self._by_shape.get(_shape(groups), ()):
+        for first in self._by_shape.get(self._shape(groups), ()):
             shift = self._shift_of(first.groups, groups)
             found = None if shift is None else self._counterparts(first.groups, groups, shift)
             if found is not None and shift is not None and self._may_take(first, found, shift):
@@ -135,6 +136,21 @@ class EqualSteps:
             if self._are_alike(found, shift) and self._may_take(first, found, shift):
                 return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
+
+    def _shape(self, groups: Sequence[VertexGroup]) -> tuple[object, ...]:
+        """What equal compute sets have in common, cheaply."""
+        return tuple(
+            (id(g.codelet), g.num, _spread(g.tile), *(self._edge_shape(e) for e in g.edges.values())) for g in groups
+        )
+
+    def _edge_shape(self, edge: Edge) -> tuple[object, ...]:
+        """Lengths of an edge's columns, and where some of its intervals lie in their variables, and these on tiles."""
+        begin = edge.regions.begin
+        some = begin[list(_places(len(begin)))]
+        variables = self._layout.variables_at(some)
+        offsets = tuple((some - self._layout.base[variables]).tolist())
+        spread = _spread(self._variables[int(variables[0])].mapping.tile) if len(variables) else ()
+        return len(edge.index), len(begin), int(edge.regions.ptr[-1]), offsets, spread
 
     def _shift_of(self, old: Sequence[VertexGroup], new: Sequence[VertexGroup]) -> int | None:
         """Tiles by which all vertices lie further on."""
@@ -271,19 +287,19 @@ def _copy_shape(node: Copy) -> Hashable:
     if not blocks:
         return None
     sides = [(t.shape, t.dtype) for t in (node.source, node.destination) if isinstance(t, Tensor)]
-    return *sides, tuple((b.offset, b.origin, b.factors, b.variable.shape) for b in blocks)
-
-
-def _shape(groups: Sequence[VertexGroup]) -> tuple[object, ...]:
-    """What equal compute sets have in common, cheaply."""
-    return tuple(
-        (
-            id(g.codelet),
-            g.num,
-            *((len(e.index), len(e.regions.begin), int(e.regions.ptr[-1])) for e in g.edges.values()),
-        )
-        for g in groups
+    return *sides, tuple(
+        (b.offset, b.origin, b.factors, b.variable.shape, _spread(b.variable.mapping.tile)) for b in blocks
     )
+
+
+def _spread(tile: Int32) -> tuple[int, ...]:
+    """How many tiles a column has, and how far from its first those at some places are."""
+    return len(tile), *(int(tile[i]) - int(tile[0]) for i in _places(len(tile)))
+
+
+def _places(length: int) -> tuple[int, ...]:
+    """Some positions in a column, by which most columns that differ are told apart."""
+    return (length // 5, length // 3, length // 2, length - 1) if length else ()
 
 
 def _same_vertices(a: VertexGroup, b: VertexGroup, shift: int) -> bool:
