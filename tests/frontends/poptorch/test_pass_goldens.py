@@ -98,9 +98,7 @@ def test_recompute__training__learns_the_same() -> None:
     torch.testing.assert_close(trained(True), trained(False), rtol=1e-5, atol=1e-6)
 
 
-def test_training__pooled_field_into_a_linear_layer__is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A copy in front of an output reads what the output holds, which is nothing yet: the check between passes minds.
-    monkeypatch.delenv("ABELE_CHECK_PASSES", raising=False)
+def test_training__pooled_field_into_a_linear_layer__is_planned() -> None:
     model = Loss(convolutional())
     step = poptorch.trainingModel(model, poptorch.Options(), optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
     assert torch.isfinite(step(torch.randn(2, 1, 8, 8)))

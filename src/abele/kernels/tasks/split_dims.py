@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, OperandBinding, bind
-from abele.kernels.nest.copy_kernel import copy_kernel
+from abele.kernels.nest.copy_kernel import copy_kernel, zero_kernel
 from abele.kernels.nest.ir import Affine, Expr, Index, Load, Nest, Random, Store, affine
 from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash
 from abele.kernels.nest.normalise import normalised
@@ -67,9 +67,10 @@ def split_dims(form: BoundCalls) -> Program:
         if not issues:
             return attempt.program(form.target)
         copied = [(i.call, i.operand) for i in issues if i.whole is None]
-        if not fills and any(calls[n].name.endswith(".copy") for n, _ in copied):
-            # A copy that would need a copy would need one for ever. A copy in front of the call as well, of what the
-            # call overwrites, has the buffer split as the copy behind it wants, so begin again with both.
+        if not fills and any(calls[n].moves for n, _ in copied):
+            # A copy that would need a copy would need one for ever. A fill of the view in front of the call, which the
+            # call overwrites, has the buffer split as the copy behind it wants, so begin again with both; a later pass
+            # drops the fill, which nobody reads.
             known, calls, fills = dict(form.buffers), list(form.calls), True
             whole.clear()
             continue
@@ -96,7 +97,8 @@ def _with_copies(
 ) -> list[BoundKernel]:
     """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these.
 
-    Copies of outputs are filled where they must be, because the call may leave elements as they were, or if ``fills``.
+    Copies of outputs are filled where they must be, because the call may leave elements as they were. With ``fills``,
+    the views of all other outputs are set to zero before the call.
     """
     name, bindings = f"{call.name}.copy", list(call.bindings)
     before: list[BoundKernel] = []
@@ -107,11 +109,14 @@ def _with_copies(
         kernel, view = copy_kernel(shape, type_), call.bindings[operand]
         buffers[own.id], bindings[operand] = own, bind(own)
         is_output = operand in call.kernel.outputs
-        if not is_output or fills or _holds_values(buffers[view.buffer], earlier):
+        if not is_output or _holds_values(buffers[view.buffer], earlier):
             # Of an output too: the call may leave elements as they were.
-            before.append(normalised(BoundKernel(kernel, (view, bind(own)), name, call.origins)))
+            before.append(normalised(BoundKernel(kernel, (view, bind(own)), name, call.origins, moves=True)))
+        elif fills:
+            zero = zero_kernel(shape, type_)
+            before.append(normalised(BoundKernel(zero, (view,), name, call.origins, moves=True)))
         if is_output:
-            after.insert(0, normalised(BoundKernel(kernel, (bind(own), view), name, call.origins)))
+            after.insert(0, normalised(BoundKernel(kernel, (bind(own), view), name, call.origins, moves=True)))
     return [*before, replace(call, bindings=tuple(bindings)), *after]
 
 

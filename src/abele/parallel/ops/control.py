@@ -161,8 +161,8 @@ def body_of(op: Op) -> Block:
 class Call(OpRule):
     """A function's body on the operands.
 
-    On the machine the body is there once per call, unless the network is lowered with ``share``: a function of one
-    copy costs the copies of its arguments and results at every call.
+    On the machine the body is there once per call: one copy for all of them would cost the copies of its arguments and
+    results at every call.
     """
 
     operands = (0, None)
