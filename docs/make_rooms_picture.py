@@ -6,9 +6,9 @@ from pathlib import Path
 
 WIDTH, HEIGHT, LINE = 150, 66, 17
 BOXES = {
-    "torch": (20, 40, "PyTorch model", "frontends/poptorch"),
+    "torch": (20, 40, "PyTorch model", "frontends/poptorch", "session"),
     "tile": (20, 150, "tile program", "graph, codelet"),
-    "parallel": (220, 40, "parallel", "derivatives, optimisers", "training program"),
+    "parallel": (220, 40, "parallel", "networks and passes", "training program"),
     "poplibs": (420, 40, "poplibs", "products, convolutions", "maps, reductions"),
     "graph": (420, 150, "graph", "variables on tiles", "vertices, programs"),
     "compiler": (620, 150, "compiler", "checks, exchange", "memory, cycles"),
