@@ -6,10 +6,12 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from abele.expr import POPOPS, TABLE
 from support.pages import ROOT, blocks, names_without_import, pages, run_page, snippets
 
 QUOTING = ROOT / "docs" / "examples"
@@ -21,6 +23,17 @@ LONG = ("demo", "validate", "debug")
 
 PRINTED = {"engine.md": "nothing has written it", "README.md": "[200. 200. 200.]"}
 """Something that running a page prints."""
+
+
+@pytest.fixture(autouse=True)
+def own_operations() -> Iterator[None]:
+    """What a page adds to the table of operations is there for that page alone."""
+    tables = (TABLE, POPOPS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)
 
 
 def ids(page: Path) -> str:

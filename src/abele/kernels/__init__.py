@@ -3,7 +3,7 @@
 ``kernels.nest.ir`` holds the nest IR, ``kernels.nest.reference.evaluate`` its meaning in NumPy. A straight run of
 library calls becomes native code in one call::
 
-    plan = plan_native(buffers, calls)          # Sequence[Buffer], Sequence[Call] -> NativePlan
+    plan = plan_native(buffers, calls)          # Sequence[Buffer], Sequence[BoundKernel] -> NativePlan
 
 - ``Buffer(id, shape, type, pinned, name)``: a variable. Pinned: the caller owns row-major storage that is valid before
   and after (weights, stream targets, whatever tile supersteps or the host see). Not pinned: only the calls of this

@@ -223,5 +223,5 @@ def test_pooling__windows_of_work_lists(name: str) -> None:
 
 def test_softmax__is_no_vertex__the_name_is_refused() -> None:
     graph = Hand().graph
-    with pytest.raises(UnknownVertexTypeError, match="SIGMOID, HARD_SIGMOID, RELU"):
+    with pytest.raises(UnknownVertexTypeError, match="takes RELU, SIGMOID, TANH"):
         graph.addVertex(graph.addComputeSet("cs"), "popnn::NonLinearity1D<float,popnn::NonLinearityType::SOFTMAX>")
