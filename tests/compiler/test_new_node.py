@@ -11,7 +11,8 @@ import pytest
 import abele.graph as graph_room
 from abele.compiler import Executable, compile_program
 from abele.compiler.exchange import nothing_moves
-from abele.compiler.nodes.meaning import NODES, NodeMeaning, meaning_of
+from abele.compiler.nodes.lookup import meaning_of
+from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.compiler.store.format import Number
 from abele.compiler.store.nodes import STORED, NodeForm, forgotten, stored
 from abele.compiler.text.program import TEXT, program_text

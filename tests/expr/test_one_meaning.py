@@ -119,10 +119,9 @@ def test_derivative__random_expression__is_the_slope_of_finite_differences(expre
     up, down = (np.broadcast_to(evaluate(expression, [x + d, y]), x.shape) for d in (h, -h))
     measured = (up - down) / (2 * h)
     # Where two sides of an extreme meet, the slope is that of either side, or between them.
-    # A slope that is no number is that of a singular point, such as the origin of atan2.
-    regular = np.isfinite(slope) & np.isfinite(measured)
-    close = np.abs(slope - measured)[regular] < 1e-4
-    assert not regular.any() or close.mean() > 0.9, str(expression)
+    # At the origin atan2 has no slope; nothing else may give what is no number.
+    close = (np.abs(slope - measured) < 1e-4) | (np.isnan(slope) & ("atan2" in str(expression)))
+    assert close.mean() > 0.9, str(expression)
 
 
 @pytest.mark.parametrize("name", [n for n, op in TABLE.items() if op.kinds == FLOAT and op.arity == 1])

@@ -75,7 +75,8 @@ class Reporter:
         groups = group_tables(rows, executions, SyncGroups.of(graph), schedules, compute)
         ops, op_of = self._ops
         basis = [_basis(r, self.plan, account) for r in rows]
-        steps = _steps_table(rows, op_of, executions, groups, basis)
+        phases, phase_of = _phases(rows)
+        steps = _steps_table(rows, op_of, executions, groups, basis, phases, phase_of)
         variables, liveness = self._memory_tables
         return Report(
             target=_target(graph),
@@ -85,17 +86,18 @@ class Reporter:
             memory=Memory.of(graph.num_tiles, self.memory.available_bytes, **self.memory.by_category),
             variables=variables,
             liveness=liveness,
-            **self._tile_tables(rows, executions),
+            **self._tile_tables(rows, phases, phase_of, executions),
             groups=groups.groups,
             spans=groups.spans,
             step_groups=groups.step_groups,
             meta={"abele_version": version("abele"), "created": _now(), **meta},
         )
 
-    def _tile_tables(self, rows: Sequence[tuple[Step, Part]], executions: Int64) -> dict[str, Table]:
+    def _tile_tables(
+        self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
+    ) -> dict[str, Table]:
         """The relations with tiles, each made when somebody looks into it."""
         num_tiles, memory = self.graph.num_tiles, self.memory
-        phases, phase_of = _phases(rows)
         done_on = PHASE_TILES.deferred(lambda: phase_tiles(phases, num_tiles))
 
         def by_program() -> Table:
@@ -260,21 +262,23 @@ def _phases(rows: Sequence[tuple[Step, Part]]) -> tuple[list[Part], Int64]:
     """The distinct parts of rows in order of first appearance, and the number of that of each row, int64[rows]."""
     number: dict[int, int] = {}
     phase_of = np.array([number.setdefault(id(part), len(number)) for _, part in rows], dtype=np.int64)
-    _, first = np.unique(phase_of, return_index=True)
-    return [rows[i][1] for i in first.tolist()], phase_of
+    return list({id(part): part for _, part in rows}.values()), phase_of
 
 
 def _steps_table(
-    rows: Sequence[tuple[Step, Part]], op_of: Int64, executions: Int64, groups: GroupTables, basis: Sequence[str]
+    rows: Sequence[tuple[Step, Part]],
+    op_of: Int64,
+    executions: Int64,
+    groups: GroupTables,
+    basis: Sequence[str],
+    phases: Sequence[Part],
+    phase_of: Int64,
 ) -> Table:
     index = np.array([s.index for s, _ in rows], dtype=np.int64)
-    numbers: dict[int, int] = {}
-    which = np.array([numbers.setdefault(id(p), len(numbers)) for _, p in rows], dtype=np.int64)
-    different = list({id(p): p for _, p in rows}.values())
 
     def column(value: Callable[[Part], Any]) -> npt.NDArray[Any]:
-        """A column that is the same in all rows of a part."""
-        return np.array([value(p) for p in different])[which] if different else np.empty(0)
+        """A column that is the same in all rows of a phase."""
+        return np.array([value(p) for p in phases])[phase_of] if phases else np.empty(0)
 
     return STEPS.table(
         name=[f"{s.name}: {p.name}" if p.name else s.name for s, p in rows],
@@ -296,7 +300,7 @@ def _steps_table(
         start_cycle=groups.starts,
         block=[s.block for s, _ in rows],
         basis=basis,
-        phase=_phases(rows)[1],
+        phase=phase_of,
     )
 
 

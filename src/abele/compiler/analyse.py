@@ -22,7 +22,7 @@ from abele.compiler.footprint import (
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import Placement, check_constraints
-from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.race_error import race_error
 from abele.compiler.step_kinds import STREAMS

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from abele.compiler.access import Access
 from abele.compiler.lower import Step
-from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.nodes.lookup import meaning_of
 from abele.errors import ControlProgramError
 from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.graph import Graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.step_kinds import NEUTRAL, STREAMS
 from abele.graph.control import Block as NamedBlock
 from abele.graph.control import CycleCount

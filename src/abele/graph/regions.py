@@ -131,7 +131,9 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
     Raises:
         TensorError: A box reaches outside the view.
     """
-    starts = np.asarray(start, dtype=np.int64).reshape(-1, tensor.ndim)
+    starts = np.asarray(start, dtype=np.int64)
+    if starts.ndim < 2:
+        starts = starts.reshape(-1, max(tensor.ndim, 1))[:, : tensor.ndim]
     sizes = np.broadcast_to(np.asarray(size, dtype=np.int64), starts.shape)
     _check_inside(tensor, starts, sizes)
     n = len(starts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.compiler.exchange import ExchangePlan, nothing_moves, plan_broadcast, plan_delivery
-from abele.compiler.nodes.meaning import NODES, NodeMeaning, set_decision
+from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.graph.control import (
     Abort,
     CycleCount,
@@ -101,7 +101,8 @@ def _goes_by(scalar: Tensor) -> str:
     return f"  every tile goes by {scalar.name}, which is on {tiles_text(scalar.mapping.tile)}"
 
 
-set_decision(NodeMeaning(lambda n: "decide", _decide, why=_decide_why))
+DECISION = NodeMeaning(lambda n: "decide", _decide, why=_decide_why)
+"""What a loop or branch means that looks at a scalar, whatever its kind."""
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------

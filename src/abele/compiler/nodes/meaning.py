@@ -1,4 +1,4 @@
-"""The table of what nodes mean to the compiler, and the questions that it answers."""
+"""The table of what nodes mean to the compiler."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from abele.graph.flow import OneOf, While
 from abele.graph.meanings import Meanings
-from abele.graph.program import Program
 
 if TYPE_CHECKING:
     from abele.compiler.analyse import Analysis
@@ -49,22 +47,3 @@ class NodeMeaning:
 
 NODES: Meanings[NodeMeaning] = Meanings("can be compiled")
 """What each kind of node means; decisions of loops and branches go by their flow."""
-
-_DECISION: list[NodeMeaning] = []
-
-
-def set_decision(meaning: NodeMeaning) -> None:
-    """Say what a node means that decides, by looking at a scalar, what runs next."""
-    _DECISION[:] = [meaning]
-
-
-def meaning_of(node: Program) -> NodeMeaning:
-    """What a node means.
-
-    Raises:
-        ControlProgramError: The compiler does not know such a node.
-    """
-    found = NODES.find(type(node))
-    if found is None and isinstance(node.flow(), OneOf | While):
-        return _DECISION[0]
-    return found if found is not None else NODES.of(node)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from abele.compiler.lower import Block, Step
-from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.reasons import reasons_of
 from abele.compiler.text.plan import phase_lines, reason_text
 from abele.compiler.text.words import bounded

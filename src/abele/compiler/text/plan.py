@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.lower import Step
-from abele.compiler.nodes.meaning import meaning_of
+from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.reasons import Reason, reasons_of
 from abele.compiler.superstep import Exchanged, Superstep
 from abele.compiler.text.program import step_text

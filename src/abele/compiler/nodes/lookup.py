@@ -1,0 +1,20 @@
+"""What a node means to the compiler: by its kind, or, where it decides what runs next, by its flow."""
+
+from __future__ import annotations
+
+from abele.compiler.nodes.control import DECISION
+from abele.compiler.nodes.meaning import NODES, NodeMeaning
+from abele.graph.flow import OneOf, While
+from abele.graph.program import Program
+
+
+def meaning_of(node: Program) -> NodeMeaning:
+    """What a node means.
+
+    Raises:
+        ControlProgramError: The compiler does not know such a node.
+    """
+    found = NODES.find(type(node))
+    if found is None and isinstance(node.flow(), OneOf | While):
+        return DECISION
+    return found if found is not None else NODES.of(node)
