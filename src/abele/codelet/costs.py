@@ -1,4 +1,12 @@
-"""Counting issue slots: what every stretch of straight-line code and every loop iteration of a codelet costs."""
+"""Counting issue slots: what every stretch of straight-line code and every loop iteration of a codelet costs.
+
+The count follows the code that a scalar compiler would make, structure by structure: straight-line code is scheduled
+into bundles (:mod:`~abele.codelet.schedule`), equal expressions of one stretch are evaluated once, invariant ones are
+hoisted out of the innermost loop, and addresses that move linearly with the loop variable are stepped by the loop.
+Stretches end where control flow splits, since bundles do not reach across a branch. The result is a number of slots for
+each place in the code (``Charges``), which the counting function adds up along the way that data or lengths take: so
+costs are exact for this model, for any trip counts, without running the arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -89,11 +97,13 @@ class Segment:
 
     def value(self, e: Expr) -> tuple[int, ...]:
         """Evaluate ``e``; returns the operations that whoever uses it has to wait for."""
+        # A constant is an immediate operand.
         if isinstance(e, Const):
             return ()
         if isinstance(e, Local):
             self.steps |= self.loop is not None and e.name == self.loop.counter
             return self.made.get(e.name, ())
+        # Evaluated before the loop, so inside it there is nothing to wait for.
         if self.loop is not None and self.loop.is_invariant(e):
             self.loop.hoisted.setdefault(_structure(e), e)
             return ()
@@ -113,6 +123,7 @@ class Segment:
             return self.all(e.parts)
         if isinstance(e, Math) and e.function == "fma":
             addend = self.value(e.args[2])
+            # There is no fused instruction for scalars: a product, then a sum that waits for it.
             product = self.schedule.place(slots.AUX, self.all(e.args[:2]))
             return (self.schedule.place(slots.AUX, (product, *addend)),)
         if isinstance(e, Element):
@@ -148,6 +159,7 @@ class Segment:
             case Assign():
                 self.made[statement.name] = self.value(statement.value)
             case Store():
+                # Stores are of whole words; a part of one is loaded, merged and stored.
                 small = statement.field.type.bits < 32
                 needs = self.value(statement.value) + self.address(statement.index)
                 self.schedule.place(slots.STORE_PART if small else slots.STORE, needs)
@@ -240,6 +252,7 @@ class Counting:
         end.schedule.branches = True
         self.charges.iteration[statement] = end.schedule.length
         self.code_bytes += end.schedule.code_bytes
+        # Hoisted expressions are evaluated in the code around, which may hoist them further.
         for expression in loop.hoisted.values():
             outer.value(expression)
         needs = outer.all((statement.start, statement.stop))

@@ -1,4 +1,10 @@
-"""Divergence: whatever steers the program must be provably the same in every replica."""
+"""Divergence: whatever steers the program must be provably the same in every replica.
+
+This is taint analysis over whole variables: what may differ spreads from a variable that is read to all that the step
+writes, until nothing changes. It ends, since the set only grows, and it is safe because it ignores order and
+overwriting: what it clears cannot differ, while it may refuse a program whose variable is the same again by the time it
+steers. The user's promise is for these.
+"""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ def exchange_cycles_by_tile(phase: ExchangePhase, ipu: Ipu) -> TileVector:
     receiving = -(-alone // exchange.bytes_per_cycle) + -(-paired // exchange.pair_bytes_per_cycle)
     sending = -(-phase.sent_bytes.values // exchange.bytes_per_cycle)
     control = phase.received_fragments.values * exchange.fragment_cycles
+    # Sending, receiving and the control events of arriving pieces go on at the same time: the slowest of them counts.
     return TileVector(phase.sent_bytes.tile_set, np.maximum(np.maximum(receiving, sending), control))
 
 
@@ -55,8 +56,10 @@ def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> TileVector:
     rate = ipu.tile.memcpy_bytes_per_cycle
     overhead = np.zeros(9)
     for granule in (1, 2, 4, 8):
+        # The regression gives cycles per KiB of pieces of one width; what exceeds the copy rate is the cost per piece.
         overhead[granule] = max(ipu.rearrange.cycles_per_kib(granule) * granule / _KIB - granule / rate, 0.0)
     cost = overhead[moves.granule] + moves.bytes / rate
+    # Costs of pieces are fractions of cycles; they are rounded up once per tile.
     busy = np.bincount(tiles.positions(moves.tile), weights=cost, minlength=len(tiles) + 1)
     cycles = np.where(busy > 0, ipu.rearrange.local_copy_cycles + np.ceil(busy), 0).astype(np.int64)
     return TileVector(tiles, cycles)

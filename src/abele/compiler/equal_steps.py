@@ -108,6 +108,7 @@ class EqualSteps:
             return
         alike = self._by_shape.setdefault(shape, [])
         self._bytes += first.vertex_state.values.nbytes + first.exchange_code.values.nbytes
+        # The first ones of a shape stay, so that what later steps are compared with does not depend on their order.
         if len(alike) < _MOST_ALIKE and self._bytes <= _MOST_BYTES:
             alike.append(first)
 
@@ -157,6 +158,7 @@ class EqualSteps:
         for a, b in zip(old, new, strict=True):
             if len(a.tile) and len(b.tile):
                 shift = int(b.tile[0]) - int(a.tile[0])
+                # Only whole IPUs are alike: within one, the neighbour on the exchange bus and the column would change.
                 return shift if shift % self._tiles_per_ipu == 0 else None
         return 0
 
@@ -167,6 +169,7 @@ class EqualSteps:
         if not self._may_shift or shift % self._tiles_per_ipu:
             return False
         tiles = [self._variables[x].mapping.tile for x in found] + [g.tile for g in first.groups]
+        # Traffic between IPUs takes other links further on, so all that the step touches must lie on one IPU.
         ends = [end for t in tiles if len(t) for end in (int(t.min()), int(t.max()))]
         return len({end // self._tiles_per_ipu for end in ends}) == 1
 
@@ -180,6 +183,7 @@ class EqualSteps:
                 return None
             for name, edge in a.edges.items():
                 pairs = self._pairs(edge, b.edges[name])
+                # A variable has one counterpart throughout the step.
                 if pairs is None or any(found.setdefault(x, y) != y for x, y in pairs):
                     return None
         return found if self._are_alike(found, shift) else None
@@ -187,6 +191,7 @@ class EqualSteps:
     def _are_alike(self, found: dict[int, int], shift: int) -> bool:
         """Whether variables lie as their counterparts do, in the same order in memory and ``shift`` tiles apart."""
         numbers = [found[x] for x in sorted(found)]
+        # The exchange sorts by address: counterparts must come in the same order.
         if any(x >= y for x, y in pairwise(numbers)):
             return False
         return all(_alike(self._variables[x], self._variables[y], shift) for x, y in found.items())
@@ -201,11 +206,13 @@ class EqualSteps:
         if len(one.begin) == 0:
             return []
         layout, moved = self._layout, other.begin - one.begin
+        # Nearly every edge is wired to one variable: then one subtraction compares all of its intervals.
         before, after = (self._single(regions.begin, regions.length) for regions in (one, other))
         if before is not None and after is not None:
             same = bool((moved == layout.base[after] - layout.base[before]).all())
             return [(before, after)] if same else None
         from_, to = layout.variables_at(one.begin), layout.variables_at(other.begin)
+        # An interval that runs over the end of a variable would have two counterparts.
         last = layout.variables_at(one.begin + one.length - 1), layout.variables_at(other.begin + other.length - 1)
         if (
             not _equal(from_, last[0])

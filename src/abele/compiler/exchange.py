@@ -87,6 +87,7 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
     buffers: list[TileVector | None] = []
     for use in uses:
         regions = use.edge.regions
+        # Fields of several groups are often wired to the same regions object: where it lies is found once.
         if id(regions) not in known:
             known[id(regions)] = residence_of(regions, layout)
         residence = known[id(regions)]
@@ -98,6 +99,7 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
             _collect(incoming, pieces, residence.width, outward=False)
         if use.writes:
             _collect(outgoing, pieces, residence.width, outward=True)
+            # What is read was counted with what arrives or is gathered; its buffer serves for the way back as well.
             if not use.reads:
                 buffers.append(TileVector.sum_of(pieces.needer, pieces.length * residence.width, layout.num_tiles))
     before, gather = incoming.phase(layout, tiles_per_ipu)
@@ -113,6 +115,7 @@ def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: 
     is_own = pieces.holder == pieces.needer
     own, far = np.flatnonzero(is_own), np.flatnonzero(~is_own)
     size = pieces.length[own] * width
+    # Alignment counts from where the tile's memory of the variable starts, not from the address.
     offset = (pieces.begin[own] - pieces.share[own]) * width
     collector.moves.append(Moves(pieces.needer[own], size, granules(offset, size)))
     if len(far) == 0:
@@ -148,6 +151,7 @@ class _Pairs(NamedTuple):
     def of(source: Tensor, destination: Tensor, layout: Layout) -> _Pairs:
         runs = paired_runs(source, destination)
         mine, theirs = layout.cut(runs.source, runs.length), layout.cut(runs.destination, runs.length)
+        # Cut both sides at the union of their cuts: then each piece has one sender and one receiver.
         length, (from_, skipped), (to, passed) = cut_alike(mine.length, theirs.length)
         return _Pairs(
             source.dtype.bytes,
@@ -193,6 +197,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
         before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu)
         moves = Moves.joined([moves, finishing])
     buffers = TileVector.zero(layout.num_tiles)
+    # All reads come before the first write, so the whole view passes through a buffer.
     if source.overlaps(destination):
         buffers = TileVector.sum_of(pairs.receiver, size, layout.num_tiles)
         moves = Moves.joined([moves, Moves(pairs.receiver, size, granule)])
@@ -212,6 +217,7 @@ def plan_replica_copy(
         return plan_copy(source, destination, layout, tiles_per_ipu)
     pairs = _Pairs.of(source, destination, layout)
     phase, finishing = phase_of(pairs.wishes(np.arange(len(pairs.length))), layout.num_tiles, tiles_per_ipu)
+    # Replica r has IPUs r × each to (r + 1) × each − 1; every pair of replicas moves the same pieces.
     each = -(-layout.num_tiles // tiles_per_ipu)
     sender, receiver = (side.astype(np.int64) // tiles_per_ipu for side in (pairs.sender, pairs.receiver))
     from_, to = (np.array(side, dtype=np.int64)[:, None] * each for side in zip(*moving, strict=True))
@@ -242,6 +248,7 @@ def plan_broadcast(tensor: Tensor, layout: Layout, tiles_per_ipu: int) -> Exchan
     if num_tiles == 1:
         return nothing_moves(layout)
     holder = int(layout.cut(*tensor.intervals()).tile[0])
+    # Only the sender, its neighbour and the last tile (which may lack a neighbour) differ from all others.
     unlike = {holder, min(holder ^ 1, num_tiles - 1), num_tiles - 1}
     tiles = TileSet(np.array(sorted(unlike), dtype=np.int32), num_tiles)
     others = 0 if tiles.is_all else 1
@@ -276,6 +283,7 @@ def plan_delivery(
     """
     pieces = layout.cut(*tensor.intervals())
     ends = np.cumsum(pieces.length)
+    # Cut at the ends of the view's pieces and wherever the wanted tile changes.
     cuts = distinct(np.concatenate([ends, np.flatnonzero(tile[1:] != tile[:-1]) + 1]))
     length = np.diff(cuts, prepend=0)
     start = cuts - length

@@ -3,6 +3,10 @@
 A tile keeps its share of a variable packed, in order of address. The *packed space* renumbers the elements of the
 graph so that every such share is one interval of it: two elements are neighbours in a tile's memory exactly when they
 are neighbours in it and on the same tile.
+
+Why it is worth the sort: what a vertex wants on its tile is often many intervals of a variable that lie in one piece
+there, because what is between them is mapped elsewhere. In packed addresses that is one interval, and every question
+about memory ("in one piece?", "aligned?", "already brought?") is a comparison of numbers.
 """
 
 from __future__ import annotations
@@ -70,6 +74,7 @@ class Layout:
         size = np.array([v.size for v in variables], dtype=np.int64)
         width = np.array([v.dtype.bytes for v in variables], dtype=np.int64)
         begin = interval_map.begin
+        # Pieces of the map fill the address space, so each ends where the next begins.
         end = np.append(begin[1:], interval_map.size)[: len(begin)]
         owner = np.searchsorted(base, begin, side="right") - 1
         packed, share = _packed(owner, interval_map.tile, end - begin, num_tiles)
@@ -85,11 +90,13 @@ class Layout:
         first = np.searchsorted(self.begin, begin, side="right") - 1
         end = begin + length
         source = np.arange(len(begin), dtype=np.int64)
+        # Nearly every field of a well placed program: each interval lies in one piece, and nothing is cut.
         if bool((end <= self.end[first]).all()):
             return self._pieces(first, begin, length, source)
         last = np.searchsorted(self.begin, end, side="left") - 1
         count = last - first + 1
         source = np.repeat(source, count)
+        # All pieces of all intervals in one column: first[i], first[i] + 1, … up to last[i].
         piece = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
         low = np.maximum(self.begin[piece], begin[source])
         high = np.minimum(self.end[piece], end[source])
@@ -110,6 +117,7 @@ class Layout:
         low, high = self.variables_at(np.array([begin.min(), end.max() - 1]))
         if low == high:
             return np.array([low], dtype=np.int64)
+        # Mark where intervals enter and leave the row of variables; the running sum is above zero inside them.
         touched = np.zeros(len(self.base) + 1, dtype=np.int64)
         np.add.at(touched, self.variables_at(begin), 1)
         np.add.at(touched, self.variables_at(end - 1) + 1, -1)
@@ -120,10 +128,12 @@ def _packed(owner: Int64, tile: Int32, length: Int64, num_tiles: int) -> tuple[I
     """Packed address of each map piece and of the share that it belongs to."""
     if len(owner) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    # Unmapped pieces have tile −1: adding 1 keeps their keys apart from those of the variable before.
     key = owner * (num_tiles + 1) + tile + 1
     order = np.argsort(key, kind="stable")
     key, length = key[order], length[order]
     place = np.cumsum(length) - length
+    # Places ascend, so the running maximum of the share's first place is that of the share that we are in.
     first = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), place, 0))
     packed, share = np.empty_like(place), np.empty_like(place)
     packed[order], share[order] = place, first

@@ -208,15 +208,21 @@ class _Events:
     ) -> _Events:
         """The events of all steps; each of ``starts`` is a step whose partial write of a variable kills its value."""
         different, which = _distinct_accesses(accesses, steps)
+        # Steps of equal compute sets share one access, so flags are sorted once per access and then repeated for its
+        # steps.
         ptr, variable, does = _by_access(different, num_variables)
         known = np.flatnonzero(which >= 0)
         head, count = ptr[which[known]], np.diff(ptr)[which[known]]
         step = np.repeat(known, count)
+        # Row i of the repeated columns starts at head[i]; subtracting how far the output has come turns one arange into
+        # all rows.
         source = np.arange(len(step)) + np.repeat(head - (np.cumsum(count) - count), count)
         variable, does = variable[source], does[source]
         if starts:
             place, killed = np.array(starts, dtype=np.int64).T
             does[np.searchsorted(step * num_variables + variable, place * num_variables + killed)] |= _KILL
+        # Steps are in order already, and the sort is stable: sorting by (run, variable) leaves the steps of each pair
+        # in order.
         run = np.searchsorted(runs, step, side="right") - 1
         key = run * num_variables + variable
         order = np.argsort(key, kind="stable")
@@ -248,11 +254,13 @@ class _Events:
             Positions of events, int64[n] each; −1 where there is none.
         """
         n = len(self.step)
+        # Nearest event of a kind, ignoring runs and variables; those found in another group are thrown out below.
         group = np.cumsum(self.fresh)
         found = self.where(flags)
         slot = np.searchsorted(found, np.arange(n), side="left")
         padded = np.concatenate([[-1], found, [-1]])
         before = padded[slot]
+        # An event that is of the kind itself is at its own slot, so the next one is a slot further on.
         after = padded[slot + 1 + (np.append(found, -1)[np.minimum(slot, len(found))] == np.arange(n))]
         for other in (before, after):
             other[(other >= 0) & (group[other] != group)] = -1
@@ -314,12 +322,16 @@ class _Flow:
         events = self._events
         before, after = events.neighbours(_DECIDES)
         deciding = events.where(_DECIDES)
+        # The first decision of a run says what the run wants before it; a value that is live behind the run starts at
+        # the last.
         first, last = deciding[before[deciding] < 0], deciding[after[deciding] < 0]
         self._decided, self._wanted = events.variable[first], (events.does[first] & _READ) > 0
         self._last = events.step[last]
         self._ptr = np.searchsorted(events.run[first], np.arange(len(self._starts)))
         reading = events.where(_READ)
         previous = before[reading]
+        # A read extends a lifetime back to the event before it, or to the start of the run where the value came from
+        # outside.
         begin = np.where(previous >= 0, events.step[previous], self._starts[events.run[reading]])
         writing = events.where(_WRITE)
         self._inside = (
@@ -398,6 +410,7 @@ class _Flow:
         after = self.live[variable]
         if after.any():
             self._note(variable[after], self._last[own][after], self.until[variable[after]])
+        # One assignment decides all: what was live behind the run matters only for the lifetime noted above.
         self.live[variable] = before
         self.until[variable[before]] = region.first
 
@@ -412,6 +425,7 @@ class _Flow:
         after = self.live[touched]
         self._close(touched[after], region.end)
         before = np.zeros_like(after)
+        # Each way starts from the same state behind the branch; what any of them wants is wanted before it.
         for way in region.items:
             self.live[touched] = after
             self.until[touched] = way.end
@@ -426,6 +440,8 @@ class _Flow:
         if region.count == 0:
             self._skipped.append((region.first, region.end))
             return
+        # The end of the body wants what the next trip wants. One pass over the body finds it, as its assignments do not
+        # depend on what was live; the walk afterwards notes lifetimes with that known.
         if region.count > 1:
             touched = self._touched(region)
             after = self.live[touched]
@@ -441,10 +457,14 @@ class _Flow:
         touched = self._touched(region)
         after = self.live[touched]
         self._pass([condition, body], rejoined=(touched, after))
+        # The body runs back to the condition, so its end wants `head`. What only the code behind the loop wants is made
+        # by the condition: that lifetime is open from the end of the body onwards, since the steps of the condition
+        # come first.
         head = self.live[touched]
         self._close(touched[after & ~head], body.end)
         self.until[touched[head & ~after]] = body.end
         self._walk(body)
+        # Behind the condition both ways meet: into the body, and out of the loop.
         joining = touched[after & ~self.live[touched]]
         self.live[joining] = True
         self.until[joining] = condition.end
@@ -503,6 +523,7 @@ def _united(
     position[candidates] = np.arange(len(candidates))
     kept = np.flatnonzero((position[variable] >= 0) & (begin < end))
     span = num_steps + 1
+    # Candidates lie on one axis, `span` apart, so that one sort and one running maximum serve all of them.
     base = position[variable[kept]] * span
     low, high = base + begin[kept], base + end[kept]
     order = np.argsort(low, kind="stable")

@@ -1,4 +1,10 @@
-"""Memory: what every tile has to hold, by category, and when it holds most."""
+"""Memory: what every tile has to hold, by category, and when it holds most.
+
+The peak of temporaries is found by a sweep over the moments at which lifetimes begin or end: the sum on a tile changes
+only there, so its maximum is reached right after a begin (or in a step with buffers), and nothing between need be
+looked at. It is exact for the model, in which what is live together is laid out without gaps. A row of sums for each
+step would be steps times tiles; the sweep holds one row, and updates the tiles that a change touches.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +46,7 @@ class Shares:
         """The shares under a layout."""
         mapped = layout.tile >= 0
         owner = layout.variables_at(layout.begin[mapped])
+        # A tile may hold a variable in several map pieces; they are summed per (variable, tile).
         key = owner * layout.num_tiles + layout.tile[mapped]
         size = (layout.end - layout.begin)[mapped] * layout.width[owner]
         order = np.argsort(key, kind="stable")
@@ -161,6 +168,7 @@ class _Sweep:
 
     def change(self, come: list[tuple[Int32, Int64]], gone: list[tuple[Int32, Int64]], step: int) -> None:
         """Variables come and go with a step, each given as tiles and bytes there."""
+        # The amounts of one variable have distinct tiles, so indexed addition counts each once.
         for tiles, amount in come:
             self._current[tiles] += amount
             self.total += int(amount.sum())
@@ -213,8 +221,10 @@ def _sweep(
         rows = (shares.of_variable(int(v)) for v in variable[which])
         return [(shares.tile[r], shares.padded_bytes[r]) for r in rows]
 
+    # Between two busy moments every step needs what the first of them needs.
     until = np.append(busy[1:], steps)
     for number, step in enumerate(busy.tolist()):
+        # Ends are one past the last step, so what ends now makes room for what begins now.
         first, last, gone, left = (int(b[number]) for b in bounds)
         if first < last or gone < left:
             sweep.change(shares_of(coming[first:last]), shares_of(going[gone:left]), step)

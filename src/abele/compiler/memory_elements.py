@@ -1,4 +1,9 @@
-"""Memory elements: fields that must lie apart, in interleaved memory, or at an alignment."""
+"""Memory elements: fields that must lie apart, in interleaved memory, or at an alignment.
+
+Two fields share a memory element only if they share an element of a variable (the allocator is assumed to be able to
+separate everything else), so the check is an intersection of intervals per vertex: intervals of one field are sorted on
+an axis where each vertex has a stretch of its own, and those of the other are looked up in them.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +69,7 @@ def _common(one: FieldUse, other: FieldUse, span: int) -> tuple[int, int, int] |
     order = np.argsort(key, kind="stable")
     key, reach = key[order], np.maximum.accumulate((key + length)[order])
     wanted = owner * span + low
+    # The last interval that begins before the wanted one ends; `reach` also covers longer ones before it.
     slot = np.searchsorted(key, wanted + size, side="left") - 1
     hit = np.flatnonzero((slot >= 0) & (reach[np.maximum(slot, 0)] > wanted))
     if len(hit) == 0:
@@ -126,6 +132,7 @@ class Placement:
         the two alignments is lost before it.
         """
         total, seen = np.zeros(self._layout.num_tiles, dtype=np.int64), np.empty(0, dtype=np.int64)
+        # The strictest request of a share counts; weaker ones of the same share are met by it.
         for align in sorted(self._aligned, reverse=True):
             shares = np.setdiff1d(distinct(np.concatenate(self._aligned[align])), seen)
             seen = np.concatenate([seen, shares])

@@ -100,6 +100,7 @@ def find_race(uses: Sequence[FieldUse], writes: Writes | None = None) -> Race | 
     race = _write_race(writes)
     if race is not None or len(writes.begin) == 0:
         return race
+    # Number of changes of owner up to each write: a stretch has one owner if its ends have the same number.
     turns = np.concatenate([[0], np.cumsum(writes.vertex[1:] != writes.vertex[:-1])])
     for use in uses:
         if not use.writes:
@@ -114,6 +115,7 @@ def _write_race(writes: Writes) -> Race | None:
     if len(late) == 0:
         return None
     position = np.arange(len(writes.end), dtype=np.int64)
+    # Position of the write that reaches furthest so far: the one that a late beginner overlaps.
     furthest = np.maximum.accumulate(np.where(writes.end == writes.reach, position, 0))
     clash = late[writes.vertex[late] != writes.vertex[furthest[late - 1]]]
     # without two vertices, two fields (or two rows of one) of the same vertex write the same
@@ -125,11 +127,13 @@ def _read_race(use: FieldUse, writes: Writes, turns: Int64) -> Race | None:
     regions = use.edge.regions
     if len(regions.begin) == 0 or len(use.edge.index) == 0:
         return None
+    # Most fields are read from variables that no vertex of the set writes: their ends tell, without a search.
     if int(regions.begin.min()) >= int(writes.reach[-1]):
         return None
     end = regions.begin + regions.length
     if int(end.max()) <= int(writes.begin[0]):
         return None
+    # Writes that end behind the read's begin, and begin before its end.
     low = np.searchsorted(writes.reach, regions.begin, side="right")
     high = np.searchsorted(writes.begin, end, side="left")
     touched = np.flatnonzero(low < high)
@@ -138,8 +142,11 @@ def _read_race(use: FieldUse, writes: Writes, turns: Int64) -> Race | None:
     first, last = _readers(use, regions.num)
     region = np.searchsorted(regions.ptr, touched, side="right") - 1
     low, high = low[touched], high[touched]
+    # A vertex may read what it writes itself, if it is the only reader of the region and the only writer of the
+    # stretch.
     safe = (first[region] == last[region]) & (writes.vertex[low] == first[region])
     safe &= turns[low] == turns[high - 1]
+    # Regions that no vertex is wired to.
     safe |= first[region] < 0
     clash = np.flatnonzero(~safe)
     if len(clash) == 0:
@@ -155,6 +162,14 @@ def _readers(use: FieldUse, num_regions: int) -> tuple[Int64, Int64]:
     if use.is_identity:
         return vertex, vertex
     first, last = np.full(num_regions, -1, np.int64), np.full(num_regions, -1, np.int64)
+    # The last assignment to an element wins: in reverse order that leaves the first reader. !Vertices of a compute set
+    # run in no order, so any of these would make results depend on one. The check is a sweep: !written intervals are
+    # sorted by address, and one that begins before the furthest end so far overlaps an earlier one. !That finds every
+    # write-write race in O(n log n); comparing vertices pair by pair would be quadratic, and a mark per !element would
+    # follow the size of variables instead of what the compute set touches. Without such a race the written !intervals
+    # are apart, so those that a read overlaps are one stretch of the sorted list, found by two binary searches, !and it
+    # is enough to know whether one vertex owns the whole stretch. Intervals are exact to the element, so what is
+    # !reported is a race and never an approximation of one.
     first[use.edge.index[::-1]] = vertex[::-1]
     last[use.edge.index] = vertex
     return first, last

@@ -1,4 +1,10 @@
-"""Residence: which tiles hold a set of regions, as pieces that are contiguous in a tile's memory."""
+"""Residence: which tiles hold a set of regions, as pieces that are contiguous in a tile's memory.
+
+A vertex can use a region in place exactly when the region is one piece of its own tile's memory. Pieces are cut by the
+layout and joined again where they adjoin in packed addresses, so that holds for a region if one piece is left and its
+tile is the vertex's. All else is a *pair* of a tile and a region, and pairs are made distinct before their pieces are
+listed: a weight that a thousand vertices of a tile share is planned once, not a thousand times.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +76,7 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     region = regions.row
     if len(pieces.begin) != len(region):
         region = region[pieces.source]
+    # A piece starts afresh where it does not adjoin the one before in packed memory, or where share or region changes.
     fresh = np.empty(len(region), dtype=bool)
     fresh[:1] = True
     np.not_equal(pieces.begin[1:], pieces.begin[:-1] + pieces.length[:-1], out=fresh[1:])
@@ -99,6 +106,7 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
         return tile[busy], index[busy]
     num_regions = len(residence.home)
     key = tile[busy].astype(np.int64) * num_regions + index[busy]
+    # Rows come by tile and then region in most fields; only others are sorted.
     if not bool((key[1:] > key[:-1]).all()):
         key = distinct(key)
     return (key // num_regions).astype(np.int32), key % num_regions
@@ -109,6 +117,7 @@ def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
     count = np.diff(residence.ptr)[region]
     needer = np.repeat(tile, count)
     starts = np.cumsum(count) - count
+    # Each pair repeats the pieces of its region.
     source = np.arange(len(needer), dtype=np.int64) + np.repeat(residence.ptr[:-1][region] - starts, count)
     return PairPieces(
         needer,

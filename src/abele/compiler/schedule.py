@@ -122,6 +122,7 @@ def _classes(parts: Sequence[Part]) -> dict[Resource, int]:
                 needs.setdefault(group, []).append((number, position))
         for link in links:
             needs.setdefault(link, []).append((number, -1))
+    # Resources with the same list of needs go through the same rows at the same times: their states are always equal.
     numbers: dict[tuple[tuple[int, int], ...], int] = {}
     return {resource: numbers.setdefault(tuple(where), len(numbers)) for resource, where in needs.items()}
 
@@ -177,6 +178,8 @@ class _Run:
         whole = int(loop.trips + _WHOLE)
         part = loop.trips - whole
         done, room = 0, -1
+        # The first trip always runs one by one, since it tells when rows first start. Further ones as long as they add
+        # to the trace.
         while done < whole and (done == 0 or 0 < self.room != room):
             room = self.room
             state = self.through(loop.items, state, scale)
@@ -220,6 +223,7 @@ def _advance(row: _Row, state: State, scale: float) -> list[float]:
     for resources in row.meets:
         start = state[resources].max(axis=0)
         if len(row.links):
+            # Links are needed only when the phase's own start is over, so they may be busy for that long.
             start = np.maximum(start, state[row.links].max(axis=0) - row.latency * scale)
         state[resources] = start + row.cycles * scale
         if len(row.links):
@@ -236,6 +240,7 @@ def _times(left: State, right: State) -> State:
     """The max-plus product."""
     result = np.empty((len(left), right.shape[1]))
     for i, row in enumerate(left):
+        # A row at a time: the whole product as one array would take size³ numbers.
         result[i] = (row[:, None] + right).max(axis=0)
     return result
 

@@ -37,6 +37,7 @@ def sum_by_tile(tile: npt.NDArray[np.integer], amount: Int64, num_tiles: int) ->
     Few entries leave most of the array as the system gave it: zeros that take no memory until they are written.
     """
     if len(tile) * _DENSE_PART < num_tiles:
+        # np.zeros takes untouched pages from the system: adding at a few places touches only theirs.
         result, some = np.zeros(num_tiles, dtype=np.int64), np.flatnonzero(amount)
         np.add.at(result, tile[some], amount[some])
         return result
@@ -66,6 +67,7 @@ class TileSet:
         if sum(map(len, columns)) * _DENSE_PART >= num_tiles:
             return TileSet.all(num_tiles)
         joined = columns[0] if len(columns) == 1 else np.concatenate([np.empty(0, np.int32), *columns])
+        # Most columns are ascending without repeats already: a set as it is.
         step = joined[1:] > joined[:-1]
         if bool(step.all()):
             return TileSet(joined, num_tiles)
@@ -263,6 +265,8 @@ class TileVector:
         """The same vector in the least memory: without zeros where they are most, in 32 bits where they suffice."""
         tiles, values = self.tile_set, self.values
         if not values[-1]:
+            # Two entries of 4 bytes per listed tile against one of 8 per tile of the set: half is where listing starts
+            # to pay.
             kept = values[:-1] != 0
             if int(np.count_nonzero(kept)) * 2 < len(tiles):
                 tiles, values = TileSet(tiles.tiles[kept], tiles.num_tiles), np.append(values[:-1][kept], 0)
@@ -301,6 +305,7 @@ def _on(vector: TileVector, tiles: TileSet) -> npt.NDArray[np.integer[Any]]:
         return vector.values
     column = np.full(len(tiles) + 1, vector.elsewhere, dtype=np.int64)
     column[tiles.positions(vector.tile_set.tiles)] = vector.values[:-1]
+    # No tile is left for the last entry to speak of; zero keeps sums over whole columns right.
     if tiles.is_all:
         column[-1] = 0
     return column
@@ -322,6 +327,7 @@ class TileTotal:
         elsewhere = vector.elsewhere
         self._everywhere += times * elsewhere
         values = vector.values[:-1].astype(np.int64)
+        # What every tile gets is one number beside the array, so a listed tile adds only what it has beyond that.
         self._listed[vector.tile_set.tiles] += times * (values - elsewhere if elsewhere else values)
 
     def add_everywhere(self, amount: int) -> None:

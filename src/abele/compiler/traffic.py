@@ -202,18 +202,22 @@ def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
     """What arrives at each tile once, and the copies for what it wanted again."""
     span = int((transfers.begin + transfers.length).max(initial=0)) + 1
     key = transfers.receiver.astype(np.int64) * span + transfers.begin
+    # The lowest bit puts wishes without an arrangement of their own first (see the top of the module).
     order = _order(key * 2 + ~transfers.alone)
     wanted, key = _Fragments(*_taken(transfers, order)), key[order]
     fresh, length = _news(key, wanted.length)
     again = np.flatnonzero((length < wanted.length) & ~wanted.alone)
     size = (wanted.length[again] - length[again]) * wanted.width[again]
     offset = (wanted.begin[again] - wanted.share[again]) * wanted.width[again]
+    # The sort key is shifted by a multiple of the span, so the difference of keys is that of addresses.
     found = _without_empty(wanted._replace(begin=wanted.begin + (fresh - key), length=length))
     return _merged(found, found.peer, found.alone), Moves(wanted.tile[again], size, granules(offset, size))
 
 
 def _sent(received: _Fragments) -> _Fragments:
     """What leaves each sending tile: one multicast for all that want it."""
+    # Packed addresses belong to one tile: in order of address, wishes for the same data are neighbours whoever wants
+    # them.
     f = _Fragments(*_taken(received, _order(received.begin)))
     begin, length = _news(f.begin, f.length)
     found = _without_empty(f._replace(tile=f.peer, peer=f.tile, begin=begin, length=length))
@@ -252,6 +256,8 @@ def _merged(f: _Fragments, peer: Int32, joinable: Bool) -> _Fragments:
     """Join neighbours that lie in one piece of memory, come from one peer and may arrive as one."""
     if len(f.begin) == 0:
         return f
+    # A fragment starts where memory, tile, arrangement or peer changes, or where either neighbour must arrive by
+    # itself.
     starts = np.append(True, f.begin[1:] != f.begin[:-1] + f.length[:-1]) | ~joinable
     starts[1:] |= (f.tile[1:] != f.tile[:-1]) | (f.share[1:] != f.share[:-1])
     starts[1:] |= (peer[1:] != peer[:-1]) | ~joinable[:-1]
@@ -284,6 +290,7 @@ def _paired_bytes(f: _Fragments, tiles: TileSet) -> Int64:
     if len(mine) == 0 or len(theirs) == 0:
         return tiles.zeros()
     span = int((f.begin + f.length).max()) + 1
+    # Both tiles of a pair get the same axis, so what both receive overlaps on it.
     key = (f.tile // 2).astype(np.int64) * span + f.begin
     common = _overlap(key[mine], f.length[mine], key[theirs], f.length[theirs]) * f.width[mine]
     common = common // PAIR_BYTES * PAIR_BYTES
@@ -295,6 +302,7 @@ def _paired_bytes(f: _Fragments, tiles: TileSet) -> Int64:
 
 def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
     """How much of each interval others cover, int64[n]; the others are in order and apart."""
+    # Elements covered up to an address, so that what is covered between two is a difference.
     before = np.concatenate([[0], np.cumsum(other_length)])
 
     def covered(upto: Int64) -> Int64:
@@ -312,6 +320,7 @@ def _link_bytes(f: _Fragments, num_tiles: int, tiles_per_ipu: int) -> LinkBytes:
     source, target = f.peer // tiles_per_ipu, f.tile // tiles_per_ipu
     far = np.flatnonzero(source != target)
     span = int((f.begin + f.length).max(initial=0)) + 1
+    # Per receiving IPU instead of per tile: what is new to the IPU crosses, the rest is there already.
     key = target[far].astype(np.int64) * span + f.begin[far]
     order = _order(key)
     crossing = _news(key[order], f.length[far][order])[1] * f.width[far][order]

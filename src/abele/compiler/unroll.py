@@ -1,4 +1,9 @@
-"""Unrolling: a lowered program as rows and loops, with as many trips as a run makes."""
+"""Unrolling: a lowered program as rows and loops, with as many trips as a run makes.
+
+Counts are those of a whole run, while the schedule needs trips per entry: a loop that ran 60 times within a loop of 20
+is one of 3 trips. So the walk carries how often the part that it is in is entered, and divides. Trips may be fractions,
+which the schedule takes as parts of a row's cycles: the sum over the run stays exact for every row.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +109,7 @@ class _Unrolling:
         if trips:
             yield Loop(trips / times, (*head, *self._all([body], trips)))
         if looked > trips:
+            # The last look, which finds that the loop is over.
             yield Loop((looked - trips) / times, head)
 
     def _entries(self, item: Step | Block) -> float | None:

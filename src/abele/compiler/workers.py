@@ -32,6 +32,7 @@ def worker_makespans(tile: Positions, slots: Int64, num_tiles: int, num_workers:
     if len(tile) == 0:
         return result
     if not bool((tile[1:] >= tile[:-1]).all()):
+        # NumPy sorts 16-bit keys by radix, without comparisons.
         order = np.argsort(tile.astype(np.uint16) if num_tiles <= 1 << 16 else tile, kind="stable")
         tile, slots = tile[order], slots[order]
     count = np.bincount(tile, minlength=num_tiles)
@@ -39,6 +40,7 @@ def worker_makespans(tile: Positions, slots: Int64, num_tiles: int, num_workers:
     count = count[busy]
     first = np.cumsum(count) - count
     most, least = np.maximum.reduceat(slots, first), np.minimum.reduceat(slots, first)
+    # Right where all cost the same, or where there are no more vertices than workers; others are replaced below.
     result[busy] = -(-count // num_workers) * most
     mixed = np.flatnonzero((count > num_workers) & (most != least))
     result[busy[mixed]] = _list_schedule(first[mixed], count[mixed], slots, num_workers)
@@ -49,7 +51,9 @@ def _list_schedule(first: Int64, count: Int64, slots: Int64, num_workers: int) -
     """Makespan of each run of ``slots``, vertex k of all runs being placed at once."""
     order = np.argsort(-count, kind="stable")
     first, sizes = first[order], count[order]
+    # The first six vertices go to the six free workers.
     loads = slots[first[:, None] + np.arange(num_workers)]
+    # running[k]: how many tiles have a vertex k; they come first, as tiles are sorted by falling size.
     running = np.searchsorted(-sizes, -np.arange(sizes.max(initial=0)), side="left")
     rows = np.arange(len(first))
     for k in range(num_workers, len(running)):

@@ -1,4 +1,10 @@
-"""Intervals of elements: half-open ranges, and arrays of them."""
+"""Intervals of elements: half-open ranges, and arrays of them.
+
+All functions work on whole columns: a sort, a running sum and a gather, never a loop over intervals. Two patterns come
+again and again. *Runs of different length in one column*: repeat each row's start by its count, subtract where the row
+begins in the output, and add one arange. *Cutting two lists alike*: the sorted union of both lists of ends is the list
+of all cuts, and a binary search in either says which interval a piece is from.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +51,7 @@ def distinct(values: Int64) -> Int64:
 
     Many times faster than ``np.unique`` on large arrays, most of all when they consist of sorted runs.
     """
+    # NumPy's stable sort of 64-bit integers is timsort, which is quick on runs that are sorted already.
     ordered = np.sort(values, axis=None, kind="stable")
     keep = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
@@ -98,6 +105,7 @@ def expand(begin: Int64, length: Int64) -> Int64:
     """Every address of the intervals in order, int64[sum of lengths]."""
     total = int(length.sum())
     ends = np.cumsum(length)
+    # Address minus position is constant within an interval.
     step = np.repeat(begin - (ends - length), length)
     return step + np.arange(total, dtype=np.int64)
 
@@ -124,6 +132,7 @@ def cut_alike(one: Int64, other: Int64) -> tuple[Int64, CutPart, CutPart]:
         same = CutPart(np.arange(len(one), dtype=np.int64), np.zeros(len(one), dtype=np.int64))
         return one, same, same
     ends = np.cumsum(one), np.cumsum(other)
+    # Every end of either list is a cut, and there are no others.
     cuts = distinct(np.concatenate(ends))
     length = np.diff(cuts, prepend=0)
     start = cuts - length
@@ -152,8 +161,10 @@ def cut_at(borders: Int64, begin: Int64, length: Int64) -> tuple[Int64, Int64, I
         return begin, length, np.arange(len(begin), dtype=np.int64)
     source = np.repeat(np.arange(len(begin), dtype=np.int64), count + 1)
     heads = np.cumsum(count + 1) - count - 1
+    # Piece 0 begins where its interval does, piece r at the r-th border inside.
     rank = np.arange(len(source), dtype=np.int64) - heads[source]
     low = np.where(rank == 0, begin[source], borders[np.minimum(first[source] + rank - 1, len(borders) - 1)])
+    # Pieces of one interval adjoin, so each ends where the next begins; the last ends with the interval.
     end = np.append(low[1:], 0)
     end[np.append(heads[1:], len(source)) - 1] = begin + length
     return low, end - low, source

@@ -1,4 +1,11 @@
-"""Two views of one shape side by side: runs that are contiguous in both, in the order that makes them longest."""
+"""Two views of one shape side by side: runs that are contiguous in both, in the order that makes them longest.
+
+A copy's elements may be taken in any order, so the order is chosen in which runs are longest: both blocks are written
+as one list of *digits* (an extent with a stride on either side), digits are sorted by the destination's stride, and
+neighbours that step on in both without a gap are joined. Without that, the copy between two transposed views of equal
+storage would come out element by element. Where the two blocks cannot be cut into common digits (extents that do not
+divide each other), the order of the views is right for everything, only with shorter runs.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +92,7 @@ def _common(mine: Factors, theirs: Factors) -> list[_Digit] | None:
     while left:
         (n, stride), (m, other) = left.pop(), right.pop()
         extent = min(n, m)
+        # 6 beside 4: no list of digits serves both.
         if max(n, m) % extent:
             return None
         found.append(_Digit(extent, stride, other))
@@ -101,6 +109,7 @@ def _runs(block: StridedBlock, other: StridedBlock, digits: list[_Digit]) -> Pai
     for digit in sorted(digits, key=lambda d: (-abs(d.destination), -abs(d.source))):
         outer = merged[-1] if merged else None
         n = digit.extent
+        # One step of the outer digit is a whole round of this one, on both sides: they count on as one.
         if outer is not None and outer[1:] == (digit.source * n, digit.destination * n):
             merged[-1] = _Digit(outer.extent * n, digit.source, digit.destination)
         else:

@@ -1,4 +1,11 @@
-"""Regions: the lists of element intervals that vertex fields are wired to, shared by all that use them."""
+"""Regions: the lists of element intervals that vertex fields are wired to, shared by all that use them.
+
+Taking n boxes out of a view costs as much as there are different *patterns* of boxes, not n times a slice: two boxes
+whose elements lie alike relative to their first give the same runs, shifted. The address of a first element is a sum of
+one term per dimension, so all of them are found at once; the runs of a pattern are worked out for one box and repeated.
+In a tiled matrix there is one pattern for the inside and one for each edge. Views of several blocks have no such sum:
+there a box is ranges of the flattened view, and they are cut from the view's runs by binary search.
+"""
 
 from __future__ import annotations
 
@@ -145,8 +152,10 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
         return _cut_boxes(tensor, starts, sizes)
     axes = [_Axis.of(f) for f in strided.factors]
     base = np.full(n, strided.variable.base + strided.offset, dtype=np.int64)
+    # First elements of all boxes: one term per dimension.
     for d, axis in enumerate(axes):
         base += axis.at(starts[:, d])
+    # Runs of one box per pattern, then repeated for all boxes and shifted to their first elements.
     pattern, members = _patterns(axes, starts, sizes)
     parts = [_pattern_runs(axes, starts[first].tolist(), sizes[first].tolist()) for first in members]
     counts = np.array([len(p[0]) for p in parts], dtype=np.int64)
@@ -195,6 +204,7 @@ def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, In
     """Group boxes whose elements lie alike relative to their first: group of each box, one box of each group."""
     first, number = np.zeros(1, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
     for d, axis in enumerate(axes):
+        # With a constant stride only the size matters; with a table, the differences within it do.
         alike = sizes[:, d] if axis.table is None else _alike(starts[:, d], sizes[:, d], axis.table)
         if (alike != alike[0]).any():
             first, number = _numbered(number * (int(alike.max()) + 1) + alike)
@@ -248,6 +258,7 @@ def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
         lengths.append(np.full(len(members) * len(outer), length, dtype=np.int64))
         boxes_.append(np.repeat(members, len(outer)))
     row = np.concatenate(boxes_)
+    # Back into the order of boxes, as boxes were handled by shape.
     order = np.argsort(row, kind="stable")
     position, length_all = np.concatenate(positions)[order], np.concatenate(lengths)[order]
     begin, pieces, source, _ = cut_runs(tensor, position, length_all)
@@ -257,6 +268,7 @@ def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
 def _ranges_of(size: Int64, shape: Int64, strides: Int64) -> tuple[Int64, int]:
     """Flat ranges that make up a box at the origin: first position of each, and their common length."""
     inner = len(size)
+    # The innermost dimensions that a box fills whole, and the one outside them, are one range.
     while inner > 0 and (inner == len(size) or size[inner] == shape[inner]):
         inner -= 1
     outer = np.zeros(1, dtype=np.int64)

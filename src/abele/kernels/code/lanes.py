@@ -1,4 +1,10 @@
-"""LLVM code that combines across the lanes of many vectors at once, by transposing as it goes."""
+"""LLVM code that combines across the lanes of many vectors at once, by transposing as it goes.
+
+Summing one vector's lanes takes log L shuffles and adds, and most lanes of the later ones are waste. Two vectors folded
+together use all lanes: half of the result belongs to each, so after log L rounds L vectors have become one whose lanes
+are L results. ``names`` records whose partial result each lane holds; which lanes meet in which round depends on the
+number of lanes alone, so the order of additions, and with it the bits, is the same for every vector.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +37,7 @@ def _fold(builder: ll.IRBuilder, vectors: list[Value], name: str, type_: Element
         pairs = [(rows[n], rows[min(n + 1, len(rows) - 1)]) for n in range(0, len(rows), 2)]
         rows = [_fold_pair(builder, a, b, half, name, type_) for a, b in pairs]
         half //= 2
+    # Any lane that a vector owns has its result; the first is taken.
     owners = [(row, lane, owner) for row, names in rows for lane, owner in enumerate(names)]
     places = {owner: (row, lane) for row, lane, owner in reversed(owners)}
     return [
@@ -47,6 +54,7 @@ def _fold_pair(
     type_: ElementType,
 ) -> tuple[Value, list[int]]:
     lanes = len(first[1])
+    # Lanes of the lower halves of both vectors, side by side; those `half` further on are their partners.
     low = [lane if lane % (2 * half) < half else lane - half + lanes for lane in range(lanes)]
     order = ll.VectorType(ll.IntType(32), lanes)
     parts = [

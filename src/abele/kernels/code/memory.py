@@ -81,6 +81,7 @@ def load_lanes(
     wide = ll.VectorType(stored_type(type_), lanes)
     if mask is not None and valid < lanes:
         mask = builder.and_(mask, first_lanes(lanes, valid))
+    # Lane by lane, which touches valid lanes alone and needs no mask.
     if mask is None and stride != 1:
         return widen(builder, _gather(builder, pointer, type_, lanes, stride, valid), type_)
     if mask is None and valid == lanes:

@@ -100,6 +100,7 @@ class _NestCode:
 
     def _decode(self, units: Sequence[str], unit: Value) -> dict[str, Value]:
         steps: dict[str, Value] = {}
+        # Mixed-radix digits, the last unit dim fastest; the first needs no remainder.
         for dim in reversed(units):
             count = ll.Constant(I64, -(-self.extents[dim] // self.schedule.step(dim)))
             steps[dim] = unit if dim == units[0] else self.builder.urem(unit, count)
@@ -119,6 +120,7 @@ class _NestCode:
                 self._units(dims[1:], steps, body)
 
         if full and rest:
+            # Whole tiles and the last, partial one have code of their own.
             whole = self.builder.icmp_signed("<", steps[dim], ll.Constant(I64, full))
             self.branch(whole, lambda: inside(step), lambda: inside(rest))
         else:
@@ -157,6 +159,7 @@ class _NestCode:
         for bound in bounds:
             factor = bound.position.coefficient(dim)
             others = replace(bound.position, terms=tuple(t for t in bound.position.terms if t[0] != dim))
+            # 0 ≤ ±d + rest < extent, solved for d.
             rest = self.points.linear(others)
             limit = ll.Constant(I64, bound.extent)
             if factor == 1:
@@ -173,6 +176,7 @@ class _NestCode:
         units = self.schedule.order[len(panel.dims) : self.schedule.num_unit_dims]
         sharing = math.prod(-(-self.extents[d] // self.schedule.step(d)) for d in units)
         number = self.builder.udiv(unit, ll.Constant(I64, sharing))
+        # The first unit of a thread's share always copies, as −1 is no panel's number.
         new = self.builder.icmp_signed("!=", number, self.builder.load(self.copied, typ=I64))
 
         def copy() -> None:
@@ -194,6 +198,7 @@ class _NestCode:
         """``dim`` starts at ``start`` and has ``size`` elements in the tile."""
         before = self.points.base.get(dim), self.size.get(dim, 0)
         self.points.base[dim], self.size[dim] = start, size
+        # Values of before are of another tile step.
         self.points.known = {}
         yield
         self.points.known = {}
@@ -213,6 +218,7 @@ class _NestCode:
         self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
         self.builder.position_at_end(body)
         self.points.known = {}
+        # Blocks that the body appends come between, so the back edge starts from wherever the builder is then.
         yield index
         after = self.builder.add(index, ll.Constant(I64, step), flags=("nsw", "nuw"))
         index.add_incoming(after, self.builder.block)
@@ -246,6 +252,7 @@ class _NestCode:
             if isinstance(expression, Local | Const):
                 return
             arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
+            # Locals are of a point, even where their value does not depend on one.
             known = not any(isinstance(part, Local) for part in expression.walk())
             if known and self.points.dims_of(expression) == frozenset() and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
@@ -278,6 +285,7 @@ class _NestCode:
             self._accumulate(points)
         self.points.known = {}
         for point in points:
+            # All values before the first store: a later store of the point may overwrite what an earlier value reads.
             values = [self.points.value(o.value, point, compute_type(o.access.type)) for o in self.nest.outs]
             for out, value in zip(self.nest.outs, values, strict=True):
                 self._store(out, value, point)
@@ -316,6 +324,7 @@ class _NestCode:
 
     def _clamps(self) -> dict[str, list[Bound]]:
         """Guards of all accumulators that a loop range can express, by the dim whose loop it is."""
+        # Loops are shared by all accumulators, so only guards that all have can shorten them.
         sets = [set(a.guards) for a in self.nest.accumulates]
         clamps: dict[str, list[Bound]] = {}
         for bound in sorted(set.intersection(*sets), key=str):

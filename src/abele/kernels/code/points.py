@@ -195,6 +195,7 @@ class Points:
         offset = at.offset(access.address)
         if condition is not None:
             index = self.builder.add(start, ll.Constant(I64, offset))
+            # Element 0, or with a negative stride the one from which all lanes stay inside.
             index = self.builder.select(condition, index, ll.Constant(I64, max(0, -stride) * (at.valid - 1)))
             return element_pointer(self.builder, self.arrays[access.array], index, access.type)
         key = ("pointer", access)

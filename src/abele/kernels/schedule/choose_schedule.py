@@ -67,6 +67,7 @@ def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
     points, traffic = math.prod(nest.extents.values()), Traffic(nest)
     reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
     free = [d for d, _ in nest.parallel if d not in nest.unit]
+    # The number of the finalist breaks ties, so that the choice never depends on how schedules compare.
     found: list[tuple[float, int, NestSchedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
         schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
@@ -83,6 +84,7 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
     panel = find_panel(nest, schedule)
     if panel is None:
         return schedule, None
+    # Units that share a panel must come after each other, so the panel's dims lead.
     others = tuple(d for d in schedule.order if d not in panel.dims)
     schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
     return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel
@@ -94,6 +96,7 @@ def _lane_candidates(nest: LoopNest) -> list[str]:
 
 
 def _can_be_lane(nest: LoopNest, dim: str) -> bool:
+    # Lanes of a reduced dim are folded at the end, so guards over them would mask every multiply-add.
     if dim in dict(nest.reduced):
         return not any(dim in g.position.names for g in nest.guards())
     # Guards that differ between lanes would make every load a masked one.
@@ -122,6 +125,7 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterato
         for d, n in sorted(nest.parallel, key=lambda p: _stride_key(nest, p[0]))
         if d not in guarded and d not in nest.unit and not (d == lane and nest.lane)
     }
+    # Accumulators in vectors of the chosen width.
     limit = max(1, target.accumulators * target.lanes // max(width, target.lanes))
     yield ()
     for first, second in combinations(sizes, 2):
@@ -201,9 +205,12 @@ class _CostModel:
         counts = [(cost, math.prod(tile.get(d, 1) for d in dims)) for dims, cost in self.loads]
         work = float(size * self.work)
         loads = sum(cost * count for cost, count in counts)
+        # One operand streams through; vectors of the other that serve several points stay in registers.
         held = max((count for _, count in counts if count < size), default=0)
         spilled = max(0, (size + held + WORKING_REGISTERS) * self.vector - self.registers)
         waiting = max(0, HIDING_TILE - size) * WAIT_COST
+        # Loads and arithmetic have ports of their own: the longer of the two counts, and a share of both that does not
+        # overlap.
         together = max(work, loads) + OVERLAP_LOSS * (work + loads)
         step = (together + SPILL_COST * spilled + waiting) / (size * self.width)
         # What happens once per reduction is shared by all its points.
@@ -240,6 +247,8 @@ def _is_separate(nest: LoopNest, dim: str) -> bool:
             continue
         stride = abs(out.access.stride(dim))
         others = _reaches(nest, out, dim)
+        # Steps of `dim` never meet if all smaller strides together stay below one step, and larger ones step over its
+        # whole range.
         below = sum(s * (n - 1) for s, n in others if s <= stride)
         above = [s for s, _ in others if s > stride]
         if stride <= below or any(s < stride * nest.extents[dim] for s in above):

@@ -1,4 +1,10 @@
-"""Loop dims that step through memory as one become one."""
+"""Loop dims that step through memory as one become one.
+
+Each loop costs a counter, a compare and a partial tile at its end, and a register tile can only run along one dim of
+each access; a dim that was split for an operand elsewhere is cheaper whole. Joining is right because it names the same
+addresses in the same order: one step of the outer dim moves every position by a whole round of the inner one. Dims with
+guards stay, as the guard speaks of one of them alone.
+"""
 
 from __future__ import annotations
 

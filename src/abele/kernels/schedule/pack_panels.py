@@ -63,6 +63,7 @@ def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
     if nest.unit or len(nest.accumulates) != 1 or reduces_in_tile or any(o.combine != "set" for o in nest.outs):
         return None
     found = [p for f in _candidates(nest) if (p := _panel(nest, schedule, f)) is not None]
+    # Both operands rarely qualify; the larger one has more to gain.
     return max(found, key=lambda p: p.elements, default=None)
 
 
@@ -70,6 +71,7 @@ def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
     """Whether ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
     if nest.unit or len(nest.accumulates) != 1 or fetch not in _candidates(nest):
         return False
+    # The tile is not known yet: a vector of lanes times four points stands for it.
     names = set(fetch.access.address.names)
     reduced = [n for d, n in nest.reduced if d in names]
     served = math.prod(n for d, n in nest.parallel if d not in names)

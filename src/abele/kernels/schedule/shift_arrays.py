@@ -25,6 +25,7 @@ def shifted_arrays(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
     for access in (*(f.access for f in nest.fetches), *(o.access for o in nest.outs)):
         starts.setdefault(access.array, set()).add(access.address.const)
         types[access.array] = access.type
+    # Arrays with bounded loads stay: where a bound fails, the load goes to an address counted from the array's start.
     moved = {a: min(s) for a, s in starts.items() if len(s) == 1 and min(s) > 0 and a not in bounded}
     if not moved:
         return nest, {}

@@ -78,6 +78,8 @@ class Traffic:
 
     def _again(self, steps: dict[str, int], order: Sequence[str]) -> float:
         """Weighted bytes that loops of ``order`` read again."""
+        # From the outermost loop inwards: `inside` is what one round of the loop touches, and `rounds` how often it is
+        # started.
         inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
         total, rounds = 0.0, 1.0
         for dim in order:
@@ -85,6 +87,7 @@ class Traffic:
             count = -(-self.extents[dim] // steps[dim])
             touched = [math.prod(inside[d] for d in a.dims) * a.bytes for a in self.arrays if a.loaded]
             again = sum(size for a, size in zip(self.arrays, touched, strict=False) if dim not in a.dims)
+            # All that one round touches must fit for what is read again to be there still.
             weight = next((w for limit, w in CACHES if sum(touched) <= limit), MEMORY_COST)
             total += rounds * (count - 1) * again * weight
             rounds *= count

@@ -85,6 +85,7 @@ class _Builder:
 
     def _with_copies(self, samples: SampleDim, tasks: Sequence[tuple[Task, str]]) -> list[tuple[Task, str]]:
         """``tasks`` reading a copy by blocks of every space of which one reads values again, and which is not so."""
+        # A copy holds until the space that it was made from is written.
         copies: dict[int, int] = {}
         changed: list[tuple[Task, str]] = []
         for task, dim in tasks:
@@ -130,6 +131,7 @@ class _Chunks:
             part = self.spaces.add(shape, reduction.type, f"{task.name}.part{number}").number
             self.partials.add(part)
             value: Expr = Acc(number)
+            # Several blocks per chunk: the part starts at the neutral value, and each block is combined onto it.
             if self.count < self.blocks:
                 value = Apply(reduction.combine, (Ref(part, (affine(0), *index)), value))
                 self.starts.append(_start(task, part, reduction))

@@ -142,6 +142,8 @@ class _TaskCheck:
         self._guards(put.guards, dims)
         self._value(put.value, dims, compute_type(self.spaces[put.space].type))
         mentioned = {name for position in (*put.index, *(g.position for g in put.guards)) for name in position.names}
+        # A dim that neither index nor guard mentions would set one element several times, in an order that nothing
+        # says.
         loose = [dim for dim, extent in dims.items() if extent > 1 and dim not in mentioned]
         if put.combine == "set" and loose:
             raise IllegalFormError(f"{put} sets each element for every {' and '.join(loose)}")
@@ -236,6 +238,7 @@ def _check_stages(program: Program) -> None:
         raise IllegalFormError(f"the stages have tasks {order} of {len(program.tasks)}")
     place = {number: n for n, number in enumerate(order)}
     stage_of = {number: n for n, stage in enumerate(program.stages) for number in stage.tasks}
+    # Stages may reorder tasks, so each is held against what it depends on in the order of the program.
     for number, needed in enumerate(dependences(program.tasks)):
         task = program.tasks[number]
         for other in needed:
@@ -266,6 +269,7 @@ def _check_along_samples(program: Program, before: int, after: int) -> None:
     if samples.tasks[before] in dict(first.reduced):
         raise IllegalFormError(f"{second.name} depends on {first.name}, which is whole only after the blocks")
     shared = first.writes & second.reads
+    # A reduction over the samples stores behind the loop, where overwriting what others read does no harm.
     if samples.tasks[after] not in dict(second.reduced):
         shared |= (first.writes | first.reads) & second.writes
     for number in (before, after):

@@ -67,6 +67,7 @@ def _copied(spaces: SpaceTable, task: Task, reduction: Reduction, ref: Ref, copi
     """``reduction`` reading a copy of ``ref``, whose task is added to ``copies``; None where none pays."""
     space = spaces[ref.space]
     guards = ref.bounds
+    # With a fill of its own or a guard over two dims, the values around the operand are not simply zeros in a box.
     if ref.fill is not None or any(_place(g, ref, space.shape) is None or g not in reduction.guards for g in guards):
         return None
     if (not guards and space.type.bits != 16) or ref.space in task.writes:

@@ -27,6 +27,7 @@ class Chain:
         place = bisect_left(self.marks, mark)
         if place == len(self.marks) or place == 0 or self.marks[place] == mark:
             return False
+        # The chain stays one only if the neighbours on either side divide: 4 and 6 cannot both be marks of 24.
         if mark % self.marks[place - 1] or self.marks[place] % mark:
             return False
         self.marks.insert(place, mark)

@@ -31,6 +31,7 @@ MAX_LOCALS = 48
 def fuse_tasks(program: Program) -> Program:
     """Fuse element-wise tasks into the task that produces their operand."""
     tasks, number = list(program.tasks), 0
+    # A task that was fused leaves its number to the next, so the same number is looked at again.
     while number < len(tasks):
         number = number if _fuse_into_producer(program.spaces, tasks, number) else number + 1
     return replace(program, tasks=tuple(tasks))
@@ -42,6 +43,7 @@ def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int) -> bool:
     if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
         return False
     for ref in consumer.refs:
+        # The last writer before the consumer is the one whose values it reads.
         producer = max((n for n in range(number) if ref.space in tasks[n].writes), default=None)
         if producer is None:
             continue
@@ -55,6 +57,7 @@ def _place(tasks: list[Task], producer: int, consumer: int, fused: Task) -> bool
     """Put ``fused`` where the consumer is, or else where the producer is, if the tasks between allow it."""
     between = tasks[producer + 1 : consumer]
     first, second = tasks[producer], tasks[consumer]
+    # At the consumer's place if the producer may move there, otherwise at the producer's.
     if not any(_conflict(first, t) for t in between):
         tasks[producer : consumer + 1] = [*between, fused]
     elif not any(_conflict(second, t) for t in between):
@@ -129,6 +132,7 @@ def _same_points(producer: Task, consumer: Task) -> bool:
     for number, put in enumerate(consumer.puts):
         if any(p.space == put.space and not _apart(p.index, put.index) for p in consumer.puts[:number]):
             return False
+    # The reduction of a later point would read what the consumer has stored at an earlier one.
     inner = {e.space for r in producer.reductions for e in r.value.walk() if isinstance(e, Ref)}
     return not inner & consumer.writes
 
@@ -159,6 +163,7 @@ def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
 
     follower = consumer.rewritten(change)
     replaced = {(p.space, p.index) for p in consumer.puts}
+    # A store that the consumer overwrites at the same point is dead.
     kept = [p for p in puts if (p.space, p.index) not in replaced]
     return replace(
         producer,

@@ -27,6 +27,8 @@ Pair = tuple[SampleDim, SampleDim]
 
 def join_dims(program: Program) -> Program:
     """Join the digits of split loops that nothing keeps apart."""
+    # Joining may bring further digits together: of three, two are joined in the first round and the third in the
+    # second.
     while pairs := _pairs(program):
         program = replace(program, spaces=_join_spaces(program, pairs), tasks=_join_tasks(program, pairs))
     return program
@@ -38,6 +40,7 @@ def _pairs(program: Program) -> list[Pair]:
     for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:
             users.setdefault(space, set()).add(number)
+    # Only dims that run through the same spaces and tasks can be joined, so only they are compared.
     alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
     for dim in common_dims(program):
         alike.setdefault((frozenset(dim.spaces), frozenset(dim.tasks)), []).append(dim)
@@ -71,6 +74,7 @@ def _can_join(program: Program, pair: Pair, users: dict[int, set[int]]) -> bool:
     for number, place in outer.spaces.items():
         if program.spaces[number].pinned and inner.spaces[number] != place + 1:
             return False
+        # Somebody touches the space without running over the digit (through a window, say): its address would change.
         if not users[number] <= outer.tasks.keys():
             return False
     return all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items())
@@ -92,6 +96,7 @@ def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:
             index = tuple(a for p, a in enumerate(index) if p not in here)
         positions += index
     count = task.extents[fast]
+    # A window or guard that steps otherwise needs the two apart.
     return all(a.coefficient(slow) == count * a.coefficient(fast) for a in positions)
 
 

@@ -73,6 +73,7 @@ def _in_order(name: str, view: NestView, groups: list[list[Store]]) -> list[list
     while left:
         for group in left:
             writes = {view.space(s.operand) for s in group}
+            # A group may go first if no other still has to read what it overwrites.
             others = {r.space for g in left if g is not group for s in g for r in _refs(view.expression(s.value))}
             if not writes & others:
                 break
@@ -97,6 +98,7 @@ def _put(view: NestView, item: Store, reduces: bool, reductions: list[Reduction]
     if reduces:
         reductions.append(_reduction(item.combine, value, type_))
         value = Acc(len(reductions) - 1)
+    # Several points add to one element, so the store combines; units are cut only along dims whose points never meet.
     if not injective(index, view.extents):
         return Put(space, index, value, item.combine, guards)
     if item.accumulate:

@@ -38,6 +38,8 @@ def order_stages(program: Program) -> Program:
     tasks = range(len(program.tasks))
     roles = [_role(program, program.samples, n) for n in tasks]
     depends = dependences(program.tasks)
+    # Earliest gives the number of stages, latest moves tasks by blocks to their readers, and the last pass settles the
+    # rest.
     levels = _latest(roles, depends, _earliest(roles, depends, {}))
     levels = _earliest(roles, depends, {n: levels[n] for n in tasks if roles[n] is not _Role.WHOLE})
     stages = [Stage(False, tuple(n for n in tasks if levels[n] < 0))]
@@ -77,6 +79,8 @@ def dependences(tasks: Sequence[Task]) -> list[set[int]]:
     readers: dict[int, set[int]] = {}
     result = []
     for number, task in enumerate(tasks):
+        # True and output dependences: on the last writer of all that it touches. Anti-dependences: on readers since
+        # then.
         needed = {writers[s] for s in task.reads | task.writes if s in writers}
         for space in task.writes:
             needed |= readers.get(space, set())

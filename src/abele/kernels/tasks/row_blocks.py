@@ -24,6 +24,7 @@ def spaces_in_rows(program: Program, local: set[int]) -> set[int]:
     """Those of ``local``, which exist for one block at a time, that only tasks along rows touch."""
     rows = set(local)
     tasks = [(task, dim) for task, dim in _tasks_by_blocks(program) if local & (task.reads | task.writes)]
+    # Taking out one space may make another task run across samples, so go on until none is taken out.
     while True:
         across = [t for t, dim in tasks if not _runs_along_rows(program, t, dim, local, rows)]
         left = rows.difference(*(t.reads | t.writes for t in across))
@@ -40,6 +41,7 @@ def rows_in_block(program: Program, local: set[int], rows: set[int]) -> int:
     tasks = [task for task, _ in by_blocks]
     spaces = {space for task in tasks for space in task.reads | task.writes if space in samples.spaces}
     again = any(reads_again(program.spaces[s], tasks) for s in spaces - local)  # read from copies across samples
+    # Smaller blocks would mean more copies, or more partial sums to combine.
     if again or any(dim in dict(task.reduced) for task, dim in by_blocks):
         return block
     if not all(_runs_along_rows(program, task, dim, local, rows) for task, dim in by_blocks):

@@ -49,6 +49,7 @@ def _join(program: Program) -> dict[Node, Node]:
         for access in accesses(task):
             for place, position in enumerate(access.index):
                 dim = plain(position)
+                # Only a loop over the whole dim joins: a part of it, or a window, runs over other samples.
                 if dim and task.extents[dim] == program.spaces[access.space].shape[place]:
                     a, b = _root(parents, ("task", number, dim)), _root(parents, ("space", access.space, place))
                     parents[a] = b
@@ -58,6 +59,7 @@ def _join(program: Program) -> dict[Node, Node]:
 def _root(parents: dict[Node, Node], node: Node) -> Node:
     parents.setdefault(node, node)
     while parents[node] != node:
+        # Path halving keeps the trees flat.
         parents[node] = parents[parents[node]]
         node = parents[node]
     return node
@@ -66,6 +68,7 @@ def _root(parents: dict[Node, Node], node: Node) -> Node:
 def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
     spaces = [(number, place) for kind, number, place in nodes if kind == "space"]
     tasks = [(number, dim) for kind, number, dim in nodes if kind == "task"]
+    # Twice in one space or task: a diagonal or a product of samples with samples, which no order of blocks serves.
     if len({n for n, _ in spaces}) < len(spaces) or len({n for n, _ in tasks}) < len(tasks):
         return None
     number, place = spaces[0]

@@ -195,16 +195,19 @@ class _Splitting:
             for n, item in enumerate(call.kernel.nests)
             for operand, index in _accesses(item)
         ]
+        # A window or a part of a dim moves over every address of its range: no digit may split that range.
         for chain, binding, loops in accesses:
             for factors, loop in zip(binding.factors, loops, strict=True):
                 if loop is None and len(factors) == 1:
                     chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
+        # Every view splits its buffer where its own strides begin and end.
         for chain, binding, _ in accesses:
             for factors in binding.factors:
                 for extent, stride in factors:
                     if extent > 1 and stride:
                         chain.add(abs(stride))
                         chain.add(abs(stride) * extent)
+        # Marks travel between loops and buffers until none is new; they are divisors, so that ends.
         changed = True
         while changed:
             changed = False
@@ -240,6 +243,7 @@ def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> boo
                 changed |= mark % step == 0 and loop.add(radix * (mark // step))
             for mark in loop.between(radix, radix * extent):
                 changed |= mark % radix == 0 and chain.add(step * (mark // radix))
+        # Factors count like digits: one step of the next is a whole round of this one.
         radix *= extent
     return changed
 

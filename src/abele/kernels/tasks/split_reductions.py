@@ -60,6 +60,7 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
     if not plain or any(p.combine != "set" or p.guards for p in task.puts):
         return whole
     largest = max(spaces[r.space].size for r in task.refs)
+    # With little reuse the task is bound by memory, and reading the results once more per part would only add to that.
     if task.points < MIN_REUSE * largest:
         return whole
     if all(plain_index(a) for r in task.refs for a in r.index):
@@ -94,6 +95,7 @@ def _sums(spaces: SpaceTable, task: Task) -> Put:
     """Where the parts are added up: the results themselves if they hold nothing but the sums."""
     own = task.puts[0]
     names = {name for position in own.index for name in position.names}
+    # The results can hold the running sum themselves if nothing else happens to them and they keep all 32 bits.
     bare = len(task.puts) == 1 and own.value == Acc(0) and spaces[own.space].type == f32
     if bare and own.space not in task.reads and names == set(dict(task.parallel)):
         return own
@@ -116,6 +118,7 @@ def _part(task: Task, onto: Put, dim: str, low: int, extent: int, *, last: bool)
             ),
         ),
     )
+    # Parts add up in order, whatever the threads do, so the bits depend on the cut alone.
     total: Expr = Acc(0) if low == 0 else Apply("add", (Ref(onto.space, onto.index), Acc(0)))
     if not last:
         return replace(part, puts=(replace(onto, value=total),), locals=())
