@@ -184,6 +184,7 @@ class Assembler:
 
     def emit(self, op: Opcode, *operands: int, target: int | None = None) -> None:
         """Append an instruction; a ``target`` label becomes its last operand."""
+        # The label's instruction is not known yet: note where its number belongs, and fill it in at the end.
         if target is not None:
             self._fixes.append((self.here, 1 + len(operands), target))
             operands = (*operands, 0)

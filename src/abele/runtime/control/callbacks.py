@@ -46,6 +46,8 @@ class Callbacks:
     def _call(self, number: int) -> int:
         try:
             self._functions[number]()
+        # An exception cannot pass through native code: it is kept, the run ends, and whoever waits for the run raises
+        # it.
         except BaseException as error:
             self._error = error
             return 1

@@ -81,6 +81,8 @@ class Emitter:
     @contextmanager
     def step_scope(self, persistent: IntervalSet) -> Iterator[None]:
         """Code of which one round is a step; ``persistent`` is what rounds leave for each other."""
+        # A step scope inside another has a state of its own; afterwards the outer one is as clean as the inner one left
+        # it.
         outer = self._persistent
         self._persistent, self._dirty = persistent, False
         yield
@@ -138,6 +140,8 @@ class Emitter:
             self.assembler.emit(Opcode.CALL, leaf.address, leaf.units, register, 0, cuts)
 
     def _argument_list(self, leaf: Leaf) -> int:
+        # The pointers of a leaf are the same at every execution, so one argument list per leaf is filled when threads
+        # start.
         if leaf not in self.leaves:
             first = self.assembler.register(len(leaf.args))
             self.leaves[leaf] = first
@@ -154,6 +158,7 @@ class Emitter:
             self._stream_numbers[stream] = len(self._stream_numbers)
         if use not in self._uses:
             self._uses[use] = self.assembler.register()
+        # Copies whose elements are in use at the same time need staging areas of their own.
         self._under_way[stream] += 1
         self.copies_at_once[stream] = max(self.copies_at_once.get(stream, 0), self._under_way[stream])
         first = self.streams[stream]
@@ -168,6 +173,8 @@ class Emitter:
     def discard(self, use: StreamUse) -> None:
         """Let what is written to an output stream at one copy go nowhere."""
         place = self.assembler.register()
+        # Replicas write to a stream in turn, and only one of them is heard: the others' elements land in memory that
+        # nobody reads.
         nowhere = aligned_block(use.stream.bytes)
         self.keep(nowhere)
         self.arguments.append((place, address_of(nowhere)))
@@ -213,6 +220,7 @@ class Emitter:
 
 
 def _is_small(phase: Phase) -> bool:
+    # Their opcodes have no form for one thread alone.
     if any(leaf.counter or leaf.seed for leaf in phase):
         return False
     if all(leaf.units <= 1 for leaf in phase) and len(phase) == 1:

@@ -109,6 +109,7 @@ class Guards:
             if row[GuardWord.SIGNAL]:
                 words = (int(row[w]) for w in _NOTED)
                 yield Fault(signal.Signals(int(row[GuardWord.SIGNAL])).name, int(row[GuardWord.ADDRESS]), *words)
+                # The word is the flag: cleared after all others were read.
                 row[GuardWord.SIGNAL] = 0
 
 
@@ -208,6 +209,7 @@ class _OwnStack:
         known = _Stack()
         self._library.sigaltstack(None, ctypes.byref(known))
         self._memory = None
+        # A debugger or another library may have given this thread a stack already; theirs serves as well.
         if known.flags & _SS_DISABLE:
             self._memory = aligned_block(_STACK_BYTES)
             mine = _Stack(memory=address_of(self._memory), flags=0, bytes=_STACK_BYTES)

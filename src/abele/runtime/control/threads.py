@@ -54,6 +54,7 @@ class Workers:
 
     def begin(self, job: Callable[[int], None]) -> None:
         """Take on a job: every thread is to call ``job`` with its number. :meth:`wait` sets them going."""
+        # After a fork the inboxes are those of threads that exist in the parent alone.
         if self._process != os.getpid():
             self._inboxes.clear()
             self._process = os.getpid()

@@ -172,6 +172,7 @@ class VirtualMachine:
     def start(self, entry: int) -> None:
         """Get ready to run the program whose first instruction is ``entry``; :meth:`wait` runs it."""
         self._shared[SharedWord.ENTRY] = entry
+        # Arrivals and the release word count from 0 in every run; what was asked of the last run is forgotten.
         self._shared[SharedWord.STOP :] = 0
         self._outcome = _Outcome()
         shared, outcome, run = address_of(self._shared), self._outcome, self._run
@@ -186,6 +187,7 @@ class VirtualMachine:
     def wait(self) -> Verdict:
         """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
         self._workers.wait()
+        # Threads agree on stops, but only thread 0 sees a callback fail: the worst verdict counts.
         return Verdict(max(self._outcome.verdicts))
 
     def take_fault(self) -> tuple[Fault, Leaf | None] | None:

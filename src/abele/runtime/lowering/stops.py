@@ -33,6 +33,7 @@ def _find(owner: Program, body: tuple[Program, ...], effects: EffectsOf, scopes:
     state = scopes[owner] = effects.sequence(body).persistent
     parts = [p for step in body for p in _parts(step)]
     moving = [p for p in parts if _is_loop(p) and effects(p).written.meets(state)]
+    # One such loop makes the whole round a step: stopping inside would leave half of it.
     if any(_is_part_of_step(loop, parts, state, effects) for loop in moving):
         return
     for loop in moving:

@@ -63,6 +63,7 @@ class Arena:
             raise MemoryError
         self.replicas = replicas
         size = np.array([v.bytes for v in variables], dtype=np.int64)
+        # Zones grow with the variable before them, as larger arrays are overrun by more.
         room = -(-(size + np.clip(size // _ZONE_PART, _LEAST_ZONE, _MOST_ZONE)) // ALIGNMENT) * ALIGNMENT
         self._offset = np.cumsum(room) - room + _MOST_ZONE
         self._after = self._offset + size
@@ -172,6 +173,7 @@ class Arena:
         held = len(self._held) + 1
         first = np.searchsorted(self._end, begin, side="right")
         last = np.searchsorted(self._base, begin + length, side="left")
+        # Each interval covers a stretch of variables: count up at its first, down behind its last.
         change = np.bincount(first, minlength=held) - np.bincount(last, minlength=held)
         return np.asarray(np.cumsum(change[:-1]) > 0)
 

@@ -1,4 +1,10 @@
-"""What program steps read and write, and which contents survive from one round of a loop to the next."""
+"""What program steps read and write, and which contents survive from one round of a loop to the next.
+
+The usual data flow facts of a basic block, over sets of elements instead of variables: *exposed* (read before it is
+written), *written* (may), *sure* (must). They compose: after each other, alternatives and repetition each have a line.
+Elements and not variables, because one variable often holds state in a part of it and scratch in another. What is
+exposed and written is exactly what one round of a loop can tell the next.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +44,7 @@ class Effects:
 
     def then(self, later: Effects) -> Effects:
         """The effects of this step and a later one after each other."""
+        # A later read is covered only by what this step writes in any case.
         exposed = self.exposed | (later.exposed - self.sure)
         return Effects(exposed, self.written | later.written, self.sure | later.sure)
 
@@ -97,6 +104,7 @@ class EffectsOf:
             case Rounds(count, body):
                 return self(body) if count else NOTHING
             case While(condition, predicate, _, body):
+                # The condition runs at least once; the body perhaps never, so nothing in it is sure.
                 tested = self(condition).then(Effects(elements_of(predicate)))
                 return tested.then(self(body).perhaps())
             case OneOf(selector, ways):
@@ -124,6 +132,7 @@ def _dense_interval(strided: Strided) -> tuple[int, int] | None:
     factors = [f for dim in strided.factors for f in dim if f[0] != 1]
     size = 1
     for extent, stride in sorted(factors, key=lambda f: abs(f[1])):
+        # Factors by rising stride must each step over exactly what the smaller ones fill.
         if abs(stride) != size:
             return None
         size *= extent

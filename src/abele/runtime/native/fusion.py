@@ -56,6 +56,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
     """Steps in order, those that belong to a run taken together."""
     for fits, group in groupby(steps, is_fusible):
         members = tuple(group)
+        # Plain copies alone gain nothing from a kernel, unless elements are rearranged one by one.
         if fits and any(isinstance(s, LibraryCall) or _is_rearrangement(s) for s in members):
             yield members
         else:
@@ -178,6 +179,7 @@ class Storage:
                     self._functions.add(step.function)
                     self._visit(step.function.body)
             case Execute():
+                # Vertices by hand look into memory, wherever their compute set runs.
                 self._touch_outside(step)
             case _:
                 self._use((v for t in (*step.reads(), *step.writes()) for v in t.variables), _OUTSIDE)
@@ -201,6 +203,7 @@ class Storage:
 
     def _use(self, variables: Iterable[Variable], run: Run) -> None:
         for variable in variables:
+            # Runs are compared by identity: equal steps elsewhere are another run.
             if self._user.setdefault(variable, run) is not run:
                 self._user[variable] = _OUTSIDE  # a second user, of whatever kind
 

@@ -67,6 +67,7 @@ class Binder:
             if tensor.strided() is not None:
                 bindings.append(self._binding(tensor))
                 continue
+            # The same view as input and output (in place) goes through one buffer.
             number = next((n for t, n in own if t.is_same_view(tensor)), None)
             if number is None:
                 number = self._add(None, tensor.shape, tensor.dtype, f"{name}.parts")

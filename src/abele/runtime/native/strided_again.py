@@ -60,6 +60,7 @@ def _joined_shapes(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     level = {shape}
     while level:
         yield from sorted(level)
+        # One more join on each level; a set, since several orders of joins give the same shape.
         level = {(*s[:d], s[d] * s[d + 1], *s[d + 2 :]) for s in level for d in range(len(s) - 1)}
 
 
@@ -78,6 +79,7 @@ def _line_factors(line: Int64) -> Factors | None:
     found: list[tuple[int, int]] = []
     while len(line) > 1:
         steps = np.diff(line)
+        # The first change of step ends the innermost factor; every other row must then look like the first.
         breaks = np.flatnonzero(steps != steps[0])
         extent = int(breaks[0]) + 1 if len(breaks) else len(line)
         if len(line) % extent:

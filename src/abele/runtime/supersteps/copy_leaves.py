@@ -103,6 +103,7 @@ def copy_leaf(
     """
     width = int(runs.bytes[0]) if len(runs.bytes) else 0
     tables: tuple[Int64, ...]
+    # All runs of one element: a loop of loads and stores, without a length to read per run.
     if width in primitives().element_copies and (runs.bytes == width).all():
         address, tables = primitives().element_copies[width], (runs.source, runs.destination)
     else:
@@ -123,6 +124,7 @@ def copy_phases(
         return ()
     if not runs.overlap():
         return ((copy_leaf(name, runs, writes),),)
+    # Overlap: everything is read into memory of its own, and after a barrier written from there.
     staging = aligned_block(source.total_bytes)
     between = contiguous(address_of(staging), len(staging))
     read = copy_leaf(f"{name} (read)", paired(source, between))

@@ -72,6 +72,7 @@ class _Watched:
         for scans, into in ((self.reads, before), (self.writes, after)):
             for scan in scans:
                 scan.merge(into)
+        # What a vertex has read it may pass on without being to blame.
         return after & ~before
 
 
@@ -132,6 +133,7 @@ class FloatChecks:
         """Exceptions that the findings tell of, each with the vertices that show it."""
         invalid, infinite = (np.flatnonzero(fresh & bit) for bit in (_NAN, _INFINITE))
         kinds = [(INVALID, invalid)]
+        # Plain Python raises no flags: either exception may have been it.
         if not self._has_flags:
             flags = _FLAG_DIVIDE_BY_ZERO | _FLAG_OVERFLOW
         if flags & _FLAG_DIVIDE_BY_ZERO:

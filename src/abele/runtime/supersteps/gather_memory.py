@@ -34,6 +34,7 @@ class ScratchPool:
     def block(self, size: int) -> npt.NDArray[np.uint8]:
         """``size`` free bytes, aligned to 64."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
+        # Chunks are never moved or freed: tables hold addresses in them.
         while self._chunk < len(self._chunks) and self._used + size > len(self._chunks[self._chunk]):
             self._chunk, self._used = self._chunk + 1, 0
         if self._chunk == len(self._chunks):

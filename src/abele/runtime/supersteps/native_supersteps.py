@@ -138,6 +138,7 @@ class NativeSupersteps:
     def _leaf(self, placed: PlacedGroup) -> Leaf:
         group, tables = placed.group, placed.tables
         code, counter = self.compile(group.codelet), 0
+        # Ordinary code promises LLVM that fields do not share memory; where two do, code without that promise runs.
         if fields_overlap(tables):
             address = code.run_aliasing
         elif needs_counting(group) and code.data_dependent:
@@ -166,6 +167,7 @@ class NativeSupersteps:
         """Threads' shares by modelled cost; a table in any case where runs will count the true one."""
         if self.ipu is None or self.threads == 1 or placed.tables.work_bytes < _WORTH_SHARING_BYTES:
             return None
+        # Units are the vertices of all replicas, one replica after the other.
         costs = np.tile(vertex_costs(placed.group, self.ipu).amount, placed.replicas)
         cuts = cost_cuts(costs, self.threads)
         return even_cuts(placed.num, self.threads) if cuts is None and placed.slots is not None else cuts
@@ -174,6 +176,8 @@ class NativeSupersteps:
         """Cut threads' shares anew where all runs together have counted twice as often as when they were cut last."""
         for placed in self._all_counted():
             count = placed.counted + int(placed.executions[0])
+            # Learning at doubling counts costs a logarithm of the runs, and later cuts rest on as many runs as all
+            # before.
             if placed.cuts is None or placed.slots is None or count <= 2 * placed.learnt_from:
                 continue
             placed.learnt_from = count

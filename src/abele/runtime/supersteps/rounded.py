@@ -59,6 +59,8 @@ class RoundedRuns:
             emitter.phase((*(self._saturating(placed, leaf) for placed, leaf in narrow), *others))
             return
         draws = [draw for placed, leaf in narrow for draw in self._drawing(placed, leaf, rounding)]
+        # The words that leaves draw from are set by thread 0, so all threads must be past the last use of them, and
+        # must not begin before they are set.
         emitter.fence()
         for draw in draws:
             state = seeds.address(draw.replica)
@@ -66,6 +68,8 @@ class RoundedRuns:
         emitter.expect_barrier()
         phase: Phase = (*(draw.leaf for draw in draws), *others)
         emitter.phase(phase)
+        # The state moves on by a fixed step, so that what is drawn depends on the number of the superstep and not on
+        # threads.
         for replica in range(seeds.replicas):
             emitter.tally(seeds.address(replica), seeds.step)
 

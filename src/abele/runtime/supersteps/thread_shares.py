@@ -1,4 +1,9 @@
-"""Shares: which units of a leaf each thread runs, where equal numbers of them are unequal work."""
+"""Shares: which units of a leaf each thread runs, where equal numbers of them are unequal work.
+
+Vertices run in shares of consecutive units, fixed before a run, because a queue would cost an atomic operation per unit
+and shares keep each thread on memory that it touched in the last round. Each bound is put where the running sum of
+costs is nearest to its part of the total, so no share is off by more than one unit at either end.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,7 @@ def cost_cuts(costs: npt.NDArray[np.generic], threads: int) -> Int64 | None:
     if np.diff(done[equal]).max() <= _WORTHWHILE * mean:
         return None
     targets = np.arange(threads + 1) * mean
+    # Of the two units around each target, the one whose sum is nearer.
     after = np.searchsorted(done, targets)
     before = np.maximum(after - 1, 0)
     nearer = targets - done[before] < done[np.minimum(after, num)] - targets

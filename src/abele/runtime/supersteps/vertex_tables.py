@@ -1,4 +1,10 @@
-"""Vertex groups as native leaves: tables of pointers and lengths, and what must be gathered and scattered."""
+"""Vertex groups as native leaves: tables of pointers and lengths, and what must be gathered and scattered.
+
+A region that is one piece of host memory is used in place, by a pointer into the arena. That is nearly all of them,
+since variables are stored whole on the host, whatever tiles they are mapped to. Others get room in scratch memory, with
+a list of copies before and after the vertices. Tables are structures of arrays over all vertices, made by sorts and
+running sums; native code walks them without knowing what a region is.
+"""
 
 from __future__ import annotations
 
@@ -162,18 +168,21 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
     row = regions.row[pieces.source]
     first = np.searchsorted(row, np.arange(regions.num + 1))
     count = np.diff(first)
+    # Empty regions point to somewhere valid, so that code which forms an address without using it is safe.
     pointers = np.full(regions.num, arena.anywhere, dtype=np.int64)
     held = count > 0
     pointers[held] = pieces.address[first[:-1][held]]
     scattered = (count > 1) & _used(edge)
     if not scattered.any():
         return pointers, _NOTHING
+    # Each scattered region starts at a cache line.
     room = np.where(scattered, -(-regions.sizes * width // ALIGNMENT) * ALIGNMENT, 0)
     place = scratch.take(int(room.sum())) + np.cumsum(room) - room
     pointers[scattered] = place[scattered]
     mine = scattered[row]
     ends = np.cumsum(pieces.bytes)
     before = ends - pieces.bytes
+    # Bytes of the same region before this piece.
     inside = before - before[first[:-1][row]]
     return pointers, Runs(pieces.address, place[row] + inside, pieces.bytes).where(mine)
 
@@ -191,6 +200,7 @@ def fields_overlap(tables: VertexTables) -> bool:
     end = np.concatenate([e for e, m in zip(ends, memory, strict=True) if m.written])
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], end[order]
+    # Two written intervals of one vertex overlap.
     if (begin[1:] < end[:-1]).any():
         return True
     reads = [(b, e) for b, e, m in zip(begins, ends, memory, strict=True) if not m.written]

@@ -107,6 +107,7 @@ class Operand:
         count = len(next(iter(start.values())))
         starts = np.zeros((count, len(self.entries)), dtype=np.int64)
         for column, entry in enumerate(self.entries):
+            # The index within the next outer level, in steps of this one.
             inside = start[entry.dim] % (self._span(entry) * entry.step)
             starts[:, column] = inside // entry.step
         return boxes(self.storage, starts, self.local_extents(size))

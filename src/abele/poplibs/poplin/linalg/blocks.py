@@ -93,6 +93,7 @@ def create_matrix(
     block, _ = read(function, options)
     batch = int(np.prod(shape[:-2], dtype=np.int64))
     rows, columns = (equal_shares(extent, block) for extent in shape[-2:])
+    # Blocks are numbered row by row; block b of all batches lies on tiles b·batch, b·batch + 1, and so on.
     across = columns[-1][0].stop
     made: list[list[Tensor]] = []
     for down, _, m in rows:

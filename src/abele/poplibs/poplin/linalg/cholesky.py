@@ -9,6 +9,12 @@ in f16 for n = 16, where the loops as written give 14·n³ and 18·n³. Its poly
 not public. At the cost of a round of the solving vertex, which agrees, they are those of n³ rounds: of loops over whole
 rows and columns where a triangle, n³ / 6, would do. Memory: each tile that factorises holds 16 KB there that its
 elements and code do not explain, tiles without vertices hold nothing, and f32 products spread over more tiles.
+
+Why it is right: write A as blocks, with L₁₁ the factor of its first diagonal block. Then L₂₁ = A₂₁·L₁₁⁻ᵀ is the panel
+below, and what is left to factorise is A₂₂ − L₂₁·L₂₁ᵀ, which is positive definite if A is. After step k the first k
+block columns hold L, and the square behind them what is still to be factorised; the loop ends when that is empty. The
+panel is multiplied by an inverse instead of solved by substitution, since products run on the AMP units of all tiles
+and a substitution goes row by row.
 """
 
 from __future__ import annotations
@@ -79,10 +85,12 @@ def _step(graph: Graph, work: Tensor, index: int, block: int, proportion: float,
     _execute(graph, body, "factorise", cholesky_codelet(work.dtype), tile=tiles, x=flat, n=size)
     if stop == work.shape[1]:
         return
+    # The inverse stays on the tile of the block, and the planner sends it to where products need it.
     inverse = graph.map_rows(graph.variable(work.dtype, square.shape, name="inverse"), tiles.tolist())
     target = inverse.reshape(flat.shape)
     _execute(graph, body, "invert", inverse_codelet(work.dtype), tile=tiles, x=flat, y=target, n=size)
     panel, rest, right = work[:, stop:, start:stop], work[:, stop:, stop:], work[:, start:stop, stop:]
+    # A₂₁·L₁₁⁻ᵀ, then A₂₂ − L₂₁·L₂₁ᵀ.
     solved = blocks.emit_product(graph, body, panel, inverse.transpose((0, 2, 1)), proportion)
     body.add(Copy(solved, panel))
     product = blocks.emit_product(graph, body, panel, panel.transpose((0, 2, 1)), proportion)

@@ -2,6 +2,12 @@
 
 Rows are spread over tiles; a program loop goes over the columns. A round is three steps: the tile that holds the pivot
 row gives it out, it is brought to all tiles, and each tile eliminates the column from its rows.
+
+Why it is right: after round k, rows up to k of the working matrix are those of U; column k holds below its diagonal the
+factors that row k was subtracted with, which are L's; and the square behind them is the product of the parts of L and U
+that are still to be found. No row is exchanged, so a row never leaves its tile: a round moves one row, where a search
+for a pivot would also need a reduction and an exchange of two rows. That is why the result is only as accurate as the
+pivots are large.
 """
 
 from __future__ import annotations
@@ -48,6 +54,7 @@ def lu_factorization(
     with call as body:
         work = rows.create_rows(graph, a.dtype, m, n, "work")
         body.add(Copy(a, work))
+        # The last row has nothing below it to eliminate.
         steps = min(m - 1, n)
         if steps:
             counter = rows.new_counter(graph)
@@ -61,6 +68,8 @@ def _elimination(graph: Graph, work: Tensor, counter: Tensor) -> Sequence:
     """One round: the pivot row is brought to all tiles, and each eliminates the column from its rows."""
     m, n = work.shape
     count = len(rows.rows_of(graph, m))
+    # Which tile holds the pivot row changes from round to round, and exchange is fixed when the program is compiled. So
+    # every tile gives a row, zeros where it does not hold the pivot, and their sum is the pivot row.
     given = graph.map_rows(graph.variable(f32, (count, n), name="given"), range(count))
     column = rows.new_column(graph, m)
     inner = Sequence()

@@ -3,6 +3,13 @@
 Rows of A and columns of Q are spread over tiles; a program loop goes over the columns of A. A round is three steps:
 each tile sums over its rows what the reflection needs to know of every column, the sums are reduced over the tiles,
 and each tile reflects its rows. Q is carried along as further columns beside A, transposed.
+
+Why it is right: the reflection that makes column k zero below row k is I − v·vᵀ/β with v = a − α·eₖ, where a is that
+column from row k on and α = ∓‖a‖, and β = ‖a‖² − α·aₖ. What it takes from another column c is v·(v·c)/β, and v·c = a·c
+− α·cₖ. So two rows of numbers are all that tiles need to know of each other: the products of column k with every
+column, and row k. Both are found in one pass over the rows and one reduction; ‖a‖² is among them, as the product of
+column k with itself. The sign of α is opposite to that of aₖ, so that β adds up and loses no digits. Reflections of
+blocks of columns at a time would turn more of the work into products; here every round is a superstep over all tiles.
 """
 
 from __future__ import annotations
@@ -77,6 +84,8 @@ def _reflection(graph: Graph, a: Tensor, q: Tensor, counter: Tensor) -> Sequence
     """One round: sums, their reduction, and the reflection of all rows."""
     m, columns = a.shape[0], a.shape[1] + q.shape[1]
     count = len(rows.rows_of(graph, m))
+    # For each tile: products of column k with every column of A and Q, then row k, or zeros where another tile holds
+    # it.
     partials = graph.map_rows(graph.variable(f32, (count, 2 * columns), name="partials"), range(count))
     column = rows.new_column(graph, m)
     inner = Sequence()

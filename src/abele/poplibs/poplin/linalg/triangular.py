@@ -109,6 +109,7 @@ def triangular_solve(
         raise TypeMismatchError(f"triangular_solve takes operands of one type, got {a!r} and {b!r}")
     if b.size == 0:
         return graph.clone(b, name=f"{name}/out")
+    # X·A = B is Aᵀ·Xᵀ = Bᵀ: the transpose of a lower triangle is an upper one.
     if not left_side:
         whole_a, whole_b, lower = whole_a.transpose((0, 2, 1)), whole_b.transpose((0, 2, 1)), not lower
     with graph.scope(name):
@@ -195,6 +196,8 @@ class Solve:
         rows = [sum(self.extents[:i]) for i in (begin, middle, end)]
         low, high = slice(rows[0], rows[1]), slice(rows[1], rows[2])
         cut = rows[1] - rows[0]
+        # A lower system is solved from the top, an upper one from the bottom: one half is known before the other needs
+        # it.
         first, last = ((begin, middle), (middle, end)) if self.lower else ((middle, end), (begin, middle))
         mine, other = (slice(None, cut), slice(cut, None)) if self.lower else (slice(cut, None), slice(None, cut))
         known = self._halves(body, *first, b[:, mine])

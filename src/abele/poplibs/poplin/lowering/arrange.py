@@ -48,10 +48,12 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
     start, size = _boxes(source, target, graph.system.ipu.num_tiles)
     written = target.regions(start, size)
     tile = _owners(graph, written)
+    # A new target: boxes are dealt to the tiles in order, as evenly as their number allows.
     if tile is None:
         num = written.num
         tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
         graph.map_regions(written, tile)
+    # One vertex per tile, for all of its boxes.
     order = np.argsort(tile, kind="stable")
     first = np.flatnonzero(np.diff(tile[order], prepend=-1))
     row_begin = np.append(first, len(order))
@@ -106,6 +108,7 @@ def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
     while True:
         cuts = {d: _cut(n, blocks[d], sides[d]) for d, n in extents.items()}
         boxes = prod(map(len, cuts.values()))
+        # About one box per tile is enough; narrower squares would read or write single elements.
         if boxes * 2 > wanted or sides[source.innermost] == _NARROWEST:
             break
         sides[source.innermost] //= 2
@@ -135,6 +138,7 @@ def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArr
     strides = source.local_strides(size)
     varied = {e.dim: place for place, e in enumerate(target.entries) if int(size[e.dim].max()) > 1}
     ones = np.ones(len(next(iter(size.values()))), dtype=np.int64)
+    # Vertices walk a fixed number of dimensions; those that no box varies in are left out, and ones fill up.
     fill = [ones] * (_STRIDED_DIMS - len(varied))
     dims = sorted(varied, key=lambda d: varied[d])
     extents = [size[d] for d in dims]

@@ -138,6 +138,7 @@ class Call:
         machine = target_of(self.graph.system, self.planning)
         turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
         sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
+        # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
         before = 0 if self.expansion is None else self.expansion.estimate(machine)
         return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
 
@@ -223,6 +224,7 @@ class Call:
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
         graph, like = self.graph, self.like
+        # The last stage of sums can write each share straight to the tile where the result is wanted.
         if like is not None and self.is_direct and self.schedule.sums:
             result = clone(graph, like, "out", self.problem.output)
             tiles = graph.interval_map(result.variables)
@@ -245,6 +247,7 @@ class Call:
     def _operands(self, body: Program) -> tuple[Operand, Operand]:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
+        # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
         first = self.graph.compute_set("rewrite") if any((*rewritten, *self._arranges)) else None
         then = self.graph.compute_set("arrange") if late else None

@@ -88,6 +88,7 @@ def _relation(axes: tuple[Axis, ...], slices: Slices, d: int | None, place: int)
     offset: Int64 | int = axis.offset
     if d is not None:
         start = slices.start
+        # Indices of a slice count from its own start: the starts join the constant of the relation, and steps stay.
         offset = offset + axis.out_step * start[f"o{d}"] + axis.kernel_step * start[f"k{d}"]
         offset = offset - axis.in_step * start[f"i{d}"]
     steps = {at.IN_STEP: axis.in_step, at.OUT_STEP: axis.out_step, at.KERNEL_STEP: axis.kernel_step}
@@ -100,6 +101,7 @@ def _channel_strides(strides: Mapping[str, _Strides], size: Box, inner: Mapping[
 
     def blocks(op: str, dim: str) -> Int64 | int:
         block = inner[dim]
+        # One block alone has no stride between blocks: a step over the whole block stands for it.
         whole = strides[op].get((dim, False), 0) * (size[dim] if block is None else block)
         return strides[op].get((dim, True), whole)
 

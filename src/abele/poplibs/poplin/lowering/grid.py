@@ -39,6 +39,7 @@ class Grid:
     def tiles(self) -> npt.NDArray[np.int32]:
         """Tile of every vertex: neighbours differ in their out-channels, so that pairs of tiles want the same input."""
         dims = self.plan.problem.split_dims
+        # Number the tiles with the out-channels innermost, then read the numbers in the order of vertices.
         order = sorted(range(len(dims)), key=lambda i: dims[i] == "co")
         parts = [self.plan.parts[i] for i in order]
         ranks = np.arange(self.num, dtype=np.int32).reshape(parts)
@@ -101,6 +102,8 @@ class Grid:
             cuts = [
                 np.append(starts, starts[-1] + sizes[-1]) for starts, sizes in map(self.plan.pieces, (f"o{d}", f"k{d}"))
             ]
+            # Padding and dilation leave positions without an input: a vertex works on the pairs that meet, not on
+            # outputs times kernel.
             pairs = axis.count_pairs(*cuts)[everyone[f"o{d}"], everyone[f"k{d}"]]
             positions = positions * pairs / size[f"k{d}"]
             field, taps = field * size[f"o{d}"], taps * size[f"k{d}"]

@@ -53,6 +53,7 @@ def home(plan: Plan, out: Operand) -> Home:
     blocks = _blocks(plan, out)
     grain = max(1, PIECE_BYTES // plan.problem.partials.bytes)
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
+    # Share s of a block goes to the s-th of the tiles that hold its partials.
     first = np.searchsorted(block, np.arange(blocks.num))
     tile = Grid(plan).tiles[block * plan.depth + np.arange(len(block)) - first[block]]
     return Home(cut_regions(blocks, block, low, length), tile, block, low, length)
@@ -87,6 +88,7 @@ def cut_regions(regions: Regions, region: Int64, low: Int64, length: Int64) -> R
     starts = ends - regions.length
     region_starts = np.cumsum(regions.sizes) - regions.sizes
     part_starts = region_starts[region] + low
+    # Positions count through all regions, one after the other; pieces end where an interval or a part does.
     cuts = np.union1d(starts, part_starts)
     lengths = np.diff(cuts, append=ends[-1])
     interval = np.searchsorted(starts, cuts, side="right") - 1

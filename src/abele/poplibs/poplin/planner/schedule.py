@@ -69,6 +69,7 @@ def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target,
     :func:`~abele.poplibs.poplin.planner.search.find_plan`.
     """
     parts = 1
+    # Fewest parts first: a part more repeats all supersteps and one operand's exchange.
     while parts <= _MOST_PARTS:
         found = [_in_parts(problem, grains, target, planning, d, parts) for d in _SERIAL_DIMS]
         fitting = [schedule for schedule in found if schedule is not None]
@@ -93,6 +94,7 @@ def _in_parts(
     except OutOfMemoryError:
         return None
     except InvalidOptionError:
+        # What is asked for fits no part at all: an error. With more parts it only rules this number out.
         if parts == 1:
             raise
         return None

@@ -249,6 +249,7 @@ def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...]
     pieces = np.ones(len(size["b"]), dtype=np.int64)
     partial = np.zeros(len(pieces), dtype=np.bool_)
     for dim in reversed(dims):
+        # Once a dimension inside is cut, every index of this one begins a piece; whole blocks (grains) stay together.
         pieces = np.where(partial, pieces * cost.ceil_div(size[dim], grain.get(dim, 1)), pieces)
         partial |= size[dim] < problem.extents[dim]
     return pieces
@@ -274,6 +275,7 @@ def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tu
     for i, out in enumerate(outs):
         o = cuts_of(axis.outputs, out, 1)
         for j, k in enumerate(cuts):
+            # The tile with the most pairs and the one with the most inputs may differ: each bound is taken by itself.
             pairs[i, j] = axis.count_pairs(o, k).max()
             reach = axis.input_range(o[:-1, None], np.diff(o)[:, None], k[None, :-1], np.diff(k)[None, :])[1]
             inputs[i, j] = reach.max()
@@ -283,6 +285,7 @@ def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tu
 def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
     """The vertices that can do the work, preferred first."""
     units, core = target.conv_units(problem.dtype, problem.partials)
+    # Of equal cost the first method is taken, so the order is that of preference.
     if units and problem.is_pointwise:
         yield Method("amp_1x1", units, 1, target.wide_loads, core)
     if units and problem.rank:
@@ -304,6 +307,8 @@ def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target
     convert = (slices.depth == 1) & (problem.partials != problem.output)
     casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
     rate = np.float64(target.exchange_bytes_per_cycle)
+    # Tiles that share an input differ in their out-channels and are neighbours (see `Grid.tiles`), so an even number
+    # pairs up.
     in_rate = np.where(slices.in_sharers % 2 == 0, target.pair_bytes_per_cycle, rate)
     return [
         ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
@@ -345,6 +350,7 @@ def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
     sharers = np.ones_like(block)
     for stage in range(_MOST_STAGES):
         step = steps[index, stage]
+        # Every tile that held one of the summed partials takes a share of the sum.
         sharers = sharers * step
         share, active = cost.ceil_div(block, sharers), step > 1
         received = np.ceil(share * (step - 1) * kind.bytes / target.exchange_bytes_per_cycle).astype(np.int64)
@@ -385,6 +391,8 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
     partials = block * problem.partials.bytes
     share = cost.ceil_div(block, slices.depth)
     finished = share * problem.output.bytes
+    # Two moments compete: slices and partials while the vertices run, and partials with what arrives of others while
+    # they are summed.
     reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
     return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing))
 
@@ -392,6 +400,7 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
 def _bound(problem: Contraction, least: int, proportion: float, target: Target, *, strict: bool) -> int:
     """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
     available = int(target.tile_bytes * proportion) or least
+    # Doubled as PopLibs does, so that a proportion that is too small costs speed and not the whole plan.
     while available < min(least, target.tile_bytes) and not strict:
         available = min(2 * available, target.tile_bytes)
     if least > min(available, target.tile_bytes):

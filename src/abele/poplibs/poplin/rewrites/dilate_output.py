@@ -60,6 +60,7 @@ class Spread:
         fine = tuple(n if d < 2 else shape[d] for n, d in zip(order.fine, order.of_dim, strict=True))
         wide = StorageOrder(shape, fine, order.of_dim, order.order)
         full = wide.undo(graph.variable(dense.dtype, wide.extents, name="out"))
+        # Elements that stay zero are mapped beside the one that they follow, so that users find both on one tile.
         for residues in product(*(range(min(step, n)) for step, n in zip(self.steps, self.field, strict=True))):
             part = self._part(full, residues)
             near = dense

@@ -77,6 +77,7 @@ def _folded(weights: Operand, dims: tuple[int, ...]) -> Tensor:
     tensor = weights.tensor if "g" in named else weights.tensor.expand_dims(0)
     if "g" not in named:
         named = {d: i + 1 for d, i in named.items()} | {"g": 0}
+    # Names besides groups, out-channels and in-channels are kernel positions.
     rank = len(named) - 3
     fold = [named[f"k{d}"] for d in dims]
     keep = [named[f"k{d}"] for d in range(rank) if d not in dims]
@@ -108,6 +109,8 @@ class Expansion:
         field = [(f"o{d}", a.outputs) if d in self.dims else (f"i{d}", a.inputs) for d, a in enumerate(p.axes)]
         folded = [(f"k{d}", p.axes[d].kernel) for d in self.dims]
         rows = [("b", p.batch), *field]
+        # The outermost kernel position may stay outside the rows if what is left fills the units: then a position
+        # writes long runs.
         inner = prod(n for _, n in folded[1:]) * p.in_channels
         outer, rest = (folded[:1], folded[1:]) if inner % cost.weights_per_unit(p.dtype) == 0 else ([], folded)
         return (("g", p.groups), *outer, *rows, *rest, ("ci", p.in_channels))
@@ -175,6 +178,7 @@ class Expansion:
         order = sorted((n for n in extents if n not in ("g", "ci", "b")), key=lambda n: -extents[n])
         for name in ("g", "b", *order):
             boxes = prod(len(c) - 1 for c in cuts.values())
+            # About a box per tile, cut along groups and samples first: these need no input twice.
             if boxes * 2 > wanted:
                 break
             pieces = -(-wanted // boxes)

@@ -59,6 +59,7 @@ def cum_sum(
     moved = tensor.moveaxis(dim, tensor.ndim - 1)
     rows = moved.reshape((moved.size // max(moved.shape[-1], 1), moved.shape[-1]))
     rows = rows.reverse(1) if reverse else rows
+    # From the last element backwards is the same over a reversed view.
     blocks = _Blocks.of(graph, rows)
     sums = graph.map(graph.variable(tensor.dtype, rows.shape, name=f"{name}/out"), blocks.mapping)
     call = graph.library_call(
@@ -139,6 +140,7 @@ def _sum_blocks(
     tiles = blocks.tile.reshape(blocks.rows, blocks.parts)
     before = graph.variable(wide, totals.shape, name=f"{name}/before").map_rows(tiles[:, 0].tolist())
     across = graph.compute_set(f"{name}/rows")
+    # Exclusive: a block starts from the sum of all blocks before it, without its own.
     across.vertices(_scan_codelet(wide, wide, True, has_total=False), tile=tiles[:, 0], x=totals, y=before)
     body.add(Execute(across))
     add = graph.compute_set(f"{name}/add")

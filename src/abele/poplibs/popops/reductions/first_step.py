@@ -79,6 +79,7 @@ def cut_columns(cells: Cells) -> Cells:
     columns = cells.grid.columns
     group = cells.tile.astype(np.int64) * cells.grid.blocks + cells.block
     key = group * (columns + 1) + cells.column
+    # Per tile and block: columns at which any of its cells begins or ends.
     cuts = distinct(np.concatenate([key, key + cells.num_columns]))
     first, last = np.searchsorted(cuts, key), np.searchsorted(cuts, key + cells.num_columns)
     entry, number = count_up(last - first)
@@ -87,6 +88,7 @@ def cut_columns(cells: Cells) -> Cells:
     segment, entry = segment[order], entry[order]
     begin, size = cuts[segment] % (columns + 1), np.append(np.diff(cuts), 0)[segment]
     pieces = replace(cells.taken(entry), column=begin, num_columns=size)
+    # Rows that follow each other with the same columns are one rectangle.
     goes_on = (segment[1:] == segment[:-1]) & (pieces.row[1:] == (pieces.row + pieces.num_rows)[:-1])
     head = np.flatnonzero(np.append(True, ~goes_on))[: pieces.num]
     tail = np.append(head[1:], pieces.num) - 1
@@ -129,6 +131,7 @@ def first_step(
     if keeps_inner:
         begin = begin + (cells.column if by_row else cells.row)
     outputs = (cells.num_columns if by_row else cells.num_rows) if keeps_inner else np.ones_like(begin)
+    # Cells of one tile that add to the same outputs become neighbours, and those are a bundle.
     order = np.lexsort((cells.position, outputs, begin, cells.tile))
     cells, begin, outputs = cells.taken(order), begin[order], outputs[order]
     change = (np.diff(cells.tile) != 0) | (np.diff(begin) != 0) | (np.diff(outputs) != 0)
@@ -146,11 +149,13 @@ def _shares(
 ) -> tuple[Int64, Int64]:
     """Into how many parts the outputs and the reduced elements of each bundle are cut."""
     tile = cells.tile[head]
+    # Workers that each bundle of a tile may use.
     spare = -(-workers // np.bincount(tile)[tile])
     members = np.bincount(bundle)
     along_kept = np.minimum(spare, np.maximum(outputs[head] // (MIN_VECTORS_PER_WORKER * accumulators), 1))
     if not by_row:
         along_kept = np.minimum(spare, outputs[head])
+    # Several rectangles are added by a vertex that takes whole rows of each.
     along_kept = np.where(by_row & (members > 1), 1, along_kept)
     elements = np.bincount(bundle, weights=cells.size).astype(np.int64)
     reduced = (cells.num_rows if by_row else cells.num_columns)[head]

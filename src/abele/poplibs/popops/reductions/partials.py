@@ -106,6 +106,7 @@ def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = Non
     """Cut ranges at each other's ends, at ``extra`` points, and into equal parts of at most ``longest`` elements."""
     points = [begin, begin + length] if extra is None else [begin, begin + length, extra]
     cuts = distinct(np.concatenate(points))
+    # Long segments in equal parts, so that several tiles share them.
     if longest and len(cuts):
         sizes = np.append(np.diff(cuts), 1)
         parts = -(-sizes // longest)
@@ -125,6 +126,7 @@ def depth(partials: Partials) -> int:
 
 def combine_on_tiles(partials: Partials, outputs: int) -> Combination | None:
     """Combine ranges of the same outputs that lie on the same tile; None where there are none."""
+    # Tiles lie one after the other on one axis, so ranges are cut only at ends of ranges of their own tile.
     key = partials.tile.astype(np.int64) * (outputs + 1) + partials.begin
     pieces = cut(key, partials.length)
     if len(pieces.segment) == 0 or pieces.depth.max() < 2:

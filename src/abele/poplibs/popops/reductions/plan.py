@@ -95,6 +95,7 @@ class Planner:
                 there = np.bincount(wanted.tile, weights=wanted.length)
                 columns = min(int(there.max()), longest)
                 load = -(-int(there.max()) // max(columns, 1))
+            # What a step leaves is one row of each group.
             total += self._step_cycles(group, columns, load)
             size = -(-size // group)
         return total
@@ -134,6 +135,7 @@ class Planner:
         ipu = self.system.ipu
         spare = -(-ipu.num_workers // max(load, 1))
         least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, self.type)
+        # Columns first: shares of them need no further step.
         kept = min(spare, max(columns // least, 1))
         worth = kept * 2 <= spare and rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers
         return kept, min(spare // kept, rows) if worth else 1
@@ -194,6 +196,7 @@ class Planner:
         tiles = self.system.ipu.num_tiles
         num = len(first)
         number = np.arange(num)
+        # A host that holds one of its rows would copy it beside what arrives, so a neighbour is tried.
         at = tiles // 2 + (number % tiles if num > tiles else number * tiles // num)
         base = held[first] // tiles * tiles
         span = np.minimum(self.system.num_tiles - base, tiles)
@@ -215,10 +218,12 @@ def _plans(deepest: int) -> list[tuple[int, ...]]:
     plans = []
     for steps in range(1, MAX_STEPS + 1):
         left, sizes = deepest, []
+        # Rounded before it is rounded up: 8 ** (1 / 3) is a little more than 2 in floating point.
         for step in range(steps, 0, -1):
             size = max(2, int(np.ceil(round(left ** (1 / step), 9))))
             sizes.append(size)
             left = -(-left // size)
+        # Fewer than two rows per group would be no step.
         if left == 1 and deepest >= 2**steps:
             plans.append(tuple(sizes))
     return plans or [(deepest,)]
@@ -241,6 +246,7 @@ def _dealt(
     parts = kept * reduced
     base = np.cumsum(parts) - parts
     rank = np.arange(len(rectangle)) - first[rectangle]
+    # Rows of a rectangle are dealt in order and as evenly as can be; every share of columns sees all rows of its part.
     row_part = rank * reduced[rectangle] // rows[rectangle]
     row = np.repeat(np.arange(len(rectangle)), kept[rectangle])
     column_part = np.arange(len(row)) - (np.cumsum(kept[rectangle]) - kept[rectangle])[row]

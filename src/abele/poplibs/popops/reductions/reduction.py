@@ -86,6 +86,7 @@ class Reduction:
     def grid(self) -> Grid:
         """Neighbouring dimensions joined as long as all are kept or all are reduced; at least one group is reduced."""
         grid = collapse(self.order.extents, [tuple(d in self.kept for d in self.order.dims())])
+        # Everything is kept: an empty group of one index is what is reduced, so that later code sees one case.
         if len(grid.groups) == 1 and self._keeps(grid.groups[0]):
             end = grid.groups[0][1]
             return Grid((*grid.groups, (end, end)), (*grid.extents, 1))
@@ -144,6 +145,7 @@ class Reduction:
     def combinations(self, wanted: TileMapping) -> tuple[Combination, ...]:
         """The steps after the first when the results are wanted where ``wanted`` says."""
         free = self._results(self.free)
+        # Results lie already where they are wanted: plan once.
         if np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile):
             return self.free
         return self.planner.combinations(self.first.partials, wanted)
@@ -225,6 +227,7 @@ class Reduction:
         first, grid = self.first, self.grid
         whole_cells = bool((first.num_columns == first.width).all())
         position = (first.block * grid.rows + first.row) * grid.columns + first.column
+        # The output lies over the operand: only the rectangle itself may be read, not what is between its rows.
         if target.overlaps(self.tensor):
             return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
         if self._cells[1]:
@@ -248,6 +251,7 @@ class Reduction:
         length = step.partials.length
         rows = np.bincount(step.vertex, minlength=step.partials.num)
         counts: dict[str, Any] = {"rows": rows, "columns": length, "first": 0, "width": length}
+        # Elements were squared in the first step.
         op = replace(self.op, squares=False)
         compute_set.vertices(
             rectangle_codelet(op, self.kind, "rows", finish, short=_are_short(counts)),

@@ -103,7 +103,9 @@ class RecordBlocks:
         if mirrored:
             other = block // mirrored * mirrored + mirrored - 1 - block % mirrored
         else:
+            # The later block of a pair is skipped, or the pair would come twice.
             other = np.where(block // distance % 2 == 0, block + distance, -1)
+        # A partner beyond the end stands for worst elements, which never move: nothing to compare.
         low = np.flatnonzero((other > block) & (other < self.per_row))
         row, number = count_up(np.full(self.rows, len(low), dtype=np.int64))
         low, high = low[number] + row * self.per_row, other[low][number] + row * self.per_row

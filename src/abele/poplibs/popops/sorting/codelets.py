@@ -131,6 +131,7 @@ def local_codelet(record: Record, whole: bool) -> type:
     def cycles(v: Any, ipu: Ipu) -> Int64:
         pairs = np.asarray(v.k, np.int64) // 2
         levels = int(np.ceil(np.log2(max(int(np.max(v.width)), 1))))
+        # A sort of n places has level + 1 rounds on each level; a merge the rounds of the last level only.
         distances = [2**j for level in range(levels if whole else 1) for j in range(level + 1 if whole else levels)]
         total = np.zeros(len(pairs), np.int64)
         for distance in distances:

@@ -1,4 +1,16 @@
-"""Sorting networks over tiles: bitonic sort, and the best of each row by a tree of merges."""
+"""Sorting networks over tiles: bitonic sort, and the best of each row by a tree of merges.
+
+Why it sorts: a bitonic merge takes two sorted stretches. Comparing each place with its mirror image puts the better of
+every pair into the first half; then everything in the first half is at least as good as all of the second, and both are
+bitonic. Comparing at half the distance, a quarter, and so on down to neighbours sorts any bitonic stretch. So blocks
+are sorted first, and merged with blocks of twice the size until a row is one: log²(n) / 2 rounds, in each of which
+every place is compared once. Which places meet depends on their numbers alone and never on data. That is what an
+exchange that is fixed at compile time needs; algorithms that do less work (sample sort, quicksort) send as many
+elements between tiles as the data says. Rounds whose distance is below a block run within tiles, in one superstep.
+
+``keep_best`` needs less: of two sorted blocks the best k are found by comparing the first with the mirror image of the
+other and keeping the better of each pair, which is bitonic again. A tree of these takes log(blocks) supersteps.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +53,13 @@ class SortingNetwork:
         self._local(whole=True)
         size = 2
         while size < 2 * blocks.per_row:
+            # First round of a merge of `size` blocks: mirrored, so both halves may be sorted the same way.
             self._swap(0, size)
             distance = size // 4
             while distance > 0:
                 self._swap(distance)
                 distance //= 2
+            # All rounds with distances below a block.
             self._local(whole=False)
             size *= 2
 
@@ -78,6 +92,7 @@ class SortingNetwork:
         low, high, pairs = blocks.pairs(distance, mirrored)
         if len(low) == 0:
             return
+        # Each of the two tiles compares half of the places, so that both work and half as much is sent.
         middle = -(-pairs // 2)
         first = np.concatenate([np.zeros_like(pairs), middle])
         count = np.concatenate([middle, pairs - middle])
@@ -85,6 +100,7 @@ class SortingNetwork:
         tile = np.concatenate([blocks.tile[low[: len(low) // 2]], blocks.tile[high[: len(high) // 2]]])
         some = count > 0
         low, high, pairs, first, count, tile = (a[some] for a in (low, high, pairs, first, count, tile))
+        # Mirrored: a shorter last block meets the end of the earlier one, as if worst elements filled it up.
         low_begin = blocks.begin[low] + first + (blocks.sizes[low] - pairs if mirrored else 0)
         high_begin = blocks.begin[high] + (pairs - first - count if mirrored else first)
         compute_set = self.graph.compute_set(f"{self.name}/swap")
@@ -96,6 +112,7 @@ class SortingNetwork:
         """Merge the best of blocks ``distance`` apart into the earlier of them."""
         blocks = self.blocks
         low, high, _ = blocks.pairs(distance)
+        # In the tree only blocks that have won before go on.
         chosen = low % blocks.per_row % (2 * distance) == 0
         low, high = low[chosen], high[chosen]
         low_size, high_size = np.full(len(low), kept, np.int64), np.minimum(blocks.sizes[high], kept)

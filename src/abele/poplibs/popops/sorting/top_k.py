@@ -161,6 +161,7 @@ def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record,
     filled = [columns[0], *columns[len(columns) - len(inputs) + 1 :]]
     for given, column in zip(inputs, filled, strict=True):
         body.add(Copy(given.reshape(column.shape), column))
+    # Positions as second keys: of equal keys the first wins, whatever way records take through the network.
     if record.by_second:
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
         body.add(Copy(numbers.map_linear().broadcast_to((rows, length)), columns[1]))
