@@ -139,6 +139,7 @@ class BodyEmitter(Values):
         """The code of a function; control goes on after it."""
         saved = self.variables, self.rows, self._types, self._loops, self._end, self._result
         self._types = function.types
+        # Local variables are stack slots, which LLVM's mem2reg turns into registers: no phi nodes are needed here.
         self.variables = {n: self.slot(value_type(t), n) for n, t in function.types.items()}
         self.rows = {}
         for name, value in arguments.items():
@@ -150,6 +151,7 @@ class BodyEmitter(Values):
         self._branch(self._end)
         self.builder.position_at_end(self._end)
         self.variables, self.rows, self._types, self._loops, self._end, self._result = saved
+        # A helper's code is put in place, so its names must not be seen by the caller's.
         self.returned = result
 
     def slot(self, type_: Any, name: str) -> Value:
@@ -325,11 +327,13 @@ class BodyEmitter(Values):
         slots = {n: self.variables[n] for n in statement.lanes}
         arrays = {n: self.slot(ll.VectorType(F32, LANES), f"{n}.lanes") for n in slots}
         blocks = b.udiv(count, constant(I64, LANES))
+        # Without a whole block of lanes nothing is combined: adding the neutral 0 would turn −0 into 0.
         some = b.icmp_signed(">", blocks, constant(I64, 0))
         whole = b.mul(blocks, constant(I64, LANES))
         main, tail = self._new("lanes", "rest")
         b.cbranch(some, main, tail)
         b.position_at_end(main)
+        # What the variable held before the loop is combined last; lanes start from the neutral value.
         kept = {n: b.load(slot, typ=F32) for n, slot in slots.items()}
         for name, array in arrays.items():
             b.store(constant(ll.VectorType(F32, LANES), IDENTITY[statement.lanes[name]]), array, align=4)
@@ -350,6 +354,7 @@ class BodyEmitter(Values):
     def _lane_block(self, statement: For, start: Value, first: Value, arrays: dict[str, Value]) -> None:
         def one(lane: Value, loop: _Loop) -> None:
             places = {n: self.builder.gep(a, [lane], inbounds=True, source_etype=F32) for n, a in arrays.items()}
+            # The body works on the variable itself, so the lane is loaded into it before and stored after.
             for name, place in places.items():
                 self.builder.store(self.builder.load(place, typ=F32), self.variables[name])
             k = self.builder.add(first, lane, flags=("nsw",))

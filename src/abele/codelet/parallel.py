@@ -1,4 +1,10 @@
-"""Which loops carry nothing from one iteration to the next through memory, so that they may become vector code."""
+"""Which loops carry nothing from one iteration to the next through memory, so that they may become vector code.
+
+The promise to LLVM (``llvm.loop.parallel_accesses``) lets it vectorise without checks at run time that fields are
+apart. It must never be given wrongly, so the test is of the source's form and simple: within a written field all
+accesses have the same index, and that index moves by one place per iteration, so each iteration has elements of its
+own. Fields that overlap each other never get here, as code for them is made without the promise.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +39,13 @@ def is_parallel(loop: For) -> bool:
     if any(isinstance(s, For | While) for s in statements):
         return False
     expressions = list(all_expressions(loop.body))
+    # What a helper touches is not looked at.
     if any(isinstance(e, HelperCall) for e in expressions) or loop.name in assigned(loop.body):
         return False
     stores = [s for s in statements if isinstance(s, Store)]
     if not stores or not all(s.index for s in stores):
         return False
+    # Two stores with different indices are found out below, when all accesses are compared with one of them.
     written: dict[str, Expr] = {s.field.name: s.index[-1] for s in stores}
     changed = assigned(loop.body) | {loop.name}
     return all(_grows(index, loop.name, changed) for index in written.values()) and all(

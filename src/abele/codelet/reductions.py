@@ -43,6 +43,7 @@ def accumulators(body: list[Stmt]) -> dict[str, str]:
     if any(isinstance(s, For | While | Leave | Return) for s in statements):
         return {}
     expressions = [e for s in statements for e in own_expressions(s)]
+    # A helper may have accumulators of its own, and loops.
     if any(isinstance(p, HelperCall) for e in expressions for p in e.walk()):
         return {}
     found: dict[str, str | None] = {}
@@ -59,6 +60,7 @@ def accumulators(body: list[Stmt]) -> dict[str, str]:
             known = found.setdefault(statement.name, op)
             found[statement.name] = op if op == known else None
             updates[statement.name] = updates.get(statement.name, 0) + 1
+    # Each update reads its variable once; a further read would see a single lane.
     return {n: op for n, op in found.items() if op is not None and reads.get(n, 0) == updates[n]}
 
 

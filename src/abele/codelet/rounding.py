@@ -60,6 +60,7 @@ class Draws:
 
     def begin(self, builder: ll.IRBuilder, vertex: Value, worker: Value | None) -> None:
         """Start over for a worker of a vertex."""
+        # One stream of numbers per worker of a vertex.
         stream = builder.mul(vertex, constant(I64, WORKERS))
         stream = stream if worker is None else builder.add(stream, worker)
         builder.store(builder.trunc(stream, I32), self._stream)
@@ -75,6 +76,7 @@ class Draws:
             wide = like(value, I32)
             one = builder.insert_element(ll.Constant(wide, ll.Undefined), first, constant(I32, 0))
             all_ = builder.shuffle_vector(one, one, constant(ll.VectorType(I32, lanes), 0))
+            # Lane n has the number that the n-th scalar draw would have had.
             index = builder.add(all_, ll.Constant(wide, [ll.Constant(I32, n) for n in range(lanes)]))
         low, high = self._seed
         return emit_hash_u32(builder, low, high, builder.load(self._stream, typ=I32), index)

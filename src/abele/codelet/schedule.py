@@ -1,4 +1,10 @@
-"""How many slots straight-line code takes: list scheduling of its operations on two pipes."""
+"""How many slots straight-line code takes: list scheduling of its operations on two pipes.
+
+The bundles of straight-line code are what a compiler would make of it, so they are scheduled as compilers do: in order
+of slots, each pipe takes one of the operations whose operands are there. Finding the shortest schedule is NP-hard, and
+compiled code is not the shortest either. The result depends on the order of the source alone, so costs are the same on
+every machine. Events (an operation gets ready, a pipe gets free) are kept in heaps, so long code costs n·log n.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +47,7 @@ class StraightCode:
         for pipe, slots in parts if cost.first == "main" else reversed(parts):
             if slots:
                 self._operations.append(_Operation(pipe, slots, last))
+                # The second part of an operation on both pipes waits for its first.
                 last = (len(self._operations) - 1,)
         self._starts = None
         return last[0]
@@ -81,6 +88,7 @@ class StraightCode:
         waiting = [(0, n) for n, count in enumerate(missing) if not count]
         free, slot, left = {"main": 0, "aux": 0}, 0, len(operations)
         while left:
+            # What is ready by now, ordered by its place in the source.
             while waiting and waiting[0][0] <= slot:
                 number = heapq.heappop(waiting)[1]
                 heapq.heappush(ready[operations[number].pipe], number)
@@ -91,6 +99,7 @@ class StraightCode:
                 starts[number], free[pipe], left = slot, slot + operations[number].slots, left - 1
                 for user in users[number]:
                     missing[user] -= 1
+                    # Latency is one slot: a result is there once its operation's slots are over.
                     earliest[user] = max(earliest[user], free[pipe])
                     if not missing[user]:
                         heapq.heappush(waiting, (earliest[user], user))

@@ -111,6 +111,7 @@ class Values:
         return (self.builder.icmp_signed if signed else self.builder.icmp_unsigned)(e.op, left, right)
 
     def _logic(self, e: Logic) -> Value:
+        # Both sides without a branch where that is safe: branches keep LLVM from vectorising.
         if self._is_harmless(e.right):
             left, right = self.value(e.left), self.value(e.right)
             return self.builder.and_(left, right) if e.op == "and" else self.builder.or_(left, right)
@@ -186,6 +187,7 @@ class Values:
     def _is_harmless(self, expression: Expr) -> bool:
         """Whether evaluating it without need neither fails, nor costs much, nor draws random numbers."""
         parts = list(expression.walk())
+        # Random rounding draws a number, so evaluating more than the source does would shift all later ones.
         if self.memory.draws is not None and any(p.type.is_narrow for p in parts):
             return False
         return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in parts)

@@ -46,6 +46,7 @@ def simplified(expression: Expr) -> Expr:
             return _simplified_product(expression, a, b)
         case "div", (a, b) if is_number(b, 1):
             return a
+        # Exact for the exponents that have an operation of their own, and much cheaper than exp(log(a) · exponent).
         case "pow", (a, Const(value=exponent)):
             return _simplified_power(expression, a, float(exponent))
         case "select", (_, a, b) if isinstance(a, Const) and a == b:

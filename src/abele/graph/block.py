@@ -128,10 +128,12 @@ def cut(factors: Factors, begin: int, end: int) -> Iterator[tuple[int, Factors, 
     (_, step, stride), rest = factors[0], factors[1:]
     inner = span_of(rest)
     first, last = low // step, (high - 1) // step
+    # Begin and end lie in one index of the outer factor: only the inner factors are cut.
     if first == last:
         for index, piece, offset in cut(rest, low - first * step, high - first * step):
             yield index + first * step, piece, offset + first * stride
         return
+    # A first index of which a part is kept, then whole ones, then a last part: at most three pieces per factor.
     if low > first * step:
         for index, piece, offset in cut(rest, low - first * step, inner):
             yield index + first * step, piece, offset + first * stride
@@ -156,13 +158,16 @@ def sampled(factors: Factors, origin: int, every: int) -> Iterator[tuple[int, Fa
             yield origin, (), 0
         return
     (extent, step, stride), rest = factors[0], factors[1:]
+    # Indices of the factor at which (origin + i · step) has one residue repeat every `period`.
     common = math.gcd(step, every)
     period = every // common
     if rest:
         if min(period, extent) > MOST_RESIDUES:
             raise NotStridedError
+        # Inner factors may reach the multiple from any residue, so each is tried.
         starts: Sequence[int] = range(min(period, extent))
     else:
+        # Innermost: the one i with origin + i · step ≡ 0 (mod every), by the inverse of step / common.
         solution = -(origin // common) * pow(step // common, -1, period) % period
         starts = [solution] if origin % common == 0 and solution < extent else []
     for start in starts:

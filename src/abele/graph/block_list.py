@@ -228,6 +228,7 @@ def _continued(a: Factors, b: Factors, by: int, stride: int) -> Factors | None:
     """Factors of ``a`` and of ``b``, which begins ``by`` indices and ``stride`` elements later, as one list."""
     # What fills a range stays one that does: nothing is joined across a gap.
     fills = algebra.count_of(a) == algebra.span_of(a) and algebra.count_of(b) == algebra.span_of(b)
+    # Either `a` is repeated already and `b` is a further repetition, or `a` as a whole becomes the first.
     for count_a, rest in ((a[0][0], a[1:]), (1, a)) if a else ((1, a),):
         step, over = divmod(by, count_a)
         width, uneven = divmod(stride, count_a)

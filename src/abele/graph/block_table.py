@@ -131,6 +131,7 @@ class BlockTable(Content):
         if n.shape[1] > 1:
             return self._sliced_deep(dim, begin, end)
         low, high = begin - at, end - at
+        # First and last index of each block inside [begin, end), all blocks at once.
         first = np.maximum(-(-low // v[:, 0]), 0)
         last = np.minimum((high - 1) // v[:, 0] + 1, n[:, 0])
         count = last - first
@@ -143,6 +144,8 @@ class BlockTable(Content):
 
     def _sliced_deep(self, dim: int, begin: int, end: int) -> Content:
         low, high, span = begin - self.origin[dim], end - self.origin[dim], self.spans(dim)
+        # Blocks of several factors: those wholly inside or outside are handled as arrays, only those on the border one
+        # by one.
         inside = (low <= 0) & (high >= span)
         border = ~inside & (low < span) & (high > 0)
         kept = self.take(np.flatnonzero(inside)).shifted(dim, -begin)
@@ -240,6 +243,7 @@ class BlockTable(Content):
         for n, v, s, unit in zip(self.extent, self.step, self.stride, strides, strict=True):
             reach += ((n - 1) * v * unit).sum(axis=1)
             size *= n.prod(axis=1)
+            # A block whose elements lie in memory as they do in the view, without gaps, is one run.
             straight &= ((n == 1) | (s == v * unit)).all(axis=1)
         straight &= reach == size
         begin = self._bases() + self.offset

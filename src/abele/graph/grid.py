@@ -112,6 +112,8 @@ class Grid(Content):
         first = min(blocks, key=lambda b: b.origin)
         lines, places = [], []
         for d in range(len(first.origin)):
+            # Blocks along one edge of the view give the pieces of that dimension; the rest must then be their
+            # combinations.
             pieces = {b.origin[d]: b for b in blocks if all(b.origin[e] == 0 for e in range(len(b.origin)) if e != d)}
             factors = [pieces[o].factors[d] for o in sorted(pieces)]
             if 0 not in pieces or any(len(f) > 1 or (f and f[0][1] != 1) for f in factors):
@@ -270,6 +272,7 @@ class Grid(Content):
                 return False
             steps = np.concatenate([np.abs(line.stride[line.length > 1]), np.diff(line.offset)])
             ranges.append((int(np.gcd.reduce(steps)), int(line.high.max() - line.low.min())))
+        # Dimensions by rising step: each must step over all that the smaller ones reach, or two indices may meet.
         ranges.sort()
         reach = 0
         for gap, width in ranges:

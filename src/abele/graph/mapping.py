@@ -71,10 +71,12 @@ class TileMapping:
         if len(begin) == 0:
             return self
         end = begin + length
+        # The new intervals cover everything: what was before does not matter.
         if begin[0] == 0 and end[-1] == self.size and np.array_equal(begin[1:], end[:-1]):
             return _joined(self.size, begin, tile)
         cuts = distinct(np.concatenate([self.begin, begin, end]))
         cuts = cuts[cuts < self.size]
+        # Between two cuts both the old and the new mapping are constant.
         old = self.tile[np.searchsorted(self.begin, cuts, side="right") - 1]
         slot = np.searchsorted(begin, cuts, side="right") - 1
         covered = (slot >= 0) & (cuts < end[np.maximum(slot, 0)])

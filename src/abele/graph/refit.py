@@ -92,9 +92,11 @@ def _aligned(start: int, flat: Factors, cell: int) -> Iterator[tuple[int, Factor
     if step % cell == 0:
         yield from _over_cells(start, (extent, step, stride), rest, cell, 0)
         return
+    # After so many steps the factor is at the same place in a cell again.
     period = cell // math.gcd(step, cell)
     at = 0
     if extent > period:
+        # Up to the next border, so that what follows begins at the start of a cell.
         if cell % step == 0 and start % cell >= step:
             at = -(-(cell - start % cell) // step)
             yield from _moved(start, _first(at, step, stride, rest), cell, 0)
@@ -106,6 +108,7 @@ def _aligned(start: int, flat: Factors, cell: int) -> Iterator[tuple[int, Factor
     width = 1 + sum((n - 1) * s for n, s, _ in rest)
     while at < extent:
         position = start + at * step
+        # As many repetitions as end before the next border; at least one, which is then split itself.
         fits = (cell - position % cell - width) // step + 1
         head = max(1, min(extent - at, fits))
         yield from _moved(position, _first(head, step, stride, rest), cell, at * stride)

@@ -1,4 +1,11 @@
-"""Narrow floats: the formats of 16 and 8 bits, and f32 values rounded into them, to nearest or at random."""
+"""Narrow floats: the formats of 16 and 8 bits, and f32 values rounded into them, to nearest or at random.
+
+Rounding at random adds a random number below the last kept bit and cuts off: the carry into that bit comes with exactly
+the odds of the part that is cut off, so the mean of many roundings is the value. A carry may run into the exponent, and
+that is right, since the number after the largest of a binade is the smallest of the next. Subnormal results have a
+fixed distance instead of a fixed number of bits; there the random number is compared with the fraction of a step.
+Native code does the same with the same bits (:mod:`abele.codelet.rounding`), and tests hold both against each other.
+"""
 
 from __future__ import annotations
 
@@ -115,11 +122,13 @@ def round_at_random(
     random = np.asarray(words, np.uint32)
     bits = x.view(np.uint32)
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    # Shortened to the target's fraction bits, and its exponent bias instead of that of f32.
     normal = ((magnitude + (random & np.uint32((1 << fmt.dropped_bits) - 1))) >> fmt.dropped_bits) - fmt.rebias
     small = magnitude < fmt.least_normal
     steps = np.where(small, np.abs(x), np.float32(0)) * np.float32(fmt.steps_per_unit)
     whole = np.floor(steps)
     up = (random >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) < steps - whole
+    # A carry beyond the largest number is infinity, or what stands for it.
     code = np.minimum(np.where(small, whole.astype(np.int64) + up, normal), fmt.beyond)
     code = np.where(magnitude >= 0x7F800000, fmt.beyond, code)
     code = np.where(magnitude > 0x7F800000, fmt.nan, code)

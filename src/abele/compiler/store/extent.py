@@ -34,6 +34,7 @@ class Extents:
         inside = list(node.children())
         if isinstance(node, Call):
             inside.append(node.function.body)
+        # Nodes come after those inside them, so each is one step of arithmetic; the unfolded program is never walked.
         parts = [self._known.get(id(p), _Extent(1, 1)) for p in inside]
         depth = 1 + max((p.depth for p in parts), default=0)
         if depth > _MOST_DEPTH:

@@ -1,4 +1,10 @@
-"""Graphs in a file: variables with mapping and contents, ends towards the host, compute sets with their vertices."""
+"""Graphs in a file: variables with mapping and contents, ends towards the host, compute sets with their vertices.
+
+Reading is written as the inverse of writing, but trusts nothing: each table is held against those that it refers to
+(tiles against the system, mappings against variables, indices against regions, element types against fields) before an
+object is made of it, since native code will later follow these numbers without asking. Sums are taken in floating point
+where integers could wrap.
+"""
 
 from __future__ import annotations
 
@@ -191,6 +197,8 @@ class GraphIn:
         variable = self.graph.variables[-1]
         variable.name, variable.debug = row.name, debug_of(row.debug)
         begin, tile = (self._archive.vector(n, t) for n, t in zip(row.mapping, (np.int64, np.int32), strict=True))
+        # A mapping is pieces in order that begin at 0: each ends where the next begins, so they cover the variable
+        # once.
         good = len(begin) == len(tile) and (len(begin) == 0 or begin[0] == 0) and (begin[1:] > begin[:-1]).all()
         if not good or (len(begin) == 0) != (variable.size == 0) or (begin >= max(1, variable.size)).any():
             raise ValueError("its mapping does not cover it")
@@ -236,6 +244,7 @@ class GraphIn:
                 else:
                     state[field.name] = self._state(field, table.state[field.name], len(tile))
         cycles = None if table.cycles is None else self._archive.array(table.cycles, np.int64, (len(tile),))
+        # In float, as the sum of hostile integers may wrap to something small.
         if cycles is not None and ((cycles < 0).any() or cycles.astype(float).sum() > _MOST_CYCLES):
             raise ValueError(f"vertices {codelet.name} take more cycles than there are, or fewer than none")
         return VertexGroup(codelet, tile, edges, state, cycles, debug_of(table.debug))

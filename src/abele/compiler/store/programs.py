@@ -113,6 +113,7 @@ class ProgramsIn:
         Raises:
             IndexError: It comes later or not at all.
         """
+        # Nodes are listed after what they hold, so references go backwards and no cycle can be written down.
         if number >= len(self._nodes):
             raise IndexError(f"there is no program step {number} before it")
         return self._nodes[number]

@@ -1,4 +1,9 @@
-"""Records: trees of plain dataclasses, such as codelets after reading and host kernels, as JSON and back."""
+"""Records: trees of plain dataclasses, such as codelets after reading and host kernels, as JSON and back.
+
+A file may come from anybody, so decoding makes nothing but what is listed: names are looked up in a table of classes,
+never imported; every field is held against its annotation; depth and integers have limits. Pickle would be shorter and
+would run whatever the file says. JSON has no infinities, types or records, hence the few marked objects.
+"""
 
 from __future__ import annotations
 
@@ -124,6 +129,7 @@ class _Decoder:
         if get_origin(hint) is list:
             return [self.value(item, get_args(hint)[0], depth) for item in data]
         hints: Any = get_args(hint) if get_origin(hint) is tuple else (object, ...)
+        # tuple[X, ...]: one hint for all items.
         if len(hints) == 2 and hints[1] is ...:
             hints = (hints[0],) * len(data)
         return tuple(self.value(item, one, depth) for item, one in zip(data, hints, strict=True))
@@ -165,6 +171,7 @@ def fits(value: Any, hint: Any) -> bool:
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
         return any(fits(value, one) for one in get_args(hint))
     kind = get_origin(hint) or hint
+    # In Python a bool is an int: without this it would pass for a number.
     if type(value) is bool:
         return kind in (bool, object)
     if isinstance(value, int) and not _LEAST <= value <= _MOST:

@@ -98,6 +98,7 @@ class ViewsIn:
 
     def _check_runs_of(self, blocks: tuple[StridedBlock, ...], shape: tuple[int, ...]) -> None:
         """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""
+        # Counted without listing them: a few numbers in a file may describe more runs than fit into memory.
         self._runs += sum(num_runs(b, shape) for b in blocks)
         if self._runs > _MOST_RUNS:
             raise ValueError(f"it shows elements in more than {counted(_MOST_RUNS, 'run')}")

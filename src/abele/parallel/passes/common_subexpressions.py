@@ -28,6 +28,7 @@ class CommonSubexpressions(BlockPass):
         seen: dict[Any, Op] = {}
         for op in ops:
             op = reading(op, values)
+            # Operands are replaced first, so equal chains are found link by link in one pass.
             first = seen.setdefault(_key(op), op) if rule_of(op).repeats and op.outputs else op
             if first is op:
                 into.append(op)

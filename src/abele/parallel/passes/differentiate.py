@@ -93,6 +93,7 @@ def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) 
     made, sources = NetworkBuilder.of(net), list(wanted)
     with made.at(stage=Stage.BACKWARD):
         pending: Pending = {net.loss: [build.full(made, scale, net.loss.shape, net.loss.dtype)]}
+        # Gradients are made only for values between the loss and what is wanted.
         reached = differentiable(net.ops, sources)
         _Reverse(made).run(needed(net.ops, [net.loss]), reached, pending)
         made.gradients = {v: _total(made, pending[v]) for v in sources if v in pending}
@@ -173,6 +174,7 @@ class _Reverse:
         net, wanted = self.net, [v in reached for v in op.inputs]
         name = f"{op.debug.name}/grad" if op.debug.name else ""
         with net.at(op.debug.renamed(name), stage=Stage.BACKWARD, place=op.place):
+            # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
             special = {"call": self._call, "loop": self._loop, "cond": self._branch, "switch": self._branch}
             backward = special.get(op.kind)
@@ -203,6 +205,7 @@ class _Reverse:
             given = {p: _total(backward, pending[p]) for p in sources if p in pending}
             made = backward.finish(list(given.values()))
         needs = tuple(backward.captured)
+        # What the caller has in any case need not be returned again.
         kept = [v for v in needs if v not in block.parameters and v not in block.results]
         whole = Block(block.parameters, tuple(forward.ops), (*block.results, *kept))
         return _Linear(whole, len(kept), made, needs, tuple(p in given for p in block.parameters))
@@ -249,6 +252,7 @@ class _Reverse:
     def _loop(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         net, (body,) = self.net, op.regions
         num_carried, count = op.attrs["carried"], op.attrs["count"]
+        # Carried values that depend on nothing wanted are not carried backwards.
         active = _active(body, wanted, num_carried)
         linear = self._linear(body, active, [False, *active, *wanted[num_carried:]])
         tables = self._tables(op, linear)
@@ -257,9 +261,11 @@ class _Reverse:
         invariant = [v for v, given in zip(op.inputs[num_carried:], gives, strict=True) if given]
         carried = [v for v, is_active in zip(op.inputs, active, strict=False) if is_active]
         given = [g for g, is_active in zip(grads, active, strict=True) if is_active]
+        # A carried value that nothing reads after the loop may still have a gradient from an earlier trip.
         starts = [g if g is not None else _zeros(net, v) for g, v in zip(given, carried, strict=True)]
 
         def trip_back(region: BlockBuilder, trip: Value, *now: Value) -> list[Value]:
+            # Trips in reverse.
             index = build.map_(region, Const(count - 1, i32) - derivative.arg(0), [trip])
 
             def needed_value(value: Value) -> Value:
@@ -346,6 +352,7 @@ def _active(body: Block, wanted: Sequence[bool], num_carried: int) -> list[bool]
     carried = body.parameters[1 : 1 + num_carried]
     sources = [p for p, want in zip(body.parameters[1:], wanted, strict=True) if want]
     active = [want and v.dtype.is_float for want, v in zip(wanted, carried, strict=False)]
+    # Dependence may pass from one carried value to another, one per trip: repeat until it spreads no further.
     while True:
         reached = differentiable(body.ops, [*sources, *(p for p, a in zip(carried, active, strict=True) if a)])
         grown = [a or (r in reached and r.dtype.is_float) for a, r in zip(active, body.results, strict=True)]

@@ -79,6 +79,7 @@ class _Outlining:
 
     def _take(self, stretches: Sequence[Stretch]) -> None:
         """Make calls of those of ``stretches`` that are free and equal as blocks."""
+        # Candidates come best first; one that a better one has broken is skipped.
         free = [s for s in stretches if not any(self._taken[s[0] : s[0] + s[1]])]
         if len(free) < self._settings.min_calls:
             return
@@ -86,6 +87,7 @@ class _Outlining:
         groups: dict[Any, list[_Occurrence]] = {}
         for start, length in free:
             occurrence = _Occurrence.of(self._ops[start : start + length], start, leaving)
+            # Equal tokens, but perhaps another flow between the ops: only equal blocks share a function.
             groups.setdefault(block_key(occurrence.block), []).append(occurrence)
         for occurrences in groups.values():
             if len(occurrences) >= self._settings.min_calls:
@@ -148,6 +150,7 @@ class _Occurrence:
             for value in op.inputs:
                 if value not in inside and value not in entered:
                     entered[value] = Value(value.shape, value.dtype, place=value.place)
+            # What the stretch makes itself, or a parameter for what comes from outside, in order of first use.
             inputs = tuple(inside.get(v) or entered[v] for v in op.inputs)
             outputs = tuple(replace(v) for v in op.outputs)
             inside |= zip(op.outputs, outputs, strict=True)
@@ -208,6 +211,7 @@ def _token(op: Op) -> Any:
     made = tuple((v.type, v.stage, v.place) for v in op.outputs)
     read = tuple(v.type for v in op.inputs)
     blocks = tuple(map(block_key, op.regions))
+    # Updates are never outlined: a fresh object is equal to no other token.
     if any(stage == Stage.UPDATE for _, stage, _ in made):
         return object()
     return op.kind, attributes_key(attrs), made, read, blocks
@@ -223,6 +227,7 @@ def _candidates(tokens: Sequence[int], min_ops: int) -> list[list[Stretch]]:
         for place in sorted(places):
             if not apart or place >= apart[-1][0] + length:
                 apart.append((place, length))
+        # Ops less: all occurrences but one, each of which becomes one op.
         saved = (len(apart) - 1) * (length - 1) - len(apart)
         if len(apart) > 1 and saved > 0:
             found[apart[0]] = max(found.get(apart[0], (0, [])), (saved, apart), key=lambda f: f[0])
@@ -240,6 +245,7 @@ def _repeats(tokens: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     open_runs: list[tuple[int, int]] = []
     for place, length in enumerate(shared):
         start = place
+        # The run of suffixes with that common prefix ends here, so all its places are known.
         while open_runs and open_runs[-1][1] > length:
             start, ended = open_runs.pop()
             yield ended, order[start : place + 1]
@@ -252,6 +258,7 @@ def _suffix_order(tokens: Sequence[int]) -> list[int]:
     size, width, rank = len(tokens), 1, list(tokens)
     while True:
         keys = [(rank[i], rank[i + width] if i + width < size else -1) for i in range(size)]
+        # Ranks by the first 2 · width tokens, from ranks by the first width.
         numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
         rank = [numbers[key] for key in keys]
         if len(numbers) == size or width >= size:

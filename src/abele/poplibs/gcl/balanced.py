@@ -1,4 +1,10 @@
-"""The order of elements in which every replica has an equal share of every tile: for sharded optimiser state."""
+"""The order of elements in which every replica has an equal share of every tile: for sharded optimiser state.
+
+Each tile's elements are cut into equal parts, one per replica, so a replica's share has its part on every tile in
+proportion to what lies there: gathering or scattering the shares moves nothing between the tiles of an IPU, and no tile
+holds more of the optimiser's state than another. Taking the n-th part of the flattened tensor instead would put a
+replica's share on as few tiles as hold that stretch.
+"""
 
 from __future__ import annotations
 
@@ -98,11 +104,13 @@ class CollectiveBalancedReorder:
         order = np.argsort(tile, kind="stable")
         self._tiles, counts = np.unique(tile, return_counts=True)
         self._shares = -(-counts // self.replicas)
+        # Place of each element among those of its tile.
         within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         share = np.repeat(self._shares, counts)
         begin = np.repeat(np.cumsum(self._shares) - self._shares, counts)
         total = int(self._shares.sum())
         source = np.full(self.replicas * total, -1, np.int64)
+        # Replica, then tile, then place in the tile's part.
         source[within // share * total + begin + within % share] = order
         self.host_rearrangement = CollectiveBalancedHostRearrangement(self.replicas, source, reference.size)
 
@@ -129,6 +137,7 @@ class CollectiveBalancedReorder:
         if flat.size != len(source):
             raise TensorError(f"the rearrangement takes {counted(len(source), 'element')}, got {rearranged!r}")
         place = self.host_rearrangement.place
+        # Neighbours that stay neighbours are one slice of the view.
         cuts = np.flatnonzero(np.diff(place) != 1) + 1
         begin = place[np.concatenate([[0], cuts])]
         length = np.diff(np.concatenate([[0], cuts, [len(place)]]))

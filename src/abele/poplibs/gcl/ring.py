@@ -1,4 +1,12 @@
-"""Collectives on rings of replicas: what is sent, step by step."""
+"""Collectives on rings of replicas: what is sent, step by step.
+
+All replicas run one program, so what differs between them can only be data: rows are renumbered by distance from the
+replica's own place (:meth:`Ring.to_ring`), and then "send row j to the next" is the same step everywhere. For a
+reduce-scatter over n replicas, the row that a replica sends in a step is the one that it combined in the step before;
+after n − 1 steps every row has passed all replicas once and lies, complete, where it belongs. An all-gather sends on
+what came last, n − 1 times. Each link carries (n − 1) / n of the data in either, which no algorithm can beat for large
+data; trees would take log n steps, but move whole tensors in each of them.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +90,8 @@ class Ring:
         own = self.to_ring(rows, prog, name)
         received = columns(self.graph, rows.dtype, 1, rows.shape[1], f"{name}/received")
         for step in range(self.size - 1):
+            # At distance j from its home a row has n − 1 − j replicas behind it; the neighbour has it one place nearer
+            # to home.
             sent = (-1 - step) % self.size
             prog.add(self.shift(own[sent], received[0], 1))
             combine(self.graph, op, own[(sent - 1) % self.size], received[0], prog, f"{name}/step{step}")
@@ -92,6 +102,8 @@ class Ring:
         gathered = columns(self.graph, row.dtype, self.size, row.size, f"{name}/gathered")
         prog.add(Copy(row, gathered[0]))
         for step in range(self.size - 1):
+            # What came last came from `step` places before; it goes on to the next replica, for which it is one place
+            # further off.
             prog.add(self.shift(gathered[-step % self.size], gathered[-1 - step], 1))
         return self.from_ring(gathered, prog, name)
 
@@ -112,6 +124,7 @@ class Ring:
         while distance < self.size:
             received = columns(self.graph, row.dtype, 1, row.shape[1], f"{name}/received{distance}")
             prog.add(self.shift(current, received, distance))
+            # Replicas at distances [d, 2d) from the root have just been sent the row; all others keep what they have.
             takes = (distance_from_root >= distance) & (distance_from_root < 2 * distance)
             both = concat([current, received], 0)
             current = self._picked(both, self._table(takes[:, None]), prog, f"{name}/take{distance}")
@@ -125,6 +138,7 @@ class Ring:
     def _table(self, by_rank: Int64) -> Int64:
         """A table by rank as one by replica."""
         table = np.empty((self.graph.replicas, by_rank.shape[1]), np.int64)
+        # Each replica looks its row up by its own number at run time.
         table[self.members] = by_rank
         return table
 

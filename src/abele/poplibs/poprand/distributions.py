@@ -145,6 +145,7 @@ def happens(bits: Expr, probability: float, name: str) -> Expr:
     """
     if not 0.0 <= probability <= 1.0:
         raise InvalidOptionError(f"{name}: the probability {probability} is not in [0, 1]")
+    # The numbers below `steps` of 2³²: exact at both ends, where a comparison of floats would never give 1.
     steps = math.ceil(probability * 2.0**32)
     return bits <= steps - 1 if steps else bits < 0
 
@@ -165,6 +166,7 @@ def _integers(bits: Expr, low: float, high: float, out: Tensor, name: str) -> Ex
         raise InvalidOptionError(f"{name}: no integer lies in [{low}, {high}]")
     if out.dtype.bits > 32 and count > 2**32:
         raise InvalidOptionError(f"{name}: [{first}, {last}] has more than 2**32 integers")
+    # 24 random bits tell all of them apart; scaling them costs less than integer products of 64 bits.
     if count <= 2**EXACT_FLOAT_BITS:
         position = Op("floor", unit_interval(bits) * float(count))
         wide = out.dtype if out.dtype.bits > 16 else i32
@@ -177,6 +179,7 @@ def _high_word(bits: Expr, count: int) -> Expr:
     """bits · count / 2³² rounded down, in 32-bit arithmetic: the product of halves with their carries."""
     low_count, high_count = count & 0xFFFF, count >> 16
     low, high = bits & Const(0xFFFF), Op("shift_right", bits, 16)
+    # Schoolbook product of 16-bit halves: no partial product or sum passes 32 bits.
     middle = high * low_count + Op("shift_right", low * low_count, 16)
     other = low * high_count + (middle & Const(0xFFFF))
     return high * high_count + Op("shift_right", middle, 16) + Op("shift_right", other, 16)

@@ -1,4 +1,9 @@
-"""Random bits as numbers, and what generating them costs."""
+"""Random bits as numbers, and what generating them costs.
+
+Random bits are a hash of seed, modifier and element number, so they are drawn in any order, by any number of tiles,
+workers or host threads, and a gradient draws again what its forward pass drew. The hardware's generators are sequences
+with a state per worker: what an element gets from them depends on the tile that it lies on and on all draws before.
+"""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def normal(
     check_floating(out_type or reference.dtype, std, name)
     source = seed_or_own(graph, seed, prog, name)
     out = clone(graph, reference, f"{name}/out", out_type)
+    # In (0, 1] instead of [0, 1): the logarithm of 0 is infinite.
     radius = unit_interval(random_bits(1, modifier, 0, 2)) + UNIT
     angle = unit_interval(random_bits(1, modifier, 1, 2)) * (2.0 * math.pi)
     value = Op("sqrt", Op("log", radius) * -2.0) * Op("cos", angle) * std + mean
@@ -85,6 +86,7 @@ def truncated_normal(
     if not alpha > 0:
         raise InvalidOptionError(f"{name}: alpha is {alpha}, it must be above 0")
     out = clone(graph, reference, f"{name}/out", out_type)
+    # Odd multiples of 2⁻²³ in (−1, 1), symmetric about 0: neither end, where the inverse is infinite, is ever drawn.
     odd = Cast(Op("shift_right", random_bits(1, modifier), 9), f32) * 2.0 + (1.0 - 2.0**23)
     within = odd * (2.0**-23 * math.erf(alpha / math.sqrt(2.0)))
     deviation = Op("clamp", _inverse_erf(within) * math.sqrt(2.0), -alpha, alpha)
@@ -129,6 +131,7 @@ _TAIL = (
 
 def _inverse_erf(x: Expr) -> Expr:
     """The inverse of the error function. Source: Giles, Approximating the erfinv function (2010), single precision."""
+    # (1 − x)(1 + x) keeps the digits that 1 − x² loses near 1.
     w = Op("neg", Op("log", (1.0 - x) * (1.0 + x)))
     tail = Op("sqrt", Op("max", w, 5.0)) - 3.0
     return select(_polynomial(w - 2.5, _CENTRE), _polynomial(tail, _TAIL), w < 5.0) * x

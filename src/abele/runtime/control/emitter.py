@@ -81,8 +81,7 @@ class Emitter:
     @contextmanager
     def step_scope(self, persistent: IntervalSet) -> Iterator[None]:
         """Code of which one round is a step; ``persistent`` is what rounds leave for each other."""
-        # A step scope inside another has a state of its own; afterwards the outer one is as clean as the inner one left
-        # it.
+        # Scopes that hold another are entered with nothing written yet, and its last round leaves a whole step.
         outer = self._persistent
         self._persistent, self._dirty = persistent, False
         yield
@@ -173,8 +172,7 @@ class Emitter:
     def discard(self, use: StreamUse) -> None:
         """Let what is written to an output stream at one copy go nowhere."""
         place = self.assembler.register()
-        # Replicas write to a stream in turn, and only one of them is heard: the others' elements land in memory that
-        # nobody reads.
+        # The host is given what replica 0 wrote; the elements of others land in memory that nobody reads.
         nowhere = aligned_block(use.stream.bytes)
         self.keep(nowhere)
         self.arguments.append((place, address_of(nowhere)))

@@ -132,8 +132,10 @@ def plan(
         )
     ipu = graph.system.ipu
     tiles = graph.num_tiles
+    # Half of the workers for each direction.
     pairs = max(1, ipu.num_workers // 2)
     workers = max(1, tiles // batch_size) * pairs
+    # As many steps per tile as there are workers, or more where tiles are few.
     block = max(min(ipu.num_workers, max_time), -(-max_time * batch_size // tiles))
     memory = int(read["availableMemoryProportion"] * ipu.tile.total_bytes)
     return Plan(

@@ -8,6 +8,14 @@ Where published cycle counts differ: theirs rise with the classes (375 steps of 
 hold little more than steps · classes numbers of 4 bytes: likely each share of the labels has gradients of all classes
 of its own, which are added up afterwards. Here a tile makes all gradients of a few time steps, which takes less memory
 where there are many classes, and a time that hardly depends on them.
+
+Why it is right: with a blank before each label and one at the end, an alignment moves through positions by 0, 1 or,
+between different labels, 2 per step. So what has come to a position by step t is the sum over three positions at step t
+− 1, times the probability of its label (forwards, *alpha*); what follows it is the same sum from the end (backwards,
+*beta*, its own label left out). Their product is the probability of all alignments through that position, and divided
+by that of the labels, which is exp(−loss), the share that the gradient takes from its class. Sums are of logarithms,
+scaled by the largest term, since products of hundreds of probabilities are below what f32 holds. The two sweeps do not
+depend on each other, so they share supersteps: each of t steps needs the one before it, and nothing shortens that.
 """
 
 from __future__ import annotations
@@ -61,6 +69,8 @@ class Sweeps:
         share = plan.share
         self.emitted = self._rows(f32, plan.steps * share, "emitted")
         self.skip = self._rows(u32, share + 2, "skip")
+        # Before the first position (or after the last) lie pads of probability 0, so that every worker reads two
+        # neighbours.
         self.pads = -(-2 // share)
         kept = ("alpha", "beta") if both else ()
         self.history = {name: self._rows(f32, plan.padded * share, name) for name in kept}
@@ -77,6 +87,7 @@ class Sweeps:
             zero(self.graph, self.at[name], self.body, f"{name}/start")
             for buffer in buffers:
                 fill(self.graph, buffer, self.body, LOW, f"{name}/start")
+        # One step more than there are, where their number is odd: beyond its time a sequence does not change.
         steps = Sequence(Execute(self._step(0)), Execute(self._step(1)))
         self.body.add(Repeat(-(-self.plan.steps // 2), steps))
 
@@ -105,6 +116,7 @@ class Sweeps:
         data = over_time(self.graph, plan, f32, "data")
         self.body.add(Copy(self.given.data, data[: plan.steps]))
         blocks = plan.batch * plan.blocks
+        # What both sweeps kept of a block of steps, from all parts of its sequence.
         sequence, block = np.divmod(np.arange(blocks), plan.blocks)
         shape = (plan.batch, plan.parts, plan.blocks, plan.block * plan.share)
         zeros = np.zeros_like(block)
