@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from abele.compiler.access import Access
 from abele.compiler.liveness import _covers
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.graph.intervals import Int64
 
 Bool = npt.NDArray[np.bool_]
 
 
 def dense_liveness(
-    programs: Sequence[Block], accesses: Mapping[int, Access], sizes: Int64, pinned: Bool | None = None
+    programs: Sequence[StepBlock], accesses: Mapping[int, Access], sizes: Int64, pinned: Bool | None = None
 ) -> tuple[Bool, Bool, dict[int, list[int]]]:
     """Variables that are used, those that are always live, and the others that are live at each step."""
     flow = _Flow(accesses, sizes)
@@ -45,21 +45,21 @@ class _Flow:
         self.ended = np.zeros(len(sizes), dtype=bool)
         self.used = np.zeros(len(sizes), dtype=bool)
 
-    def written_in(self, block: Block) -> Bool:
+    def written_in(self, block: StepBlock) -> Bool:
         """Variables that a program writes, bool[variables]."""
         result = np.zeros(len(self.sizes), dtype=bool)
         for step in block.steps():
             result[self.accesses[step.index].writes] = True
         return result
 
-    def find_starts(self, block: Block) -> None:
+    def find_starts(self, block: StepBlock) -> None:
         """Find partial writes that begin a complete overwriting: in straight-line code, without a read between."""
         open_: dict[int, tuple[int, list[tuple[Int64, Int64]]]] = {}
         for item in _straight(block):
-            if isinstance(item, Block):
+            if isinstance(item, StepBlock):
                 open_.clear()
                 for inner in item.items:
-                    self.find_starts(inner if isinstance(inner, Block) else Block("sequence", (inner,)))
+                    self.find_starts(inner if isinstance(inner, StepBlock) else StepBlock("sequence", (inner,)))
                 continue
             access = self.accesses[item.index]
             self.used[access.touched] = True
@@ -74,12 +74,12 @@ class _Flow:
                     self.starts.setdefault(first, []).append(variable)
                     del open_[variable]
 
-    def entry_of(self, program: Block, live: Bool) -> Bool:
+    def entry_of(self, program: StepBlock, live: Bool) -> Bool:
         """Live variables at the start of a program, given those at its end; notes what is live during each step."""
         self.ended[:] = False
         return self.backward(program, live)
 
-    def backward(self, item: Step | Block, live: Bool) -> Bool:
+    def backward(self, item: Step | StepBlock, live: Bool) -> Bool:
         """Live variables before ``item``, given those after it."""
         if isinstance(item, Step):
             return self._step(item, live)
@@ -93,12 +93,12 @@ class _Flow:
                 return self._while(item, live)
         return self._sequence(item.items, live)
 
-    def _sequence(self, items: Sequence[Step | Block], live: Bool) -> Bool:
+    def _sequence(self, items: Sequence[Step | StepBlock], live: Bool) -> Bool:
         for item in reversed(items):
             live = self.backward(item, live)
         return live
 
-    def _draft(self, items: Sequence[Step | Block], live: Bool) -> Bool:
+    def _draft(self, items: Sequence[Step | StepBlock], live: Bool) -> Bool:
         """Live variables before ``items`` when what the next round of a loop wants is not known yet."""
         self.drafts += 1
         try:
@@ -106,13 +106,13 @@ class _Flow:
         finally:
             self.drafts -= 1
 
-    def _repeat(self, item: Block, after: Bool) -> Bool:
+    def _repeat(self, item: StepBlock, after: Bool) -> Bool:
         if item.count == 0:
             return after
         entry = self._draft(item.items, after.copy()) if item.count > 1 else after
         return self._sequence(item.items, entry | after)
 
-    def _while(self, item: Block, after: Bool) -> Bool:
+    def _while(self, item: StepBlock, after: Bool) -> Bool:
         condition, body = item.items[:2], item.items[2:]
         head = self._draft(condition, after.copy())
         head = self._draft(condition, self._draft(body, head) | after)
@@ -142,10 +142,10 @@ class _Flow:
         self.during[index] = during if known is None else during | known
 
 
-def _straight(block: Block) -> Iterator[Step | Block]:
+def _straight(block: StepBlock) -> Iterator[Step | StepBlock]:
     """Steps of a block in order, sequences opened; other blocks are given whole."""
     for item in block.items if block.kind == "sequence" else [block]:
-        if isinstance(item, Block) and item.kind == "sequence":
+        if isinstance(item, StepBlock) and item.kind == "sequence":
             yield from _straight(item)
         else:
             yield item

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from abele.compiler.access import Access
 from abele.compiler.liveness import Liveness, liveness
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.graph import Sequence
 from compiler.dense_liveness import dense_liveness
 
@@ -39,8 +39,8 @@ class Build:
     def _numbers(names: str) -> np.ndarray:
         return np.array(sorted({ord(n) - 97 for n in names}), dtype=np.int64)
 
-    def live(self, *items: Step | Block) -> Liveness:
-        program = Block("sequence", list(items))
+    def live(self, *items: Step | StepBlock) -> Liveness:
+        program = StepBlock("sequence", list(items))
         return liveness([program], self.accesses, np.full(self.num, SIZE))
 
     def names(self, found: Liveness, step: int) -> str:
@@ -80,7 +80,7 @@ def test_liveness__half_written_before_a_read__is_always_live() -> None:
 def test_liveness__value_carried_round_a_loop__lives_through_it() -> None:
     b = Build(4)
     first = b.step("", "a")
-    loop = Block("repeat", [b.step("a", "b"), b.step("b", "c"), b.step("c", "a")], 5)
+    loop = StepBlock("repeat", [b.step("a", "b"), b.step("b", "c"), b.step("c", "a")], 5)
     found = b.live(first, loop, b.step("a", "d"))
     assert b.always(found) == ""
     assert [b.names(found, i) for i in range(5)] == ["a", "ab", "bc", "ac", "ad"]
@@ -89,28 +89,28 @@ def test_liveness__value_carried_round_a_loop__lives_through_it() -> None:
 def test_liveness__read_in_a_loop_what_was_written_before__lives_through_the_loop() -> None:
     b = Build(3)
     first = b.step("", "a")
-    loop = Block("repeat", [b.step("a", "b"), b.step("b", "c")], 5)
+    loop = StepBlock("repeat", [b.step("a", "b"), b.step("b", "c")], 5)
     found = b.live(first, loop)
     assert [b.names(found, i) for i in range(3)] == ["a", "ab", "abc"]
 
 
 def test_liveness__written_in_one_branch_only__keeps_the_old_value() -> None:
     b = Build(3)
-    branch = Block("if", [b.step("", "a"), b.step()])
+    branch = StepBlock("if", [b.step("", "a"), b.step()])
     found = b.live(branch, b.step("a", "c"))
     assert b.always(found) == "a"
 
 
 def test_liveness__written_in_both_branches__is_a_temporary() -> None:
     b = Build(2)
-    branch = Block("if", [b.step("", "a"), b.step("", "a")])
+    branch = StepBlock("if", [b.step("", "a"), b.step("", "a")])
     found = b.live(branch, b.step("a", "b"))
     assert b.always(found) == ""
 
 
 def test_liveness__while_body_may_not_run__value_from_before_survives() -> None:
     b = Build(3)
-    loop = Block("while", [b.step("", "c"), b.step("c"), b.step("", "a")])
+    loop = StepBlock("while", [b.step("", "c"), b.step("c"), b.step("", "a")])
     found = b.live(loop, b.step("a", "b"))
     assert b.always(found) == "a"
 
@@ -123,7 +123,7 @@ def test_liveness__declared_undefined__ends_there() -> None:
 
 def test_liveness__two_programs__share_what_the_second_reads_first() -> None:
     b = Build(2)
-    first, second = Block("sequence", [b.step("", "a")]), Block("sequence", [b.step("a", "b")])
+    first, second = StepBlock("sequence", [b.step("", "a")]), StepBlock("sequence", [b.step("a", "b")])
     found = liveness([first, second], b.accesses, np.full(2, SIZE))
     assert b.always(found) == "a"
 
@@ -144,19 +144,19 @@ def trees(depth: int) -> st.SearchStrategy:
     )
 
 
-def build(b: Build, tree: tuple) -> Step | Block:
+def build(b: Build, tree: tuple) -> Step | StepBlock:
     if len(tree) == 2:
         return b.step(*tree)
     kind, *parts = tree
     if kind == "repeat":
-        return Block("repeat", [build(b, t) for t in parts[0]], parts[1])
+        return StepBlock("repeat", [build(b, t) for t in parts[0]], parts[1])
     if kind == "if":
-        return Block("if", [Block("sequence", [build(b, t) for t in p]) for p in parts])
+        return StepBlock("if", [StepBlock("sequence", [build(b, t) for t in p]) for p in parts])
     condition, decision = build(b, parts[0]), build(b, parts[1])
-    return Block("while", [condition, decision, Block("sequence", [build(b, t) for t in parts[2]])])
+    return StepBlock("while", [condition, decision, StepBlock("sequence", [build(b, t) for t in parts[2]])])
 
 
-def traces(item: Step | Block, draw: st.DataObject) -> Iterator[int]:
+def traces(item: Step | StepBlock, draw: st.DataObject) -> Iterator[int]:
     """One run of a program, its branches and trips drawn."""
     if isinstance(item, Step):
         yield item.index
@@ -180,7 +180,7 @@ def traces(item: Step | Block, draw: st.DataObject) -> Iterator[int]:
 @given(st.lists(trees(2), min_size=1, max_size=4), st.data())
 def test_liveness__any_run__never_loses_a_value_before_its_read(program: list, draw: st.DataObject) -> None:
     b = Build(4)
-    block = Block("sequence", [build(b, t) for t in program])
+    block = StepBlock("sequence", [build(b, t) for t in program])
     found = liveness([block], b.accesses, np.full(4, SIZE))
     run = list(traces(block, draw))
     written: dict[int, int] = {}
@@ -209,24 +209,24 @@ def wild_trees(depth: int) -> st.SearchStrategy:
     )
 
 
-def build_wild(b: Build, tree: tuple) -> Step | Block:
+def build_wild(b: Build, tree: tuple) -> Step | StepBlock:
     if len(tree) == 4 and tree[0] != "while":
         reads, writes, halves, dead = tree
         return b.step(reads, "".join(set(writes) - set(halves.lower())), halves, "".join(set(dead) - set(writes)))
     kind, *parts = tree
     if kind == "repeat":
-        return Block("repeat", [build_wild(b, t) for t in parts[0]], parts[1])
+        return StepBlock("repeat", [build_wild(b, t) for t in parts[0]], parts[1])
     if kind == "if":
-        return Block("if", [Block("sequence", [build_wild(b, t) for t in p]) for p in parts])
+        return StepBlock("if", [StepBlock("sequence", [build_wild(b, t) for t in p]) for p in parts])
     condition, decision = build_wild(b, parts[0]), build_wild(b, parts[1])
-    return Block("while", [condition, decision, Block("sequence", [build_wild(b, t) for t in parts[2]])])
+    return StepBlock("while", [condition, decision, StepBlock("sequence", [build_wild(b, t) for t in parts[2]])])
 
 
 @settings(max_examples=250)
 @given(st.lists(st.lists(wild_trees(3), min_size=1, max_size=5), min_size=1, max_size=3), st.sets(st.integers(0, 3)))
 def test_liveness__any_programs__has_the_lifetimes_of_the_step_by_step_definition(programs: list, pinned: set) -> None:
     b = Build(4)
-    blocks = [Block("sequence", [build_wild(b, t) for t in program]) for program in programs]
+    blocks = [StepBlock("sequence", [build_wild(b, t) for t in program]) for program in programs]
     sizes, constant = np.full(4, SIZE), np.isin(np.arange(4), list(pinned))
     found = liveness(blocks, b.accesses, sizes, constant)
     used, always, live = dense_liveness(blocks, b.accesses, sizes, constant)

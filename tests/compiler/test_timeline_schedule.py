@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from abele.compiler.schedule import schedule
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, Loop, Rows
+from abele.compiler.unroll import Item, RepeatedItems, Rows
 
 NUM_GROUPS = 4
 LINKS = (("host", 0), ("host", 1), ("dram", 0))
@@ -31,7 +31,7 @@ def items(draw: st.DrawFn, rows: Iterator[int], depth: int = 3) -> tuple[Item, .
     found: list[Item] = []
     for _ in range(draw(st.integers(1, 3))):
         if depth and draw(st.booleans()):
-            found.append(Loop(draw(st.sampled_from([0, 1, 2, 3, 7])), draw(items(rows, depth - 1))))
+            found.append(RepeatedItems(draw(st.sampled_from([0, 1, 2, 3, 7])), draw(items(rows, depth - 1))))
         else:
             row = next(rows)
             found.append(Rows(row, row + 1))
@@ -124,19 +124,19 @@ def test_schedule__a_billion_trips_of_two_groups_that_drift_apart__is_exact() ->
         Part("compute", compute=99, meets=((1,),)),
         meeting,
     ]
-    found = schedule((Rows(0, 1), Loop(10**9, (Rows(1, 3),)), Rows(3, 4)), rows, 2, traced=0)
+    found = schedule((Rows(0, 1), RepeatedItems(10**9, (Rows(1, 3),)), Rows(3, 4)), rows, 2, traced=0)
     assert found.end == 100 * 10**9 + 1
     assert found.starts.tolist() == [0, 0, 1_000_000, 100 * 10**9]
 
 
 def test_schedule__branch_taken_in_a_part_of_all_trips__counts_so_much() -> None:
     rows = [Part("compute", compute=100), Part("compute", compute=40)]
-    found = schedule((Loop(10, (Rows(0, 1), Loop(0.3, (Rows(1, 2),)))),), rows, 1)
+    found = schedule((RepeatedItems(10, (Rows(0, 1), RepeatedItems(0.3, (Rows(1, 2),)))),), rows, 1)
     assert found.end == 10 * (100 + 12)
 
 
 @pytest.mark.parametrize("trips", [0, 3, 10**12])
 def test_schedule__loops_in_which_nothing_runs__take_no_time(trips: int) -> None:
     rows = [Part("compute", compute=5)]
-    found = schedule((Loop(trips, ()), Loop(trips, (Loop(0, (Rows(0, 1),)),))), rows, 2)
+    found = schedule((RepeatedItems(trips, ()), RepeatedItems(trips, (RepeatedItems(0, (Rows(0, 1),)),))), rows, 2)
     assert (found.end, found.trace, found.starts.tolist()) == (0, (), [-1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llvmlite import ir as ll
 
 from abele.codelet import Input, Output, Vector, Vertex, codelet, compile_codelet, interpret
-from abele.codelet.functions import Function
+from abele.codelet.functions import VertexFunction
 from abele.compiler import Executable, compile_program
 from abele.errors import InvalidOptionError, UnsupportedOpError
 from abele.expr import (
@@ -131,7 +131,7 @@ def test_saved_file__new_operation__runs_after_loading(operation: Operation, tmp
 
 def test_codelet__new_function__is_compiled_interpreted_and_counted() -> None:
     with defined(PRIMITIVE):
-        softsign_ = Function("softsign")
+        softsign_ = VertexFunction("softsign")
 
         @codelet
         class Squash(Vertex):

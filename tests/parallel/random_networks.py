@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from abele.expr import Const, Expr, apply, select
 from abele.expr.derivative import arg
-from abele.graph import DebugInfo
+from abele.graph import DebugRecord
 from abele.numerics import bool_, f16, f32, i32
 from abele.parallel import Network, NetworkBuilder, Place, Stage, Value
-from abele.parallel.network import BlockBuilder, Function
+from abele.parallel.network import BlockBuilder, NetworkFunction
 from abele.parallel.ops import build
 
 NAMES = st.one_of(
@@ -47,8 +47,8 @@ class Draw:
 
     def some(self, most: int, depth: int) -> None:
         for _ in range(self.data.draw(st.integers(0, most))):
-            debug = DebugInfo("op", self.data.draw(st.sampled_from(["", "layers/0"])), "model.py", 3)
-            with self.net.at(self.data.draw(st.sampled_from([DebugInfo(""), debug]))):
+            debug = DebugRecord("op", self.data.draw(st.sampled_from(["", "layers/0"])), "model.py", 3)
+            with self.net.at(self.data.draw(st.sampled_from([DebugRecord(""), debug]))):
                 self.op(depth)
 
     def op(self, depth: int) -> None:
@@ -171,7 +171,7 @@ class Draw:
         a = self.pick()
         region = RegionBuilder(self.net)
         results = [region.read(v) for v in self.body(a, depth)(region, region.parameter(a))]
-        function = Function(f"f{len(self.net.root.ops)}_{len(self.values)}_{id(region)}", region.finish(results))
+        function = NetworkFunction(f"f{len(self.net.root.ops)}_{len(self.values)}_{id(region)}", region.finish(results))
         self.keep(*build.call(self.net, function, [a, *region.captured]))
 
 

@@ -26,7 +26,7 @@ from abele.parallel import (
     training_program,
     verify,
 )
-from abele.parallel.network import BlockBuilder, Function, Network, RegionBuilder
+from abele.parallel.network import BlockBuilder, Network, NetworkFunction, RegionBuilder
 from abele.parallel.ops import build
 from abele.runtime import Engine
 
@@ -184,14 +184,14 @@ def test_loop__dropout_in_its_body__draws_afresh_for_each_trip() -> None:
     assert all((rows[i] != rows[j]).mean() > 0.3 for i, j in ((0, 1), (1, 2), (0, 2)))
 
 
-def layer() -> Function:
+def layer() -> NetworkFunction:
     """tanh(x · w + x), as a function of its own."""
     net = NetworkBuilder()
     x, w = net.input((2, 3), "f32", "x"), net.parameter((3, 3), "f32", "w")
     region = RegionBuilder(net)
     inside = region.parameter(x), region.parameter(w)
     y = build.map_(region, A + B, [build.matmul(region, *inside), inside[0]])
-    return Function("layer", region.finish([build.nonlinearity(region, "tanh", y)]))
+    return NetworkFunction("layer", region.finish([build.nonlinearity(region, "tanh", y)]))
 
 
 def test_call__called_twice__is_one_function_in_the_text() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from abele.errors import UnsupportedOpError
 from abele.expr.derivative import arg
-from abele.graph import DebugInfo
+from abele.graph import DebugRecord
 from abele.kernels.nest.ir import apply
 from abele.parallel import NetworkBuilder, evaluate
 from abele.parallel.network import differentiable
@@ -20,9 +20,9 @@ def small() -> NetworkBuilder:
     x = net.input((2, 3), "f32", "x")
     w = net.parameter((4, 3), "f32", "fc.weight")
     b = net.parameter((4,), "f32", "fc.bias")
-    with net.at(DebugInfo("linear", "fc", "model.py", 7)):
+    with net.at(DebugRecord("linear", "fc", "model.py", 7)):
         y = build.linear(net, x, w, b)
-    with net.at(DebugInfo("tanh", "", "model.py", 8)):
+    with net.at(DebugRecord("tanh", "", "model.py", 8)):
         net.output(build.nonlinearity(net, "tanh", y))
     return net
 

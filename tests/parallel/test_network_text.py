@@ -14,7 +14,7 @@ from random_networks import networks
 from abele.errors import NetworkError, NetworkTextError
 from abele.expr import Const
 from abele.expr.derivative import arg
-from abele.graph import DebugInfo
+from abele.graph import DebugRecord
 from abele.numerics import bool_, f32
 from abele.parallel import Network, NetworkBuilder, Place, Stage, parse, verify
 from abele.parallel.network import Dense, network_text
@@ -27,7 +27,7 @@ def everything() -> Network:
     x, w = net.input((2, 3), "f32", "x"), net.parameter((3, 3), "f32", "fc.weight")
     count, labels = net.buffer((), "f32", "the count"), net.input((2,), "i32", "labels")
     net.wide.add(labels)
-    with net.at(DebugInfo("linear", "fc", "model.py", 7, "fc (Linear)")):
+    with net.at(DebugRecord("linear", "fc", "model.py", 7, "fc (Linear)")):
         y = build.linear(net, x, w)
     y = build.dropout(net, y, 0.5)
     with net.at(place=Place(1, 2)):

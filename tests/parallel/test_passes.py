@@ -11,7 +11,7 @@ from random_networks import networks
 
 from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
-from abele.graph import DebugInfo
+from abele.graph import DebugRecord
 from abele.parallel import (
     Group,
     Network,
@@ -130,10 +130,10 @@ def test_recompute__cheap_activation__is_made_again_where_the_backward_pass_read
 
 def layer(net: NetworkBuilder, x: Value, number: int, drop: float) -> Value:
     """One of many equal layers, with weights of its own."""
-    with net.at(DebugInfo("linear", f"layers/{number}/fc", "model.py", 4, f"layers.{number}.fc (Linear)")):
+    with net.at(DebugRecord("linear", f"layers/{number}/fc", "model.py", 4, f"layers.{number}.fc (Linear)")):
         w, b = (net.parameter(s, "f32", f"layers.{number}.fc.{n}") for s, n in (((6, 6), "weight"), ((6,), "bias")))
         y = build.linear(net, x, w, b)
-    with net.at(DebugInfo("layer", f"layers/{number}", "model.py", 5, f"layers.{number} (Layer)")):
+    with net.at(DebugRecord("layer", f"layers/{number}", "model.py", 5, f"layers.{number} (Layer)")):
         y = build.nonlinearity(net, "gelu", y)
         y = build.dropout(net, y, drop) if drop else y
         y = build.map_(net, arg(0) + arg(1), [x, y])

@@ -173,11 +173,11 @@ def test_dropout__same_seed__gives_the_same_bits() -> None:
 
 
 def test_training__library_calls__carry_module_path_and_line() -> None:
-    from abele.graph import DebugInfo
+    from abele.graph import DebugRecord
 
     net, graph = NetworkBuilder(), Graph("bow-2000")
     x, w = net.input((4, 3), "f32", "x"), net.parameter((5, 3), "f32", "fc.weight")
-    with net.at(DebugInfo("linear", "fc", "model.py", 12)):
+    with net.at(DebugRecord("linear", "fc", "model.py", 12)):
         net.loss = build.reduce(net, build.linear(net, x, w), [0, 1])
     net.outputs.append(net.loss)
     made = training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=RATE), (w,))])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from abele.errors import NetworkError
-from abele.graph import DebugInfo
+from abele.graph import DebugRecord
 from abele.parallel import Network, NetworkBuilder, Place, Stage, parse, verify
 from abele.parallel.network import Value
 from abele.parallel.ops import build
@@ -80,7 +80,7 @@ def test_verify__illegal_network__is_refused(name: str) -> None:
 def test_verify__illegal_op__is_named_with_its_line() -> None:
     net = NetworkBuilder()
     x = net.input((2, 3), "f32", "x")
-    with net.at(DebugInfo("linear", "fc", "model.py", 7)):
+    with net.at(DebugRecord("linear", "fc", "model.py", 7)):
         net.emit("linear", [x, x], (2, 3), "f32")
     with pytest.raises(NetworkError) as caught:
         verify(net.finish())

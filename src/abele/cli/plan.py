@@ -18,7 +18,7 @@ from abele.words import counted
 if TYPE_CHECKING:
     from abele.poplibs.poplin.conv_params.params import ConvParams
     from abele.poplibs.poplin.explain import Explanation
-    from abele.poplibs.poplin.planner.plan import Plan
+    from abele.poplibs.poplin.planner.plan import ContractionPlan
 
 plan_app = typer.Typer(help="How a product or convolution is cut over the tiles, and why.", no_args_is_help=True)
 
@@ -208,7 +208,7 @@ def _words(explained: Explanation) -> list[tuple[str, tuple[str, ...]]]:
 
 def _terms(explained: Explanation) -> Table:
     """Expected cycles term by term: the plan, the next best split, and the best with other vertices."""
-    plans: list[tuple[str, Plan]] = [("chosen", explained.plan)]
+    plans: list[tuple[str, ContractionPlan]] = [("chosen", explained.plan)]
     plans += [("next best", explained.runner_up)] if explained.runner_up is not None else []
     plans += [(f"best {plan.method.kind}", plan) for plan in explained.others]
     table = Table(title="expected cycles", title_justify="left", box=None, padding=(0, 2, 0, 0))
@@ -219,7 +219,7 @@ def _terms(explained: Explanation) -> Table:
     for name in names:
         table.add_row(name, *(f"{dict(plan.terms).get(name, 0):,}" for _, plan in plans))
     table.add_row("sum", *(f"{plan.cycles:,}" for _, plan in plans), style="bold")
-    rows: list[tuple[str, Callable[[Plan], str]]] = [
+    rows: list[tuple[str, Callable[[ContractionPlan], str]]] = [
         ("split", _split_text),
         ("tiles", lambda plan: f"{plan.tiles:,}"),
         ("temporary B", lambda plan: f"{plan.temporary_bytes:,}"),
@@ -231,5 +231,5 @@ def _terms(explained: Explanation) -> Table:
     return table
 
 
-def _split_text(plan: Plan) -> str:
+def _split_text(plan: ContractionPlan) -> str:
     return " ".join(f"{dim}/{parts}" for dim, parts in plan.split.items() if parts > 1) or "none"

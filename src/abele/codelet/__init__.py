@@ -8,7 +8,7 @@ from abele.codelet.compiled import CompiledCodelet, compile_codelet
 from abele.codelet.constraints import Constraint
 from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector, VectorList
 from abele.codelet.functions import (
-    Function,
+    VertexFunction,
     ceil,
     cos,
     erf,
@@ -62,7 +62,6 @@ __all__ = [
     "Constraint",
     "FieldDef",
     "FieldLayout",
-    "Function",
     "InOut",
     "Input",
     "MultiVertex",
@@ -75,6 +74,7 @@ __all__ = [
     "Vector",
     "VectorList",
     "Vertex",
+    "VertexFunction",
     "ceil",
     "codelet",
     "compile_codelet",

@@ -9,10 +9,10 @@ from typing import Any
 
 from abele.codelet import construct
 from abele.codelet.expressions import Expressions
-from abele.codelet.functions import Function
+from abele.codelet.functions import VertexFunction
 from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import Self, VertexMethod, WholeField
-from abele.codelet.tree import Expr, Helper, HelperCall
+from abele.codelet.tree import Helper, HelperCall, VertexExpr
 from abele.numerics import ElementType, bool_, f32, i64
 
 ReadHelper = Callable[[FunctionType, list[Any], ast.Call], Helper]
@@ -34,7 +34,7 @@ class Calls(Expressions):
         called = self.resolve(node.func)
         if isinstance(called, ElementType):
             return self._cast(node, called)
-        if isinstance(called, Function):
+        if isinstance(called, VertexFunction):
             return self._function(node, called)
         if isinstance(called, VertexMethod):
             return self._helper(node, called.function, [Self()])
@@ -44,16 +44,16 @@ class Calls(Expressions):
             node, "this cannot be called", "call types, functions of the language or plain functions"
         )
 
-    def _cast(self, node: ast.Call, wanted: ElementType) -> Expr:
+    def _cast(self, node: ast.Call, wanted: ElementType) -> VertexExpr:
         (arg,) = self._values(node, 1, str(wanted))
         return construct.converted(arg, wanted, node.lineno)
 
-    def _values(self, node: ast.Call, count: int, name: str) -> list[Expr]:
+    def _values(self, node: ast.Call, count: int, name: str) -> list[VertexExpr]:
         if len(node.args) != count:
             raise self.origin.problem(node, f"{name} takes {count} arguments, got {len(node.args)}")
         return [self.value(a) for a in node.args]
 
-    def _function(self, node: ast.Call, function: Function) -> Expr:
+    def _function(self, node: ast.Call, function: VertexFunction) -> VertexExpr:
         match function.name:
             case "len":
                 return self._len(node)
@@ -69,10 +69,10 @@ class Calls(Expressions):
                 raise self.origin.problem(node, "range outside a for loop", "for i in range(…):")
         return self._math(node, function)
 
-    def _math(self, node: ast.Call, function: Function) -> Expr:
+    def _math(self, node: ast.Call, function: VertexFunction) -> VertexExpr:
         return construct.call(function, self._values(node, function.arity, function.name), node.lineno)
 
-    def _len(self, node: ast.Call) -> Expr:
+    def _len(self, node: ast.Call) -> VertexExpr:
         owner = self.resolve(node.args[0]) if len(node.args) == 1 else None
         if not isinstance(owner, WholeField):
             raise self.origin.problem(
@@ -80,30 +80,30 @@ class Calls(Expressions):
             )
         return self.length(owner, node)
 
-    def _extreme(self, node: ast.Call, name: str) -> Expr:
+    def _extreme(self, node: ast.Call, name: str) -> VertexExpr:
         if len(node.args) < 2:
             raise self.origin.problem(node, f"{name} of fewer than two values", f"{name}(a, b)")
         return construct.extreme(name, [self.value(a) for a in node.args], node.lineno)
 
-    def _abs(self, node: ast.Call) -> Expr:
+    def _abs(self, node: ast.Call) -> VertexExpr:
         (arg,) = self._values(node, 1, "abs")
         return construct.absolute(arg, node.lineno)
 
-    def _random(self, node: ast.Call) -> Expr:
+    def _random(self, node: ast.Call) -> VertexExpr:
         args = self._values(node, 4, "random_u32")
         for arg, source in zip(args, node.args, strict=True):
             if arg.type.is_float:
                 raise self.origin.problem(source, f"random_u32 of a {arg.type}", "it takes integers")
         return construct.random_word(args, node.lineno)
 
-    def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Expr:
+    def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> VertexExpr:
         arguments = first + [self._argument(a) for a in node.args]
         count = function.__code__.co_argcount
         if len(arguments) != count:
             wants = ", ".join(function.__code__.co_varnames[:count])
             raise self.origin.problem(node, f"{function.__name__} takes ({wants}), got {len(node.args)} arguments")
         helper = self.read_helper(function, arguments, node)
-        values = tuple(_strong(a) for a in arguments if isinstance(a, Expr))
+        values = tuple(_strong(a) for a in arguments if isinstance(a, VertexExpr))
         rows = tuple(a.row for a in arguments if isinstance(a, WholeField) and a.row is not None)
         if rows:
             raise self.origin.problem(
@@ -118,6 +118,6 @@ class Calls(Expressions):
         return found if isinstance(found, WholeField | Self) else self.value(node)
 
 
-def _strong(value: Expr) -> Expr:
+def _strong(value: VertexExpr) -> VertexExpr:
     """A number without a type of its own gets the default one."""
     return cast(value, value.type) if is_weak(value) else value

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir as ll
 
 from abele.codelet.fields import FieldDef
-from abele.codelet.memory import Memory, stored_type
+from abele.codelet.memory import VertexMemory, stored_type
 from abele.llvm.emit import I64, POINTER, Value, constant
 
 WORDS = 4
@@ -38,7 +38,7 @@ class Violation:
         return Violation(first - 1, field, index, size) if first else None
 
 
-class CheckedMemory(Memory):
+class CheckedMemory(VertexMemory):
     """Loads and stores that go nowhere, and are reported, where they would leave their field."""
 
     may_vectorise = False

@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.codelet.memory import Memory, value_type
+from abele.codelet.memory import VertexMemory, value_type
 from abele.codelet.parallel import is_parallel
 from abele.codelet.printing import emit_print
 from abele.codelet.reductions import IDENTITY, LANES
@@ -20,13 +20,13 @@ from abele.codelet.tree import (
     For,
     Helper,
     HelperCall,
-    If,
+    IfStmt,
     Leave,
     Print,
     Return,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    WhileStmt,
     walk,
 )
 from abele.codelet.values import EXACT, FLOAT_BINARY, Values
@@ -117,7 +117,7 @@ class BodyEmitter(Values):
     def __init__(
         self,
         builder: ll.IRBuilder,
-        memory: Memory,
+        memory: VertexMemory,
         loop_ids: LoopIds,
         charges: Charges | None = None,
         counter: Value | None = None,
@@ -188,13 +188,13 @@ class BodyEmitter(Values):
                 self.builder.store(value, self.variables[statement.name])
                 if statement.row_of is not None and self.reads_data:
                     self._keep_row(statement.name, self.memory.row(statement.row_of, value))
-            case Store():
+            case StoreStmt():
                 self._store(statement)
             case Evaluate():
                 self.value(statement.value)
-            case If():
+            case IfStmt():
                 self._if(statement)
-            case While():
+            case WhileStmt():
                 self._while(statement)
             case For():
                 self._for(statement)
@@ -222,7 +222,7 @@ class BodyEmitter(Values):
             self.rows[name] = self.slot(POINTER, f"{name}pointer")
         self.builder.store(pointer, self.rows[name])
 
-    def _store(self, statement: Store) -> None:
+    def _store(self, statement: StoreStmt) -> None:
         value = self.value(statement.value)
         index = [self.value(i) for i in statement.index]
         self.memory.store(statement.field, index, value, self.row_of(statement.index))
@@ -234,7 +234,7 @@ class BodyEmitter(Values):
     def _new(self, *names: str) -> list[Any]:
         return [self.builder.append_basic_block(n) for n in names]
 
-    def _if(self, statement: If) -> None:
+    def _if(self, statement: IfStmt) -> None:
         then, otherwise, after = self._new("then", "else", "after")
         self.builder.cbranch(self.value(statement.condition), then, otherwise)
         for block, body in ((then, statement.then), (otherwise, statement.otherwise)):
@@ -243,7 +243,7 @@ class BodyEmitter(Values):
             self._branch(after)
         self.builder.position_at_end(after)
 
-    def _while(self, statement: While) -> None:
+    def _while(self, statement: WhileStmt) -> None:
         test, body, after = self._new("test", "body", "after")
         self.builder.branch(test)
         self.builder.position_at_end(test)

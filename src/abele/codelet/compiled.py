@@ -16,7 +16,7 @@ from abele.codelet import driver
 from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
-from abele.codelet.functions import Function, code_key, emission_key
+from abele.codelet.functions import VertexFunction, code_key, emission_key
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
 from abele.codelet.scope import MISSING, meaning, outer_name
@@ -288,7 +288,7 @@ def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
         return _function_key(known, seen)
     if isinstance(known, ModuleType):
         return f"module {known.__name__}"
-    if isinstance(known, Function):
+    if isinstance(known, VertexFunction):
         return f"{known!r}{emission_key(known.name)}"
     return repr(known) if isinstance(known, bool | int | float | ElementType) else ""
 

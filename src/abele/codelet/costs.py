@@ -19,19 +19,18 @@ from abele.codelet.code import Charges
 from abele.codelet.schedule import StraightCode
 from abele.codelet.tree import (
     Assign,
-    Binary,
-    Cast,
+    BinaryExpr,
+    CastExpr,
     Choice,
     Compare,
-    Const,
+    ConstExpr,
     DebugOnly,
     Element,
     Evaluate,
-    Expr,
     For,
     Helper,
     HelperCall,
-    If,
+    IfStmt,
     Leave,
     Length,
     Local,
@@ -40,8 +39,9 @@ from abele.codelet.tree import (
     Return,
     Scalar,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    VertexExpr,
+    WhileStmt,
     assigned,
     own_expressions,
     walk,
@@ -64,9 +64,9 @@ class LoopContext:
     variables: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     counter: str = ""
-    hoisted: dict[Any, Expr] = field(default_factory=dict)
+    hoisted: dict[Any, VertexExpr] = field(default_factory=dict)
 
-    def is_invariant(self, expression: Expr) -> bool:
+    def is_invariant(self, expression: VertexExpr) -> bool:
         """Whether ``expression`` has one value throughout the loop."""
         for part in expression.walk():
             if isinstance(part, HelperCall) or (isinstance(part, Math) and part.function == "random_u32"):
@@ -92,13 +92,13 @@ class Segment:
         self.loop = loop
         self.schedule = StraightCode()
         self.made: dict[str, tuple[int, ...]] = {}
-        self.known: dict[Expr, tuple[int, ...]] = {}
+        self.known: dict[VertexExpr, tuple[int, ...]] = {}
         self.steps = False
 
-    def value(self, e: Expr) -> tuple[int, ...]:
+    def value(self, e: VertexExpr) -> tuple[int, ...]:
         """Evaluate ``e``; returns the operations that whoever uses it has to wait for."""
         # A constant is an immediate operand.
-        if isinstance(e, Const):
+        if isinstance(e, ConstExpr):
             return ()
         if isinstance(e, Local):
             self.steps |= self.loop is not None and e.name == self.loop.counter
@@ -111,12 +111,12 @@ class Segment:
             self.known[e] = self._evaluate(e)
         return self.known[e]
 
-    def all(self, expressions: Iterable[Expr]) -> tuple[int, ...]:
+    def all(self, expressions: Iterable[VertexExpr]) -> tuple[int, ...]:
         """Evaluate several expressions."""
         return tuple(dict.fromkeys(n for e in expressions for n in self.value(e)))
 
-    def _evaluate(self, e: Expr) -> tuple[int, ...]:
-        if isinstance(e, Cast):
+    def _evaluate(self, e: VertexExpr) -> tuple[int, ...]:
+        if isinstance(e, CastExpr):
             cost = _cast_cost(e)
             return self.value(e.arg) if cost is None else (self.schedule.place(cost, self.value(e.arg)),)
         if isinstance(e, HelperCall):
@@ -132,7 +132,7 @@ class Segment:
             return (self.schedule.place(slots.LOAD, () if e.row is None else self.address((e.row,))),)
         return (self.schedule.place(_cost(e), self.all(e.parts)),)
 
-    def address(self, index: tuple[Expr, ...]) -> tuple[int, ...]:
+    def address(self, index: tuple[VertexExpr, ...]) -> tuple[int, ...]:
         """The address of an element; where it moves by a constant with the loop variable, the loop steps it."""
         return tuple(n for i in index for n in (self._stepped() if self._steps(i) else self.value(i)))
 
@@ -140,14 +140,14 @@ class Segment:
         self.steps = True
         return ()
 
-    def _steps(self, index: Expr) -> bool:
+    def _steps(self, index: VertexExpr) -> bool:
         """Whether ``index`` is the loop variable times an invariant, plus an invariant."""
         loop = self.loop
         if loop is None or not loop.counter:
             return False
         if isinstance(index, Local):
             return index.name == loop.counter
-        if not isinstance(index, Binary) or index.op not in ("add", "sub", "mul"):
+        if not isinstance(index, BinaryExpr) or index.op not in ("add", "sub", "mul"):
             return False
         sides = (index.left, index.right)
         fixed = [s for s in sides if loop.is_invariant(s)]
@@ -158,8 +158,8 @@ class Segment:
         match statement:
             case Assign():
                 self.made[statement.name] = self.value(statement.value)
-            case Store():
                 # Stores are of whole words; a part of one is loaded, merged and stored.
+            case StoreStmt():
                 small = statement.field.type.bits < 32
                 needs = self.value(statement.value) + self.address(statement.index)
                 self.schedule.place(slots.STORE_PART if small else slots.STORE, needs)
@@ -193,7 +193,7 @@ class Counting:
         for statement in body:
             first = first or statement
             self._helpers_of(statement)
-            if not isinstance(statement, If | While | For):
+            if not isinstance(statement, IfStmt | WhileStmt | For):
                 segment.simple(statement)
                 continue
             split = True
@@ -226,16 +226,16 @@ class Counting:
 
     def _control(self, statement: Stmt, segment: Segment, loop: LoopContext | None) -> bool:
         match statement:
-            case If():
+            case IfStmt():
                 segment.schedule.place(slots.BRANCH, segment.value(statement.condition))
                 return self._branches(statement, loop)
             case For():
                 self._for(statement, segment)
-            case While():
+            case WhileStmt():
                 self._while(statement, segment)
         return False
 
-    def _branches(self, statement: If, loop: LoopContext | None) -> bool:
+    def _branches(self, statement: IfStmt, loop: LoopContext | None) -> bool:
         steps = [self.straight(body, loop) for body in (statement.then, statement.otherwise)]
         if statement.then and statement.otherwise:  # the jump over the other branch
             first = statement.then[0]
@@ -256,11 +256,11 @@ class Counting:
         for expression in loop.hoisted.values():
             outer.value(expression)
         needs = outer.all((statement.start, statement.stop))
-        if not isinstance(statement.start, Const):
+        if not isinstance(statement.start, ConstExpr):
             needs = (outer.schedule.place(slots.MAIN, needs),)
         outer.schedule.place(Slots(main=slots.LOOP_SETUP), needs)
 
-    def _while(self, statement: While, outer: Segment) -> None:
+    def _while(self, statement: WhileStmt, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body))
         self.straight(statement.body, loop)
         test = Segment(loop)
@@ -286,7 +286,7 @@ def count(function: Helper, num_edges: int) -> Counting:
 
 def stored_fields(body: list[Stmt]) -> set[str]:
     """Names of fields that ``body`` writes, called helpers included."""
-    found = {s.field.name for s in walk(body) if isinstance(s, Store)}
+    found = {s.field.name for s in walk(body) if isinstance(s, StoreStmt)}
     for statement in walk(body):
         for expression in own_expressions(statement):
             for part in expression.walk():
@@ -295,7 +295,7 @@ def stored_fields(body: list[Stmt]) -> set[str]:
     return found
 
 
-def _cost(e: Expr) -> Slots:
+def _cost(e: VertexExpr) -> Slots:
     """The operation of an expression, without what is inside."""
     match e:
         case Scalar():
@@ -306,12 +306,12 @@ def _cost(e: Expr) -> Slots:
             return slots.SELECT
         case Compare() if e.left.type.is_float:
             return slots.FLOAT_COMPARE
-        case Binary():
+        case BinaryExpr():
             return _binary_cost(e)
     return slots.AUX if e.type.is_float else slots.MAIN
 
 
-def _cast_cost(e: Cast) -> Slots | None:
+def _cast_cost(e: CastExpr) -> Slots | None:
     """The operation of a conversion; None if it needs none."""
     have, wanted = e.arg.type, e.type
     if have.is_float and wanted.is_float:
@@ -323,7 +323,7 @@ def _cast_cost(e: Cast) -> Slots | None:
     return slots.MAIN if wanted.bits < min(have.bits, 32) and have != bool_ else None
 
 
-def _binary_cost(e: Binary) -> Slots:
+def _binary_cost(e: BinaryExpr) -> Slots:
     if e.type.is_float:
         return slots.FLOAT_DIVIDE if e.op == "div" else slots.AUX
     if e.op in ("floordiv", "mod") and not _is_power_of_two(e.right):
@@ -331,15 +331,15 @@ def _binary_cost(e: Binary) -> Slots:
     return slots.MAIN
 
 
-def _is_power_of_two(e: Expr) -> bool:
-    return isinstance(e, Const) and int(e.value) > 0 and int(e.value) & (int(e.value) - 1) == 0
+def _is_power_of_two(e: VertexExpr) -> bool:
+    return isinstance(e, ConstExpr) and int(e.value) > 0 and int(e.value) & (int(e.value) - 1) == 0
 
 
-def _structure(e: Expr) -> Any:
+def _structure(e: VertexExpr) -> Any:
     """What is equal for two expressions that read the same."""
     own = tuple(
-        (k, v if not isinstance(v, Expr | tuple) else None)
+        (k, v if not isinstance(v, VertexExpr | tuple) else None)
         for k, v in vars(e).items()
-        if k not in ("line",) and not isinstance(v, Expr)
+        if k not in ("line",) and not isinstance(v, VertexExpr)
     )
     return type(e), own, tuple(_structure(p) for p in e.parts)

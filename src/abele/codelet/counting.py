@@ -13,24 +13,24 @@ from llvmlite import ir as ll
 
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import stored_fields
-from abele.codelet.memory import Memory
+from abele.codelet.memory import VertexMemory
 from abele.codelet.tree import (
     Assign,
     DebugOnly,
     Element,
     Evaluate,
-    Expr,
     For,
     Helper,
     HelperCall,
-    If,
+    IfStmt,
     Leave,
     Print,
     Return,
     Scalar,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    VertexExpr,
+    WhileStmt,
     blocks,
     mentioned,
     own_expressions,
@@ -58,16 +58,16 @@ class Control:
         """How much is known to matter."""
         return len(self.results) + sum(map(len, self.variables.values()))
 
-    def deciding(self, function: Helper) -> Iterator[Expr]:
+    def deciding(self, function: Helper) -> Iterator[VertexExpr]:
         """Expressions of ``function`` that matter."""
         for statement in walk(function.body):
             yield from self._of(statement, function)
             for call in calls(own_expressions(statement)):
                 yield from (a for _, a in self.arguments(call))
 
-    def _of(self, statement: Stmt, function: Helper) -> tuple[Expr, ...]:
+    def _of(self, statement: Stmt, function: Helper) -> tuple[VertexExpr, ...]:
         match statement:
-            case If() | While():
+            case IfStmt() | WhileStmt():
                 return (statement.condition,)
             case For():
                 return (statement.start, statement.stop)
@@ -77,7 +77,7 @@ class Control:
                 return (statement.value,)
         return ()
 
-    def arguments(self, call: HelperCall) -> Iterator[tuple[str, Expr]]:
+    def arguments(self, call: HelperCall) -> Iterator[tuple[str, VertexExpr]]:
         """Parameters of a called helper that matter, and what they are given."""
         needed = self.variables[call.helper]
         return ((n, a) for n, a in zip(call.helper.parameters, call.args, strict=True) if n in needed)
@@ -100,7 +100,7 @@ def control_of(function: Helper) -> Control:
     return control
 
 
-def calls(expressions: Iterable[Expr]) -> Iterator[HelperCall]:
+def calls(expressions: Iterable[VertexExpr]) -> Iterator[HelperCall]:
     """Calls of helpers inside expressions."""
     return (p for e in expressions for p in e.walk() if isinstance(p, HelperCall))
 
@@ -112,7 +112,7 @@ def _functions(function: Helper) -> Iterator[Helper]:
             yield from _functions(call.helper)
 
 
-def _reads_data(part: Expr, changing: set[str]) -> bool:
+def _reads_data(part: VertexExpr, changing: set[str]) -> bool:
     return isinstance(part, Element | Scalar) and (part.field.is_edge or part.field.name in changing)
 
 
@@ -125,7 +125,7 @@ class CountCode(BodyEmitter):
     def __init__(
         self,
         builder: ll.IRBuilder,
-        memory: Memory,
+        memory: VertexMemory,
         charges: Charges,
         counter: Value,
         function: Helper,
@@ -153,7 +153,7 @@ class CountCode(BodyEmitter):
                 self._product(statement)
             case Assign() if statement.name not in self.control.variables[self._current]:
                 self._calls(own_expressions(statement))
-            case Store() | Evaluate() | Print() | DebugOnly():
+            case StoreStmt() | Evaluate() | Print() | DebugOnly():
                 self._calls(own_expressions(statement))
             case For():
                 self._plain(statement)
@@ -188,7 +188,7 @@ class CountCode(BodyEmitter):
                 return None
         return sum(self.charges.before.get(s, 0) for s in body)
 
-    def _calls(self, expressions: Iterable[Expr]) -> None:
+    def _calls(self, expressions: Iterable[VertexExpr]) -> None:
         """Count the helpers that expressions call."""
         for call in calls(expressions):
             values = {name: self.value(argument) for name, argument in self.control.arguments(call)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from abele.codelet.functions import Function
+from abele.codelet.functions import VertexFunction
 from abele.codelet.reductions import IDENTITY, LANES
 from abele.codelet.rounding import PlainRounding
 from abele.llvm.random import hash_u32
@@ -100,7 +100,7 @@ def math_function(name: str, type_: ElementType, rounding: PlainRounding) -> Cal
     """Function ``name`` of the language on scalars of ``type_``: computed in f32, rounded once."""
     if name == "random_u32":
         return random_word
-    function, target = Function(name), type_.np.type
+    function, target = VertexFunction(name), type_.np.type
     if type_.is_narrow and not rounding.is_plain:
         narrow = rounding.to(type_)
         return lambda *args: narrow(function(*args))

@@ -11,7 +11,7 @@ from llvmlite import ir as ll
 from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.fields import FieldDef
-from abele.codelet.memory import Aliasing, FieldPlace, Memory, Said, num_columns, stored_type
+from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -37,7 +37,7 @@ class VertexLoop:
     """
 
     builder: ll.IRBuilder
-    memory: Memory
+    memory: VertexMemory
     vertex: Value
     out: Value | None
 
@@ -229,7 +229,7 @@ def _function(
     b.cbranch(b.icmp_signed("<", number, end), body, done)
     b.position_at_end(body)
     aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
-    memory = (Memory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
+    memory = (VertexMemory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
     if isinstance(memory, CheckedMemory):
         memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
     if prints:
@@ -264,7 +264,7 @@ def _columns(b: ll.IRBuilder, tables: Value, fields: tuple[FieldDef, ...]) -> li
     return found
 
 
-def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
+def _place(memory: VertexMemory, field: FieldDef, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
     b = memory.builder
     if field.rank == 2:
         return _place_of_rows(memory, columns, vertex, size)
@@ -278,7 +278,7 @@ def _place(memory: Memory, field: FieldDef, columns: list[Value], vertex: Value,
     )
 
 
-def _place_of_rows(memory: Memory, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
+def _place_of_rows(memory: VertexMemory, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
     b = memory.builder
     first = memory.table(columns[0], vertex, I64)
     rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)

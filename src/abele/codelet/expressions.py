@@ -10,11 +10,11 @@ from typing import Any
 
 from abele.codelet import construct
 from abele.codelet.construct import RuleError
-from abele.codelet.functions import Function
+from abele.codelet.functions import VertexFunction
 from abele.codelet.problem import Origin
 from abele.codelet.rules import cast, computed, converts
 from abele.codelet.scope import MISSING, NameScope, Self, VertexMethod, WholeField, meaning
-from abele.codelet.tree import Const, Element, Expr, Length, Scalar
+from abele.codelet.tree import ConstExpr, Element, Length, Scalar, VertexExpr
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError, VectorSizeError, nearest
 from abele.expr import FUNCTIONS
@@ -51,20 +51,20 @@ class Expressions:
     origin: Origin
     scope: NameScope
 
-    def value(self, node: ast.expr) -> Expr:
+    def value(self, node: ast.expr) -> VertexExpr:
         """The value that ``node`` stands for."""
         found = self.resolve(node)
-        if isinstance(found, Expr):
+        if isinstance(found, VertexExpr):
             return computed(found)
         if isinstance(found, bool | int | float):
             return construct.number(found, node.lineno)
         raise self.origin.problem(node, f"{_kind(found)} is used as a value", _value_hint(found))
 
-    def condition(self, node: ast.expr) -> Expr:
+    def condition(self, node: ast.expr) -> VertexExpr:
         """The bool that ``node`` stands for."""
         return construct.truth(self.value(node), node.lineno)
 
-    def index(self, node: ast.expr) -> Expr:
+    def index(self, node: ast.expr) -> VertexExpr:
         """The integer that ``node`` stands for, as i64."""
         value = self.value(node)
         if value.type.is_float:
@@ -188,7 +188,7 @@ class Expressions:
                 node, "a slice or a tuple as an index", "index one element at a time: x[i], rows[r][i]"
             )
         index = self.index(node.slice)
-        if isinstance(index, Const) and int(index.value) < 0:
+        if isinstance(index, ConstExpr) and int(index.value) < 0:
             raise self.origin.problem(
                 node, f"negative index {index.value} into {owner.field.name}", "count from the end with len(…) - 1"
             )
@@ -197,7 +197,7 @@ class Expressions:
         where = (index,) if owner.row is None else (owner.row, index)
         return Element(type=owner.field.type, field=owner.field, index=where, line=node.lineno)
 
-    def length(self, owner: WholeField, node: ast.expr) -> Expr:
+    def length(self, owner: WholeField, node: ast.expr) -> VertexExpr:
         """Number of elements (or rows) of a vector field."""
         if owner.rank == 0:
             raise self.origin.problem(node, f"{owner.field.name} has no length")
@@ -211,12 +211,18 @@ class Expressions:
             )
         return Length(field=owner.field, row=owner.row, line=node.lineno)
 
-    def _binary(self, node: ast.BinOp) -> Expr:
+    def _binary(self, node: ast.BinOp) -> VertexExpr:
         return self.binary(node, type(node.op), self.value(node.left), self.value(node.right), node.left, node.right)
 
     def binary(
-        self, node: ast.AST, operation: type, left: Expr, right: Expr, left_node: ast.expr, right_node: ast.expr
-    ) -> Expr:
+        self,
+        node: ast.AST,
+        operation: type,
+        left: VertexExpr,
+        right: VertexExpr,
+        left_node: ast.expr,
+        right_node: ast.expr,
+    ) -> VertexExpr:
         """An arithmetic operation; an f32 product that is added or subtracted is fused with that."""
         if operation not in _BINARY:
             raise self.origin.problem(node, f"operator {operation.__name__} is outside the vertex language")
@@ -229,7 +235,7 @@ class Expressions:
     def _unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             arg = self.condition(node.operand)
-            return not arg.value if isinstance(arg, Const) else construct.inverted(arg, node.lineno)
+            return not arg.value if isinstance(arg, ConstExpr) else construct.inverted(arg, node.lineno)
         arg = self.value(node.operand)
         if isinstance(node.op, ast.UAdd):
             return arg
@@ -240,7 +246,7 @@ class Expressions:
         except RuleError as error:
             raise self.origin.problem(node, error.message, error.remedy) from error
 
-    def _compare(self, node: ast.Compare) -> Expr:
+    def _compare(self, node: ast.Compare) -> VertexExpr:
         values = [self.value(v) for v in (node.left, *node.comparators)]
         found = []
         for sign, left, right in zip(node.ops, values, values[1:], strict=False):
@@ -251,17 +257,19 @@ class Expressions:
             found.append(construct.comparison(_COMPARE[type(sign)], left, right, node.lineno))
         return construct.logic("and", found, node.lineno)
 
-    def _logic(self, node: ast.BoolOp) -> Expr:
+    def _logic(self, node: ast.BoolOp) -> VertexExpr:
         op = "and" if isinstance(node.op, ast.And) else "or"
         return construct.logic(op, [self.condition(v) for v in node.values], node.lineno)
 
     def _choice(self, node: ast.IfExp) -> Any:
         condition = self.condition(node.test)
-        if isinstance(condition, Const):
+        if isinstance(condition, ConstExpr):
             return self.value(node.body if condition.value else node.orelse)
         return construct.choice(condition, self.value(node.body), self.value(node.orelse), node.lineno)
 
-    def converted(self, node: ast.AST, value: Expr, wanted: ElementType, target: str, *, narrowing: bool) -> Expr:
+    def converted(
+        self, node: ast.AST, value: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool
+    ) -> VertexExpr:
         """``value`` as ``wanted``, the type of ``target``; an error where that is not done without being asked for."""
         if converts(value, wanted, narrowing=narrowing):
             return cast(value, wanted)
@@ -285,7 +293,7 @@ def _kind(found: Any) -> str:
         return f"{'row of ' if found.row is not None else ''}vector field {found.field.name}"
     if isinstance(found, ElementType):
         return f"type {found}"
-    if isinstance(found, Function):
+    if isinstance(found, VertexFunction):
         return f"function {found.name}"
     if isinstance(found, FunctionType | VertexMethod):
         return "a function"
@@ -297,4 +305,4 @@ def _kind(found: Any) -> str:
 def _value_hint(found: Any) -> str | None:
     if isinstance(found, WholeField):
         return f"index it: {found.field.name}[i]"
-    return "call it" if isinstance(found, Function | FunctionType | VertexMethod | ElementType) else None
+    return "call it" if isinstance(found, VertexFunction | FunctionType | VertexMethod | ElementType) else None

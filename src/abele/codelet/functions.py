@@ -25,7 +25,7 @@ _RANDOM = "random_u32"
 
 
 @dataclass(frozen=True)
-class Function:
+class VertexFunction:
     """A function of the vertex language.
 
     Attributes:
@@ -47,12 +47,12 @@ class Function:
 
 
 exp, log, tanh, sigmoid, erf, sin, cos, pow = (
-    Function(n) for n in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow")
+    VertexFunction(n) for n in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow")
 )
 square_root, reciprocal_root, fma, floor, ceil, rint = (
-    Function(n) for n in ("sqrt", "rsqrt", "fma", "floor", "ceil", "rint")
+    VertexFunction(n) for n in ("sqrt", "rsqrt", "fma", "floor", "ceil", "rint")
 )
-random_u32 = Function(_RANDOM)
+random_u32 = VertexFunction(_RANDOM)
 
 KNOWN: dict[Any, str] = {
     getattr(module, name): name for module in (math, np) for name in (*FUNCTIONS, "abs") if hasattr(module, name)

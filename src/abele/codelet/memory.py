@@ -95,7 +95,7 @@ class Said:
 
 
 @dataclass
-class Memory:
+class VertexMemory:
     """Loads and stores of the vertex at hand.
 
     Attributes:

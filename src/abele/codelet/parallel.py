@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from abele.codelet.tree import (
-    Binary,
+    BinaryExpr,
     Element,
-    Expr,
     For,
     HelperCall,
     Local,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    VertexExpr,
+    WhileStmt,
     all_expressions,
     assigned,
     walk,
 )
 
-Access = tuple[str, Expr]
+Access = tuple[str, VertexExpr]
 
 
 def is_parallel(loop: For) -> bool:
@@ -36,50 +36,50 @@ def is_parallel(loop: For) -> bool:
     told apart: two rows are either the same, then the index decides, or separate, as fields that do not overlap are.
     """
     statements = list(walk(loop.body))
-    if any(isinstance(s, For | While) for s in statements):
+    if any(isinstance(s, For | WhileStmt) for s in statements):
         return False
     expressions = list(all_expressions(loop.body))
     # What a helper touches is not looked at.
     if any(isinstance(e, HelperCall) for e in expressions) or loop.name in assigned(loop.body):
         return False
-    stores = [s for s in statements if isinstance(s, Store)]
+    stores = [s for s in statements if isinstance(s, StoreStmt)]
     if not stores or not all(s.index for s in stores):
         return False
     # Two stores with different indices are found out below, when all accesses are compared with one of them.
-    written: dict[str, Expr] = {s.field.name: s.index[-1] for s in stores}
+    written: dict[str, VertexExpr] = {s.field.name: s.index[-1] for s in stores}
     changed = assigned(loop.body) | {loop.name}
     return all(_grows(index, loop.name, changed) for index in written.values()) and all(
         _same(index, written[name]) for name, index in _accesses(statements, expressions) if name in written
     )
 
 
-def _accesses(statements: list[Stmt], expressions: list[Expr]) -> Iterator[Access]:
+def _accesses(statements: list[Stmt], expressions: list[VertexExpr]) -> Iterator[Access]:
     """Fields and innermost indices of all loads and stores."""
     for statement in statements:
-        if isinstance(statement, Store):
+        if isinstance(statement, StoreStmt):
             yield statement.field.name, statement.index[-1]
     for expression in expressions:
         if isinstance(expression, Element):
             yield expression.field.name, expression.index[-1]
 
 
-def _grows(index: Expr, variable: str, changed: set[str]) -> bool:
+def _grows(index: VertexExpr, variable: str, changed: set[str]) -> bool:
     """Whether an index is the loop variable plus or minus something that the loop does not change."""
     match index:
         case Local():
             return index.name == variable
-        case Binary(op="add"):
+        case BinaryExpr(op="add"):
             return any(_grows(a, variable, changed) and _fixed(b, changed) for a, b in _both(index))
-        case Binary(op="sub"):
+        case BinaryExpr(op="sub"):
             return _grows(index.left, variable, changed) and _fixed(index.right, changed)
     return False
 
 
-def _both(sum_: Binary) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+def _both(sum_: BinaryExpr) -> tuple[tuple[VertexExpr, VertexExpr], tuple[VertexExpr, VertexExpr]]:
     return (sum_.left, sum_.right), (sum_.right, sum_.left)
 
 
-def _fixed(expression: Expr, changed: set[str]) -> bool:
+def _fixed(expression: VertexExpr, changed: set[str]) -> bool:
     """Whether the loop leaves a value as it is."""
     return not any(isinstance(e, Element) or (isinstance(e, Local) and e.name in changed) for e in expression.walk())
 
@@ -90,7 +90,7 @@ def _same(one: object, two: object) -> bool:
         return False
     if isinstance(one, tuple) and isinstance(two, tuple):
         return len(one) == len(two) and all(_same(a, b) for a, b in zip(one, two, strict=True))
-    if isinstance(one, Expr):
+    if isinstance(one, VertexExpr):
         names = (f.name for f in fields(one) if f.name != "line")
         return all(_same(getattr(one, n), getattr(two, n)) for n in names)
     return bool(one == two)

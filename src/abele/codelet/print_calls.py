@@ -9,7 +9,7 @@ from abele.codelet.calls import Calls
 from abele.codelet.printing import check_format
 from abele.codelet.rules import is_weak
 from abele.codelet.scope import WholeField
-from abele.codelet.tree import Const, Expr, Print
+from abele.codelet.tree import ConstExpr, Print, VertexExpr
 
 _KEYWORDS = {"sep": " ", "end": "\n"}
 
@@ -20,13 +20,13 @@ class _Message:
 
     text: list[str] = field(default_factory=lambda: [""])
     specs: list[str] = field(default_factory=list)
-    values: list[Expr] = field(default_factory=list)
+    values: list[VertexExpr] = field(default_factory=list)
 
     def say(self, text: str) -> None:
         self.text[-1] += text
 
-    def show(self, value: Expr, spec: str) -> None:
-        if isinstance(value, Const) and (is_weak(value) or isinstance(value.value, bool)):
+    def show(self, value: VertexExpr, spec: str) -> None:
+        if isinstance(value, ConstExpr) and (is_weak(value) or isinstance(value.value, bool)):
             self.say(format(value.value, spec))
             return
         self.values.append(value)
@@ -88,7 +88,7 @@ class Prints(Calls):
             raise self.origin.problem(spec, "a format that is computed", "write it out, as in {x:.3f}")
         return "".join(str(p.value) for p in parts if isinstance(p, ast.Constant))
 
-    def _printable(self, node: ast.expr) -> Expr:
+    def _printable(self, node: ast.expr) -> VertexExpr:
         found = self.resolve(node)
         if isinstance(found, WholeField):
             name = found.field.name

@@ -16,19 +16,18 @@ from abele.codelet.rounding import PlainRounding
 from abele.codelet.scope import MISSING, outer_name
 from abele.codelet.tree import (
     Assign,
-    Binary,
-    Cast,
+    BinaryExpr,
+    CastExpr,
     Choice,
     Compare,
-    Const,
+    ConstExpr,
     DebugOnly,
     Element,
     Evaluate,
-    Expr,
     For,
     Helper,
     HelperCall,
-    If,
+    IfStmt,
     Leave,
     Length,
     Local,
@@ -38,9 +37,10 @@ from abele.codelet.tree import (
     Return,
     Scalar,
     Stmt,
-    Store,
-    Unary,
-    While,
+    StoreStmt,
+    UnaryExpr,
+    VertexExpr,
+    WhileStmt,
 )
 from abele.numerics import i64
 
@@ -143,16 +143,16 @@ class PythonCode:
         match s:
             case Assign():
                 return [self._at(ast.Assign([self._name(s.name, ast.Store())], self.value(s.value)))]
-            case Store():
+            case StoreStmt():
                 return [self._at(ast.Assign([self._place(s.field.name, s.index, ast.Store())], self.value(s.value)))]
             case Evaluate():
                 return [self._at(ast.Expr(self.value(s.value)))]
-            case If():
+            case IfStmt():
                 test = self.value(s.condition)
                 then, otherwise = self.block(s.then), self.block(s.otherwise)
                 self._line = line
                 return [self._at(ast.If(test, then or [self._at(ast.Pass())], otherwise))]
-            case While():
+            case WhileStmt():
                 test, body = self.value(s.condition), self.block(s.body)
                 self._line = line
                 return [self._at(ast.While(test, body or [self._at(ast.Pass())], []))]
@@ -200,7 +200,7 @@ class PythonCode:
     def _name(self, name: str, context: ast.expr_context) -> ast.expr:
         return self._at(ast.Name(name, context))
 
-    def _place(self, field: str, index: tuple[Expr, ...], context: ast.expr_context) -> ast.expr:
+    def _place(self, field: str, index: tuple[VertexExpr, ...], context: ast.expr_context) -> ast.expr:
         """``self.field[…]``, read or written."""
         node: ast.expr = self._name("self", ast.Load())
         node = self._at(ast.Attribute(node, field, ast.Load() if index else context))
@@ -209,10 +209,10 @@ class PythonCode:
             node = self._at(ast.Subscript(node, self.value(one), context if last else ast.Load()))
         return node
 
-    def value(self, e: Expr) -> ast.expr:
+    def value(self, e: VertexExpr) -> ast.expr:
         """Python of an expression."""
         match e:
-            case Const():
+            case ConstExpr():
                 return self.shared((e.type, repr(e.value)), values.constant(e.value, e.type))
             case Local():
                 return self._name(e.name, ast.Load())
@@ -224,7 +224,7 @@ class PythonCode:
                 index = () if e.row is None else (e.row,)
                 length = self._call(self._name("len", ast.Load()), self._place(e.field.name, index, ast.Load()))
                 return self._call(self.shared("i64", i64.np.type), length)
-            case Binary():
+            case BinaryExpr():
                 return self._binary(e)
             case Compare():
                 left, right = self.value(e.left), self.value(e.right)
@@ -232,12 +232,12 @@ class PythonCode:
             case Logic():
                 op = ast.And() if e.op == "and" else ast.Or()
                 return self._at(ast.BoolOp(op, [self.value(e.left), self.value(e.right)]))
-            case Unary():
+            case UnaryExpr():
                 return self._unary(e)
             case Choice():
                 parts = self.value(e.condition), self.value(e.then), self.value(e.otherwise)
                 return self._at(ast.IfExp(*parts))
-            case Cast():
+            case CastExpr():
                 function = self.shared(
                     ("cast", e.arg.type, e.type), values.conversion(e.arg.type, e.type, self._rounding)
                 )
@@ -252,7 +252,7 @@ class PythonCode:
                 return self._call(name, self._name("self", ast.Load()), *map(self.value, e.args))
         raise TypeError(f"{e!r} has no Python form")
 
-    def _binary(self, e: Binary) -> ast.expr:
+    def _binary(self, e: BinaryExpr) -> ast.expr:
         left, right = self.value(e.left), self.value(e.right)
         if e.type.is_narrow and not self._rounding.is_plain and e.op not in values.BINARY:
             function = values.rounded_operation(e.op, e.type, self._rounding)
@@ -261,7 +261,7 @@ class PythonCode:
             return self._call(self.shared(("binary", e.op), values.BINARY[e.op]), left, right)
         return self._at(ast.BinOp(left, _OPERATORS[e.op], right))
 
-    def _unary(self, e: Unary) -> ast.expr:
+    def _unary(self, e: UnaryExpr) -> ast.expr:
         arg = self.value(e.arg)
         if e.op == "abs":
             return self._call(self.shared("abs", values.absolute), arg)

@@ -14,8 +14,7 @@ import math
 
 from abele.codelet.tree import (
     Assign,
-    Binary,
-    Expr,
+    BinaryExpr,
     For,
     HelperCall,
     Leave,
@@ -24,7 +23,8 @@ from abele.codelet.tree import (
     Print,
     Return,
     Stmt,
-    While,
+    VertexExpr,
+    WhileStmt,
     mentioned,
     own_expressions,
     walk,
@@ -40,7 +40,7 @@ IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 def accumulators(body: list[Stmt]) -> dict[str, str]:
     """Variables that a loop with this body keeps in lanes, and the operation that combines each."""
     statements = list(walk(body))
-    if any(isinstance(s, For | While | Leave | Return) for s in statements):
+    if any(isinstance(s, For | WhileStmt | Leave | Return) for s in statements):
         return {}
     expressions = [e for s in statements for e in own_expressions(s)]
     # A helper may have accumulators of its own, and loops.
@@ -72,7 +72,7 @@ def _combines(statement: Assign) -> str | None:
     if isinstance(value, Math) and value.function == "fma":
         x, y, z = value.args
         return "add" if _is(z, name) and name not in mentioned(x) | mentioned(y) else None
-    if not isinstance(value, Binary):
+    if not isinstance(value, BinaryExpr):
         return None
     left, right = _is(value.left, name), _is(value.right, name)
     if value.op == "sub":
@@ -83,5 +83,5 @@ def _combines(statement: Assign) -> str | None:
     return value.op if name not in mentioned(other) else None
 
 
-def _is(value: Expr, name: str) -> bool:
+def _is(value: VertexExpr, name: str) -> bool:
     return isinstance(value, Local) and value.name == name

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abele.codelet.tree import Cast, Const, Expr
+from abele.codelet.tree import CastExpr, ConstExpr, VertexExpr
 from abele.numerics import ElementType, bool_, f16, f32, i64, to_device, to_host
 
 
-def common_type(left: Expr, right: Expr) -> ElementType:
+def common_type(left: VertexExpr, right: VertexExpr) -> ElementType:
     """The type in which an operation on both is computed.
 
     A literal takes the type of what it meets. Otherwise floats win over integers, wide over narrow, and of one width
@@ -18,7 +18,7 @@ def common_type(left: Expr, right: Expr) -> ElementType:
     return _wider(_number(left.type), _number(right.type))
 
 
-def _adapted(weak: Expr, wanted: ElementType) -> ElementType:
+def _adapted(weak: VertexExpr, wanted: ElementType) -> ElementType:
     wanted = _number(wanted)
     return f32 if weak.type.is_float and not wanted.is_float else wanted
 
@@ -39,12 +39,12 @@ def _wider(one: ElementType, two: ElementType) -> ElementType:
     return one if one.kind == "uint" else two
 
 
-def is_weak(value: Expr) -> bool:
+def is_weak(value: VertexExpr) -> bool:
     """Whether ``value`` is a number without a type of its own."""
-    return isinstance(value, Const) and value.weak
+    return isinstance(value, ConstExpr) and value.weak
 
 
-def converts(value: Expr, wanted: ElementType, *, narrowing: bool) -> bool:
+def converts(value: VertexExpr, wanted: ElementType, *, narrowing: bool) -> bool:
     """Whether ``value`` becomes a ``wanted`` without being asked: integers and bools to any integer (modulo) and to
     floats, floats to floats; to a narrower float only where ``narrowing`` (when stored to a field)."""
     have = value.type
@@ -59,16 +59,16 @@ def converts(value: Expr, wanted: ElementType, *, narrowing: bool) -> bool:
     return narrowing or is_weak(value) or wanted == f32
 
 
-def cast(value: Expr, wanted: ElementType) -> Expr:
+def cast(value: VertexExpr, wanted: ElementType) -> VertexExpr:
     """``value`` converted; numbers are converted right here."""
-    if isinstance(value, Const):
-        return Const(type=wanted, value=fold(value.value, wanted), line=value.line)
-    if isinstance(value, Cast) and value.arg.type == wanted and wanted.is_quarter:
+    if isinstance(value, ConstExpr):
+        return ConstExpr(type=wanted, value=fold(value.value, wanted), line=value.line)
+    if isinstance(value, CastExpr) and value.arg.type == wanted and wanted.is_quarter:
         return value.arg  # a copy
-    return value if value.type == wanted else Cast(type=wanted, arg=value, line=value.line)
+    return value if value.type == wanted else CastExpr(type=wanted, arg=value, line=value.line)
 
 
-def computed(value: Expr) -> Expr:
+def computed(value: VertexExpr) -> VertexExpr:
     """``value`` as something to compute with: 8-bit floats become f16, which holds them all, scaled ones f32."""
     if not value.type.is_quarter:
         return value

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from abele.codelet.fields import FieldDef
-from abele.codelet.functions import KNOWN, Function
-from abele.codelet.tree import Expr, Local
+from abele.codelet.functions import KNOWN, VertexFunction
+from abele.codelet.tree import Local, VertexExpr
 from abele.numerics import ElementType
 
 MISSING = object()
@@ -33,7 +33,7 @@ class WholeField:
     """
 
     field: FieldDef
-    row: Expr | None = None
+    row: VertexExpr | None = None
 
     @property
     def rank(self) -> int:
@@ -99,10 +99,10 @@ def meaning(value: Any) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    if isinstance(value, ElementType | ModuleType | Function | FunctionType):
+    if isinstance(value, ElementType | ModuleType | VertexFunction | FunctionType):
         return value
     try:
-        return Function(KNOWN[value]) if value in KNOWN else MISSING
+        return VertexFunction(KNOWN[value]) if value in KNOWN else MISSING
     except TypeError:
         return MISSING
 

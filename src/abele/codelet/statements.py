@@ -15,22 +15,22 @@ from abele.codelet.scope import NameScope, Self, WholeField
 from abele.codelet.source import function_tree
 from abele.codelet.tree import (
     Assign,
-    Const,
+    ConstExpr,
     DebugOnly,
     Element,
     Evaluate,
-    Expr,
     For,
     Helper,
     HelperCall,
-    If,
+    IfStmt,
     Leave,
     Local,
     Return,
     Scalar,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    VertexExpr,
+    WhileStmt,
 )
 from abele.codelet.vertex import CodeletDef
 from abele.numerics import ElementType, i64
@@ -202,7 +202,7 @@ class Statements(Prints):
         value = self.binary(node, type(node.op), self.value(loaded), self.value(node.value), loaded, node.value)
         return [self._set(node, node.target, value)]
 
-    def _set(self, node: ast.stmt, target: ast.expr, value: Expr) -> Stmt:
+    def _set(self, node: ast.stmt, target: ast.expr, value: VertexExpr) -> Stmt:
         if isinstance(target, ast.Name):
             return self._set_local(node, target.id, value)
         if isinstance(target, ast.Attribute | ast.Subscript):
@@ -215,7 +215,7 @@ class Statements(Prints):
                 )
         raise self.origin.problem(node, "this cannot be assigned to", "assign to a local variable or a field")
 
-    def _store(self, node: ast.stmt, place: Scalar | Element, value: Expr) -> Store:
+    def _store(self, node: ast.stmt, place: Scalar | Element, value: VertexExpr) -> StoreStmt:
         target = place.field
         if not target.writable:
             raise self.origin.problem(
@@ -224,11 +224,11 @@ class Statements(Prints):
                 f"declare it InOut or Output: {target.name}",
             )
         value = self.converted(node, value, target.type, f"field {target.name}", narrowing=True)
-        return Store(
+        return StoreStmt(
             field=target, index=place.index if isinstance(place, Element) else (), value=value, line=node.lineno
         )
 
-    def _set_local(self, node: ast.stmt, name: str, value: Expr) -> Stmt:
+    def _set_local(self, node: ast.stmt, name: str, value: VertexExpr) -> Stmt:
         scope = self.scope
         if name in scope.known:
             raise self.origin.problem(node, f"{name} already stands for a field", "use another name for the value")
@@ -243,7 +243,7 @@ class Statements(Prints):
 
     def _if(self, node: ast.If) -> list[Stmt]:
         condition = self.condition(node.test)
-        if isinstance(condition, Const):
+        if isinstance(condition, ConstExpr):
             return self.block(node.body if condition.value else node.orelse)[0]
         before = set(self.scope.defined)
         then, through = self.block(node.body)
@@ -253,7 +253,7 @@ class Statements(Prints):
         after_else = self.scope.defined if through else None
         reached = [d for d in (after_then, after_else) if d is not None]
         self.scope.defined = set.intersection(*reached) if reached else before
-        return [If(condition=condition, then=then, otherwise=otherwise, line=node.lineno)]
+        return [IfStmt(condition=condition, then=then, otherwise=otherwise, line=node.lineno)]
 
     def _while(self, node: ast.While) -> list[Stmt]:
         if node.orelse:
@@ -262,7 +262,7 @@ class Statements(Prints):
         before = set(self.scope.defined)
         body = self._loop(node.body)
         self.scope.defined = before
-        return [While(condition=condition, body=body, line=node.lineno)]
+        return [WhileStmt(condition=condition, body=body, line=node.lineno)]
 
     def _loop(self, nodes: list[ast.stmt]) -> list[Stmt]:
         self._depth += 1
@@ -288,19 +288,19 @@ class Statements(Prints):
         lanes = {n: op for n, op in accumulators(body).items() if n in before and n != name}
         return [For(name=name, start=start, stop=stop, step=step, body=body, lanes=lanes, line=node.lineno)]
 
-    def _range(self, node: ast.expr) -> tuple[Expr, Expr, int]:
+    def _range(self, node: ast.expr) -> tuple[VertexExpr, VertexExpr, int]:
         called = self.resolve(node.func) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
         if not isinstance(node, ast.Call) or getattr(called, "name", "") != "range":
             raise self.origin.problem(node, "a loop over something that is no range", "for i in range(len(self.x)):")
         if not 1 <= len(node.args) <= 3 or node.keywords:
             raise self.origin.problem(node, f"range takes 1 to 3 arguments, got {len(node.args)}")
         values = [self.index(a) for a in node.args]
-        zero = Const(type=i64, value=0, line=node.lineno)
+        zero = ConstExpr(type=i64, value=0, line=node.lineno)
         start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
         if len(values) < 3:
             return start, stop, 1
         step = values[2]
-        if not isinstance(step, Const) or step.value == 0:
+        if not isinstance(step, ConstExpr) or step.value == 0:
             raise self.origin.problem(node, "a range step that is no constant other than 0", "use a while loop")
         return start, stop, int(step.value)
 
@@ -329,8 +329,8 @@ class Statements(Prints):
         if code.co_kwonlyargcount or code.co_flags & 0x0C:
             raise self.origin.problem(node, f"{function.__name__} has keyword-only or starred parameters")
         names = code.co_varnames[: code.co_argcount]
-        types = {n: a.type for n, a in zip(names, arguments, strict=True) if isinstance(a, Expr)}
-        known = {n: a for n, a in zip(names, arguments, strict=True) if not isinstance(a, Expr)}
+        types = {n: a.type for n, a in zip(names, arguments, strict=True) if isinstance(a, VertexExpr)}
+        known = {n: a for n, a in zip(names, arguments, strict=True) if not isinstance(a, VertexExpr)}
         scope = NameScope(function, dict(types), dict.fromkeys(types, code.co_firstlineno), known, set(types))
         self.reading.open.append(function.__qualname__)
         helper = _read(self.definition, scope, tuple(types), self.reading)
@@ -354,20 +354,20 @@ class _SpelledOut(ast.NodeTransformer):
         return ast.parse(field + row, mode="eval").body
 
 
-def _typed(value: Expr) -> Expr:
+def _typed(value: VertexExpr) -> VertexExpr:
     """A number without a type of its own gets the default one."""
     return cast(value, value.type) if is_weak(value) else value
 
 
 def _identity(argument: Any) -> Any:
-    if isinstance(argument, Expr):
+    if isinstance(argument, VertexExpr):
         return argument.type
     return argument.field if isinstance(argument, WholeField) else "self"
 
 
 def _ends(statement: Stmt) -> bool:
     """Whether control never reaches what follows ``statement``."""
-    if isinstance(statement, If):
+    if isinstance(statement, IfStmt):
         return (
             bool(statement.then and statement.otherwise)
             and _ends(statement.then[-1])

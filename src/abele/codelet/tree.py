@@ -10,7 +10,7 @@ from abele.numerics import ElementType, bool_, i64
 
 
 @dataclass(eq=False, kw_only=True)
-class Expr:
+class VertexExpr:
     """A value.
 
     Attributes:
@@ -22,27 +22,27 @@ class Expr:
     line: int = 0
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> tuple[VertexExpr, ...]:
         """Expressions directly inside."""
         return tuple(_expressions(getattr(self, f.name) for f in fields(self)))
 
-    def walk(self) -> Iterator[Expr]:
+    def walk(self) -> Iterator[VertexExpr]:
         """This expression and all inside."""
         yield self
         for part in self.parts:
             yield from part.walk()
 
 
-def _expressions(values: Iterator[object]) -> Iterator[Expr]:
+def _expressions(values: Iterator[object]) -> Iterator[VertexExpr]:
     for value in values:
-        if isinstance(value, Expr):
+        if isinstance(value, VertexExpr):
             yield value
         elif isinstance(value, tuple):
-            yield from (v for v in value if isinstance(v, Expr))
+            yield from (v for v in value if isinstance(v, VertexExpr))
 
 
 @dataclass(eq=False, kw_only=True)
-class Const(Expr):
+class ConstExpr(VertexExpr):
     """A number; ``weak`` while it may still take the type of what it meets."""
 
     value: float | int | bool
@@ -50,103 +50,103 @@ class Const(Expr):
 
 
 @dataclass(eq=False, kw_only=True)
-class Local(Expr):
+class Local(VertexExpr):
     """A local variable."""
 
     name: str
 
 
 @dataclass(eq=False, kw_only=True)
-class Scalar(Expr):
+class Scalar(VertexExpr):
     """A rank-0 edge or scalar state."""
 
     field: FieldDef
 
 
 @dataclass(eq=False, kw_only=True)
-class Element(Expr):
+class Element(VertexExpr):
     """An element of a vector field, or of a row of a vector of vectors (then two indices)."""
 
     field: FieldDef
-    index: tuple[Expr, ...]
+    index: tuple[VertexExpr, ...]
 
 
 @dataclass(eq=False, kw_only=True)
-class Length(Expr):
+class Length(VertexExpr):
     """Number of elements of a vector, of rows of a vector of vectors, or of elements of one row."""
 
     field: FieldDef
-    row: Expr | None = None
+    row: VertexExpr | None = None
     type: ElementType = i64
 
 
 @dataclass(eq=False, kw_only=True)
-class Binary(Expr):
+class BinaryExpr(VertexExpr):
     """An operation on two values of one type: add sub mul div floordiv mod and or xor shl shr min max."""
 
     op: str
-    left: Expr
-    right: Expr
+    left: VertexExpr
+    right: VertexExpr
 
 
 @dataclass(eq=False, kw_only=True)
-class Compare(Expr):
+class Compare(VertexExpr):
     """A comparison of two values of one type: == != < <= > >=."""
 
     op: str
-    left: Expr
-    right: Expr
+    left: VertexExpr
+    right: VertexExpr
     type: ElementType = bool_
 
 
 @dataclass(eq=False, kw_only=True)
-class Logic(Expr):
+class Logic(VertexExpr):
     """``and`` or ``or`` of two bools; the right one is evaluated only if it matters."""
 
     op: str
-    left: Expr
-    right: Expr
+    left: VertexExpr
+    right: VertexExpr
     type: ElementType = bool_
 
 
 @dataclass(eq=False, kw_only=True)
-class Unary(Expr):
+class UnaryExpr(VertexExpr):
     """neg, abs, invert, or not."""
 
     op: str
-    arg: Expr
+    arg: VertexExpr
 
 
 @dataclass(eq=False, kw_only=True)
-class Choice(Expr):
+class Choice(VertexExpr):
     """``then if condition else otherwise``; only one of them is evaluated."""
 
-    condition: Expr
-    then: Expr
-    otherwise: Expr
+    condition: VertexExpr
+    then: VertexExpr
+    otherwise: VertexExpr
 
 
 @dataclass(eq=False, kw_only=True)
-class Cast(Expr):
+class CastExpr(VertexExpr):
     """A conversion to the type of the expression."""
 
-    arg: Expr
+    arg: VertexExpr
 
 
 @dataclass(eq=False, kw_only=True)
-class Math(Expr):
+class Math(VertexExpr):
     """A function of the language: exp, sqrt, fma, random_u32, …"""
 
     function: str
-    args: tuple[Expr, ...]
+    args: tuple[VertexExpr, ...]
 
 
 @dataclass(eq=False, kw_only=True)
-class HelperCall(Expr):
+class HelperCall(VertexExpr):
     """A call of a plain Python function, read for these argument types."""
 
     helper: Helper
-    args: tuple[Expr, ...]
+    args: tuple[VertexExpr, ...]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -169,17 +169,17 @@ class Assign(Stmt):
     """
 
     name: str
-    value: Expr
+    value: VertexExpr
     row_of: FieldDef | None = None
 
 
 @dataclass(eq=False, kw_only=True)
-class Store(Stmt):
+class StoreStmt(Stmt):
     """Writes an element of a field; ``index`` is empty for a rank-0 edge or scalar state."""
 
     field: FieldDef
-    index: tuple[Expr, ...]
-    value: Expr
+    index: tuple[VertexExpr, ...]
+    value: VertexExpr
 
 
 @dataclass(eq=False, kw_only=True)
@@ -201,7 +201,7 @@ class Print(Stmt):
 
     text: tuple[str, ...]
     specs: tuple[str, ...] = ()
-    values: tuple[Expr, ...] = ()
+    values: tuple[VertexExpr, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -212,19 +212,19 @@ class DebugOnly(Stmt):
 
 
 @dataclass(eq=False, kw_only=True)
-class If(Stmt):
+class IfStmt(Stmt):
     """A branch."""
 
-    condition: Expr
+    condition: VertexExpr
     then: list[Stmt]
     otherwise: list[Stmt]
 
 
 @dataclass(eq=False, kw_only=True)
-class While(Stmt):
+class WhileStmt(Stmt):
     """A loop while the condition holds."""
 
-    condition: Expr
+    condition: VertexExpr
     body: list[Stmt]
 
 
@@ -242,8 +242,8 @@ class For(Stmt):
     """
 
     name: str
-    start: Expr
-    stop: Expr
+    start: VertexExpr
+    stop: VertexExpr
     step: int
     body: list[Stmt]
     lanes: dict[str, str] = field(default_factory=dict)
@@ -260,7 +260,7 @@ class Leave(Stmt):
 class Return(Stmt):
     """Ends the function."""
 
-    value: Expr | None = None
+    value: VertexExpr | None = None
 
 
 @dataclass(eq=False)
@@ -287,14 +287,14 @@ class Helper:
 def blocks(statement: Stmt) -> tuple[list[Stmt], ...]:
     """Lists of statements inside a statement."""
     match statement:
-        case If():
+        case IfStmt():
             return (statement.then, statement.otherwise)
-        case While() | For():
+        case WhileStmt() | For():
             return (statement.body,)
     return ()
 
 
-def own_expressions(statement: Stmt) -> tuple[Expr, ...]:
+def own_expressions(statement: Stmt) -> tuple[VertexExpr, ...]:
     """Expressions of a statement itself, not of the statements inside it."""
     return tuple(_expressions(getattr(statement, f.name) for f in fields(statement)))
 
@@ -307,7 +307,7 @@ def walk(body: list[Stmt]) -> Iterator[Stmt]:
             yield from walk(block)
 
 
-def all_expressions(body: list[Stmt]) -> Iterator[Expr]:
+def all_expressions(body: list[Stmt]) -> Iterator[VertexExpr]:
     """All expressions of ``body``, those inside called helpers included."""
     for statement in walk(body):
         for expression in own_expressions(statement):
@@ -322,6 +322,6 @@ def assigned(body: list[Stmt]) -> set[str]:
     return {s.name for s in walk(body) if isinstance(s, Assign | For)}
 
 
-def mentioned(expression: Expr) -> set[str]:
+def mentioned(expression: VertexExpr) -> set[str]:
     """Local variables that ``expression`` reads."""
     return {e.name for e in expression.walk() if isinstance(e, Local)}

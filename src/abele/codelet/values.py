@@ -9,22 +9,22 @@ from llvmlite import ir as ll
 
 from abele.codelet.functions import emit
 from abele.codelet.integers import integer_binary, saturated
-from abele.codelet.memory import Memory, value_type
+from abele.codelet.memory import VertexMemory, value_type
 from abele.codelet.tree import (
-    Binary,
-    Cast,
+    BinaryExpr,
+    CastExpr,
     Choice,
     Compare,
-    Const,
+    ConstExpr,
     Element,
-    Expr,
     HelperCall,
     Length,
     Local,
     Logic,
     Math,
     Scalar,
-    Unary,
+    UnaryExpr,
+    VertexExpr,
 )
 from abele.llvm.emit import F32, I1, POINTER, Value, constant, intrinsic
 from abele.llvm.random import emit_hash_u32
@@ -56,7 +56,7 @@ class Values:
     """
 
     builder: ll.IRBuilder
-    memory: Memory
+    memory: VertexMemory
     variables: dict[str, Value]
     rows: dict[str, Value]
 
@@ -64,12 +64,12 @@ class Values:
         """The result of a helper, whose code is put in place."""
         raise NotImplementedError
 
-    def value(self, expression: Expr) -> Value:
+    def value(self, expression: VertexExpr) -> Value:
         """Code of ``expression``."""
         result: Value = _EMIT[type(expression)](self, expression)
         return result
 
-    def _const(self, e: Const) -> Value:
+    def _const(self, e: ConstExpr) -> Value:
         return constant(value_type(e.type), float(e.value) if e.type.is_float else int(e.value))
 
     def _local(self, e: Local) -> Value:
@@ -81,7 +81,7 @@ class Values:
     def _element(self, e: Element) -> Value:
         return self.memory.load(e.field, [self.value(i) for i in e.index], self.row_of(e.index))
 
-    def row_of(self, index: tuple[Expr, ...]) -> Value | None:
+    def row_of(self, index: tuple[VertexExpr, ...]) -> Value | None:
         """Pointer to the row of an element, where the source gave the row a name."""
         first = index[0] if len(index) == 2 else None
         if not isinstance(first, Local) or first.name not in self.rows:
@@ -91,14 +91,14 @@ class Values:
     def _length(self, e: Length) -> Value:
         return self.memory.length(e.field, None if e.row is None else self.value(e.row))
 
-    def _binary(self, e: Binary) -> Value:
+    def _binary(self, e: BinaryExpr) -> Value:
         left, right = self.value(e.left), self.value(e.right)
         if e.type.is_float:
             return self._rounded(FLOAT_BINARY[e.op](self.builder, left, right), e)
         return integer_binary(self.builder, e.op, left, right, e.type)
 
-    def _rounded(self, value: Value, e: Expr) -> Value:
-        exact = isinstance(e, Binary) and e.op in EXACT
+    def _rounded(self, value: Value, e: VertexExpr) -> Value:
+        exact = isinstance(e, BinaryExpr) and e.op in EXACT
         return value if e.type.bits == 32 or exact else self.memory.rounded(value, e.type)
 
     def _compare(self, e: Compare) -> Value:
@@ -115,11 +115,11 @@ class Values:
         if self._is_harmless(e.right):
             left, right = self.value(e.left), self.value(e.right)
             return self.builder.and_(left, right) if e.op == "and" else self.builder.or_(left, right)
-        known = Const(type=bool_, value=e.op == "or")
+        known = ConstExpr(type=bool_, value=e.op == "or")
         then, otherwise = (e.right, known) if e.op == "and" else (known, e.right)
         return self._choice(Choice(type=bool_, condition=e.left, then=then, otherwise=otherwise))
 
-    def _unary(self, e: Unary) -> Value:
+    def _unary(self, e: UnaryExpr) -> Value:
         arg = self.value(e.arg)
         match e.op:
             case "not":
@@ -151,7 +151,7 @@ class Values:
             result.add_incoming(value, end)
         return result
 
-    def _cast(self, e: Cast) -> Value:
+    def _cast(self, e: CastExpr) -> Value:
         return self.converted(self.value(e.arg), e.arg.type, e.type)
 
     def converted(self, value: Value, have: ElementType, wanted: ElementType) -> Value:
@@ -184,7 +184,7 @@ class Values:
     def _helper(self, e: HelperCall) -> Value:
         return self.call_helper(e)
 
-    def _is_harmless(self, expression: Expr) -> bool:
+    def _is_harmless(self, expression: VertexExpr) -> bool:
         """Whether evaluating it without need neither fails, nor costs much, nor draws random numbers."""
         parts = list(expression.walk())
         # Random rounding draws a number, so evaluating more than the source does would shift all later ones.
@@ -193,22 +193,22 @@ class Values:
         return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in parts)
 
 
-def _divides(part: Expr) -> bool:
-    return isinstance(part, Binary) and part.op in ("floordiv", "mod")
+def _divides(part: VertexExpr) -> bool:
+    return isinstance(part, BinaryExpr) and part.op in ("floordiv", "mod")
 
 
 _EMIT: dict[type, Callable[[Values, Any], Value]] = {
-    Const: Values._const,
+    ConstExpr: Values._const,
     Local: Values._local,
     Scalar: Values._scalar,
     Element: Values._element,
     Length: Values._length,
-    Binary: Values._binary,
+    BinaryExpr: Values._binary,
     Compare: Values._compare,
     Logic: Values._logic,
-    Unary: Values._unary,
+    UnaryExpr: Values._unary,
     Choice: Values._choice,
-    Cast: Values._cast,
+    CastExpr: Values._cast,
     Math: Values._math,
     HelperCall: Values._helper,
 }

@@ -124,7 +124,7 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
         )
     compute = _compute(cls, place)
     formula = getattr(cls, "cycles", None)
-    fields = _fields(cls, _Names(compute, cls, frame), place)
+    fields = _fields(cls, _AnnotationNames(compute, cls, frame), place)
     attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
     title = name or cls.__name__
     constraints = read_constraints(attributes.pop("constraints", ()), title, fields, place.text)
@@ -143,7 +143,7 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ClassPlace:
     file: str
     line: int
 
@@ -152,14 +152,14 @@ class _Place:
         return f"{self.file}:{self.line}"
 
 
-def _place(cls: type, frame: FrameType) -> _Place:
+def _place(cls: type, frame: FrameType) -> _ClassPlace:
     compute = vars(cls).get("compute")
     if isinstance(compute, FunctionType) and compute.__code__.co_filename != frame.f_code.co_filename:
-        return _Place(compute.__code__.co_filename, compute.__code__.co_firstlineno)
-    return _Place(frame.f_code.co_filename, frame.f_lineno)
+        return _ClassPlace(compute.__code__.co_filename, compute.__code__.co_firstlineno)
+    return _ClassPlace(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _compute(cls: type[Vertex], place: _Place) -> FunctionType:
+def _compute(cls: type[Vertex], place: _ClassPlace) -> FunctionType:
     compute = getattr(cls, "compute", None)
     arguments = ["self", "worker_id"] if cls.kind == "multi" else ["self"]
     header = f"def compute({', '.join(arguments)}):"
@@ -177,7 +177,7 @@ def _compute(cls: type[Vertex], place: _Place) -> FunctionType:
     return compute
 
 
-def _fields(cls: type, names: _Names, place: _Place) -> tuple[FieldDef, ...]:
+def _fields(cls: type, names: _AnnotationNames, place: _ClassPlace) -> tuple[FieldDef, ...]:
     found: dict[str, FieldDef] = {}
     for base in reversed(cls.__mro__):
         annotations = {} if issubclass(Vertex, base) or base in (MultiVertex, SupervisorVertex) else _own(base)
@@ -200,7 +200,7 @@ def _own(base: type) -> dict[str, Any]:
     return {k: v for k, v in vars(base).get("__annotations__", {}).items() if "ClassVar" not in str(v)}
 
 
-class _Names(dict[str, Any]):
+class _AnnotationNames(dict[str, Any]):
     """Names as an annotation of the class would see them: the enclosing functions' locals, then globals, builtins.
 
     Postponed annotations are text that no closure keeps alive, so the frames of the decorator are asked too.

@@ -22,22 +22,22 @@ from dataclasses import dataclass, field
 
 from abele.codelet import construct
 from abele.codelet.fields import FieldDef, FieldType, field_type
-from abele.codelet.functions import Function
+from abele.codelet.functions import VertexFunction
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, computed, converts, is_weak
 from abele.codelet.tree import (
     Assign,
-    Const,
+    ConstExpr,
     Element,
-    Expr,
     For,
     Helper,
     Length,
     Local,
     Scalar,
     Stmt,
-    Store,
-    While,
+    StoreStmt,
+    VertexExpr,
+    WhileStmt,
     own_expressions,
 )
 from abele.errors import CodeletError
@@ -51,7 +51,7 @@ _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT}
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class WrittenValue:
     """A value: its tree, and its text. It is used in one place: a variable that is read twice is two values.
 
     Attributes:
@@ -61,52 +61,52 @@ class Value:
         is_product: Whether it is a product that is written where it is used.
     """
 
-    tree: Expr
+    tree: VertexExpr
     text: str
     level: int = _ATOM
     is_product: bool = False
 
-    def infix(self, op: str, other: Value) -> Value:
+    def infix(self, op: str, other: WrittenValue) -> WrittenValue:
         """``self`` operator ``other``."""
         sign = _SIGNS[op]
         level = _LEVELS.get(sign, _OTHER)
         tree = construct.infix(op, self.tree, other.tree, products=(self.is_product, other.is_product))
         text = f"{self._within(level)} {sign} {other._within(level, is_right=True)}"
-        return Value(tree, text, level, op == "mul")
+        return WrittenValue(tree, text, level, op == "mul")
 
-    def compare(self, sign: str, other: Value) -> Value:
+    def compare(self, sign: str, other: WrittenValue) -> WrittenValue:
         """``self`` sign ``other``."""
         tree = construct.comparison(sign, self.tree, other.tree)
-        return Value(tree, f"{self._bracketed} {sign} {other._bracketed}", _OTHER)
+        return WrittenValue(tree, f"{self._bracketed} {sign} {other._bracketed}", _OTHER)
 
-    def __add__(self, other: Value) -> Value:
+    def __add__(self, other: WrittenValue) -> WrittenValue:
         return self.infix("add", other)
 
-    def __sub__(self, other: Value) -> Value:
+    def __sub__(self, other: WrittenValue) -> WrittenValue:
         return self.infix("sub", other)
 
-    def __mul__(self, other: Value) -> Value:
+    def __mul__(self, other: WrittenValue) -> WrittenValue:
         return self.infix("mul", other)
 
-    def __floordiv__(self, other: Value) -> Value:
+    def __floordiv__(self, other: WrittenValue) -> WrittenValue:
         return self.infix("floordiv", other)
 
-    def negative(self) -> Value:
+    def negative(self) -> WrittenValue:
         """``-self``."""
-        return Value(construct.negative(self.tree), f"-{self._bracketed}", _OTHER)
+        return WrittenValue(construct.negative(self.tree), f"-{self._bracketed}", _OTHER)
 
-    def inverted(self) -> Value:
+    def inverted(self) -> WrittenValue:
         """``~self`` of integers, ``not self`` of bools."""
         if self.tree.type.kind == "bool":
             tree, text = construct.inverted(self.tree), f"not {self._bracketed}"
         else:
             tree, text = construct.bits_inverted(self.tree), f"~{self._bracketed}"
-        return Value(tree, text, _OTHER)
+        return WrittenValue(tree, text, _OTHER)
 
-    def converted(self, wanted: ElementType) -> Value:
+    def converted(self, wanted: ElementType) -> WrittenValue:
         """The value as an element of ``wanted``."""
         tree = construct.converted(self.tree, wanted)
-        return Value(tree, f"{type_name(wanted)}({self.text})")
+        return WrittenValue(tree, f"{type_name(wanted)}({self.text})")
 
     @property
     def _bracketed(self) -> str:
@@ -161,35 +161,35 @@ class CodeWriter:
 
     # --- values ----------------------------------------------------------------------------------------------------
 
-    def number(self, value: float | int | bool) -> Value:
+    def number(self, value: float | int | bool) -> WrittenValue:
         """A literal."""
         text = (
             "NAN" if value != value else "INF" if value == math.inf else "-INF" if value == -math.inf else repr(value)
         )
-        return Value(construct.number(value), text)
+        return WrittenValue(construct.number(value), text)
 
-    def local(self, name: str) -> Value:
+    def local(self, name: str) -> WrittenValue:
         """The local variable ``name``."""
-        return Value(Local(type=self._types[name], name=name), name)
+        return WrittenValue(Local(type=self._types[name], name=name), name)
 
-    def scalar(self, name: str) -> Value:
+    def scalar(self, name: str) -> WrittenValue:
         """The field ``name`` of one element."""
         known = self.fields[name]
         tree = computed(Scalar(type=known.type, field=known))
-        return Value(tree, f"self.{name}")
+        return WrittenValue(tree, f"self.{name}")
 
-    def element(self, name: str, *index: Value) -> Value:
+    def element(self, name: str, *index: WrittenValue) -> WrittenValue:
         """An element of the field ``name``."""
         known = self.fields[name]
         where = tuple(cast(i.tree, i64) for i in index)
         tree = computed(Element(type=known.type, field=known, index=where))
-        return Value(tree, f"self.{name}{_subscripts(index)}")
+        return WrittenValue(tree, f"self.{name}{_subscripts(index)}")
 
-    def length(self, name: str) -> Value:
+    def length(self, name: str) -> WrittenValue:
         """The number of elements of the vector ``name``."""
-        return Value(Length(field=self.fields[name]), f"len(self.{name})")
+        return WrittenValue(Length(field=self.fields[name]), f"len(self.{name})")
 
-    def call(self, function: str, *args: Value) -> Value:
+    def call(self, function: str, *args: WrittenValue) -> WrittenValue:
         """A function of floats, or ``min``, ``max``, ``abs``, ``random_u32``."""
         trees = [a.tree for a in args]
         match function:
@@ -200,20 +200,20 @@ class CodeWriter:
             case "random_u32":
                 tree = construct.random_word(trees)
             case _:
-                tree = construct.call(Function(function), trees)
-        return Value(tree, f"{function}({', '.join(a.text for a in args)})")
+                tree = construct.call(VertexFunction(function), trees)
+        return WrittenValue(tree, f"{function}({', '.join(a.text for a in args)})")
 
-    def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
+    def choice(self, condition: WrittenValue, then: WrittenValue, otherwise: WrittenValue) -> WrittenValue:
         """``then if condition else otherwise``."""
         text = f"{then.text} if {condition.text} else {otherwise.text}"
         test = construct.truth(condition.tree)
-        if isinstance(test, Const):
-            return Value((then if test.value else otherwise).tree, text, _OTHER)
-        return Value(construct.choice(test, then.tree, otherwise.tree), text, _OTHER)
+        if isinstance(test, ConstExpr):
+            return WrittenValue((then if test.value else otherwise).tree, text, _OTHER)
+        return WrittenValue(construct.choice(test, then.tree, otherwise.tree), text, _OTHER)
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def let(self, name: str, value: Value) -> Value:
+    def let(self, name: str, value: WrittenValue) -> WrittenValue:
         """``name = value``; returns the variable."""
         tree = value.tree
         if name in self._types:
@@ -222,24 +222,24 @@ class CodeWriter:
         self._write(f"{name} = {value.text}", Assign(name=name, value=_typed(tree)))
         return self.local(name)
 
-    def increase(self, name: str, value: Value) -> None:
+    def increase(self, name: str, value: WrittenValue) -> None:
         """``name += value``."""
         tree = self.local(name).infix("add", value).tree
         tree = self._fitting(tree, self._types[name], name, narrowing=False)
         self._write(f"{name} += {value.text}", Assign(name=name, value=_typed(tree)))
 
-    def store(self, name: str, value: Value, *index: Value) -> None:
+    def store(self, name: str, value: WrittenValue, *index: WrittenValue) -> None:
         """``self.name[index] = value``; no index for a field of one element."""
         target = self.fields[name]
         tree = self._fitting(value.tree, target.type, f"field {name}", narrowing=True)
         where = tuple(cast(i.tree, i64) for i in index)
         text = f"self.{name}{_subscripts(index)} = {value.text}"
-        self._write(text, Store(field=target, index=where, value=tree))
+        self._write(text, StoreStmt(field=target, index=where, value=tree))
 
     @contextmanager
-    def loop(self, name: str, start: Value, stop: Value) -> Iterator[Value]:
+    def loop(self, name: str, start: WrittenValue, stop: WrittenValue) -> Iterator[WrittenValue]:
         """``for name in range(start, stop):`` around what is written inside."""
-        from_zero = isinstance(start.tree, Const) and start.tree.value == 0
+        from_zero = isinstance(start.tree, ConstExpr) and start.tree.value == 0
         bounds = stop.text if from_zero else f"{start.text}, {stop.text}"
         made = For(name=name, start=cast(start.tree, i64), stop=cast(stop.tree, i64), step=1, body=[])
         self._types[name] = i64
@@ -249,13 +249,13 @@ class CodeWriter:
         made.lanes.update({n: op for n, op in accumulators(made.body).items() if n in known and n != name})
 
     @contextmanager
-    def repeat(self, condition: Value) -> Iterator[None]:
+    def repeat(self, condition: WrittenValue) -> Iterator[None]:
         """``while condition:`` around what is written inside."""
-        made = While(condition=construct.truth(condition.tree), body=[])
+        made = WhileStmt(condition=construct.truth(condition.tree), body=[])
         with self._block(f"while {condition.text}:", made, made.body):
             yield
 
-    def _fitting(self, tree: Expr, wanted: ElementType, target: str, *, narrowing: bool) -> Expr:
+    def _fitting(self, tree: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool) -> VertexExpr:
         if not converts(tree, wanted, narrowing=narrowing):
             raise CodeletError(f"{target} is {wanted}, the value written to it is {tree.type}")
         return cast(tree, wanted)
@@ -276,7 +276,7 @@ class CodeWriter:
         self._open[-1].append(statement)
 
 
-def _subscripts(index: tuple[Value, ...]) -> str:
+def _subscripts(index: tuple[WrittenValue, ...]) -> str:
     return "".join(f"[{i.text}]" for i in index)
 
 
@@ -286,6 +286,6 @@ def _literal(value: float | int | bool) -> str:
     return repr(value)
 
 
-def _typed(value: Expr) -> Expr:
+def _typed(value: VertexExpr) -> VertexExpr:
     """A number without a type of its own gets the default one."""
     return cast(value, value.type) if is_weak(value) else value

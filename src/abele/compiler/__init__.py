@@ -5,7 +5,7 @@ from abele.compiler.cycles import ComputeCycles, compute_cycles
 from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange
 from abele.compiler.executable import Executable
 from abele.compiler.layout import Layout
-from abele.compiler.lower import Block, Lowered, Step, lower
+from abele.compiler.lower import Lowered, Step, StepBlock, lower
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.run_account import RunAccount
@@ -15,7 +15,6 @@ from abele.compiler.timeline import Part, parts_of
 from abele.compiler.uses import FieldUse, field_uses
 
 __all__ = [
-    "Block",
     "ComputeCycles",
     "ExchangePlan",
     "Executable",
@@ -26,6 +25,7 @@ __all__ = [
     "Part",
     "RunAccount",
     "Step",
+    "StepBlock",
     "Superstep",
     "collect_writes",
     "compile_program",

@@ -18,7 +18,7 @@ from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.run_account import RunAccount
-from abele.compiler.schedule import Schedule
+from abele.compiler.schedule import ProgramSchedule
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
@@ -138,7 +138,7 @@ class Reporter:
             starts[:-1] = np.maximum(starts[:-1], each.starts)
         return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
 
-    def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> Schedule:
+    def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> ProgramSchedule:
         """When a program does what; the schedule of one that ran as assumed is kept."""
         own = self._program == program
         if any(of == program for of, _ in account.compute) or not np.array_equal(
@@ -149,7 +149,7 @@ class Reporter:
             self._schedules[program] = self._new_schedule(program, self._assumed, rows)
         return self._schedules[program]
 
-    def _new_schedule(self, program: int, executions: Int64, rows: Sequence[Part]) -> Schedule:
+    def _new_schedule(self, program: int, executions: Int64, rows: Sequence[Part]) -> ProgramSchedule:
         block, groups = self.lowered.programs[program], len(SyncGroups.of(self.graph))
         return schedule_of(block, rows, self._first_row, executions, groups)
 
@@ -177,7 +177,7 @@ class Reporter:
         return [parts_of(s, self.graph.system) for s in self.plan]
 
     @cached_property
-    def _schedules(self) -> dict[int, Schedule]:
+    def _schedules(self) -> dict[int, ProgramSchedule]:
         return {}
 
     @cached_property

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.lower import Block, Lowered, Step
-from abele.compiler.schedule import MAX_TRACED, Schedule, schedule
+from abele.compiler.lower import Lowered, Step, StepBlock
+from abele.compiler.schedule import MAX_TRACED, ProgramSchedule, schedule
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part
@@ -40,8 +40,8 @@ class GroupTables:
 
 
 def schedule_of(
-    program: Block, parts: Sequence[Part], first_row: Int64, executions: Int64, num_groups: int
-) -> Schedule:
+    program: StepBlock, parts: Sequence[Part], first_row: Int64, executions: Int64, num_groups: int
+) -> ProgramSchedule:
     """The schedule of a program, run by itself."""
     traced = max(_LEAST_TRACED, MAX_TRACED // num_groups)
     return schedule(unroll(program, executions, first_row), parts, num_groups, traced=traced)
@@ -51,7 +51,7 @@ def group_tables(
     rows: Sequence[tuple[Step, Part]],
     executions: Int64,
     groups: SyncGroups,
-    found: Sequence[Schedule],
+    found: Sequence[ProgramSchedule],
     compute: Sequence[Int64],
 ) -> GroupTables:
     """The tables of sync groups.
@@ -112,7 +112,7 @@ def _runs_of_groups(rows: Sequence[int]) -> tuple[Int64, Int64]:
 
 
 def _lines(
-    found: Schedule, parts: Sequence[tuple[Part, int]], groups: SyncGroups, compute: Int64
+    found: ProgramSchedule, parts: Sequence[tuple[Part, int]], groups: SyncGroups, compute: Int64
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """The rows of the groups table for one program: those of groups that take part in it, with their numbers."""
     cycles = np.zeros((len(groups), len(_PARTS)), dtype=np.int64)
@@ -164,7 +164,7 @@ def compute_by_tile(
     return total
 
 
-def _spans(found: Sequence[Schedule], parts: Sequence[Part], row_of: Sequence[dict[int, int]]) -> Table:
+def _spans(found: Sequence[ProgramSchedule], parts: Sequence[Part], row_of: Sequence[dict[int, int]]) -> Table:
     lines = [
         (program, row_of[program][group], span.row, span.start, span.end - span.start)
         for program, each in enumerate(found)

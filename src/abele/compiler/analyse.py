@@ -21,7 +21,7 @@ from abele.compiler.footprint import (
 )
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
-from abele.compiler.memory_elements import Placement, check_constraints
+from abele.compiler.memory_elements import ElementDemands, check_constraints
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.race import collect_writes, find_race
 from abele.compiler.race_error import race_error
@@ -65,7 +65,7 @@ class Analysis:
         self.groups = SyncGroups.of(graph)
         self.supersteps: list[Superstep] = []
         self.code = {kind: TileTotal(graph.num_tiles) for kind in _CODE_KINDS}
-        self.placement = Placement(self.layout, self.system.ipu.tile.alignment_bytes)
+        self.placement = ElementDemands(self.layout, self.system.ipu.tile.alignment_bytes)
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
         self._known: dict[tuple[str, int, bool], int] = {}

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.access import Access
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.graph.intervals import Int64, distinct
 
 Bool = npt.NDArray[np.bool_]
@@ -75,7 +75,7 @@ class Liveness:
 
 
 def liveness(
-    programs: Sequence[Block], accesses: Mapping[int, Access], sizes: Int64, pinned: Bool | None = None
+    programs: Sequence[StepBlock], accesses: Mapping[int, Access], sizes: Int64, pinned: Bool | None = None
 ) -> Liveness:
     """Lifetimes of all variables under the given programs.
 
@@ -109,7 +109,7 @@ def liveness(
 
 
 @dataclass(eq=False, slots=True)
-class _Region:
+class _StepRegion:
     """A part of a program: a run of steps without control, or parts under one rule.
 
     Attributes:
@@ -127,23 +127,23 @@ class _Region:
     end: int
     first_run: int
     end_run: int
-    items: list[_Region] = field(default_factory=list)
+    items: list[_StepRegion] = field(default_factory=list)
     count: int = 1
 
 
-def _regions(programs: Sequence[Block]) -> tuple[list[_Region], Int64]:
+def _regions(programs: Sequence[StepBlock]) -> tuple[list[_StepRegion], Int64]:
     """Programs as regions, and the first step of each run, int64[runs + 1]."""
     starts: list[int] = []
     at = 0
 
-    def run(steps: list[Step]) -> _Region:
+    def run(steps: list[Step]) -> _StepRegion:
         nonlocal at
         at = steps[-1].index + 1
         starts.append(steps[0].index)
-        return _Region("run", steps[0].index, at, len(starts) - 1, len(starts))
+        return _StepRegion("run", steps[0].index, at, len(starts) - 1, len(starts))
 
-    def part(kind: str, items: Sequence[Step | Block], count: int = 1) -> _Region:
-        region = _Region(kind, at, at, len(starts), len(starts), count=count)
+    def part(kind: str, items: Sequence[Step | StepBlock], count: int = 1) -> _StepRegion:
+        region = _StepRegion(kind, at, at, len(starts), len(starts), count=count)
         if kind == "while":
             region.items = [part("sequence", items[:2]), part("sequence", items[2:])]
         elif kind == "if":
@@ -153,7 +153,7 @@ def _regions(programs: Sequence[Block]) -> tuple[list[_Region], Int64]:
         region.end, region.end_run = at, len(starts)
         return region
 
-    def inside(items: Sequence[Step | Block]) -> Iterator[_Region]:
+    def inside(items: Sequence[Step | StepBlock]) -> Iterator[_StepRegion]:
         steps: list[Step] = []
         for item in _opened(items):
             if isinstance(item, Step):
@@ -170,10 +170,10 @@ def _regions(programs: Sequence[Block]) -> tuple[list[_Region], Int64]:
     return found, np.array([*starts, at], dtype=np.int64)
 
 
-def _opened(items: Sequence[Step | Block]) -> Iterator[Step | Block]:
+def _opened(items: Sequence[Step | StepBlock]) -> Iterator[Step | StepBlock]:
     """Items in order, sequences opened; other blocks are given whole."""
     for item in items:
-        if isinstance(item, Block) and item.kind == "sequence":
+        if isinstance(item, StepBlock) and item.kind == "sequence":
             yield from _opened(item.items)
         else:
             yield item
@@ -236,7 +236,7 @@ class _Events:
         result[self.variable[(self.does & (_READ | _WRITE)) > 0]] = True
         return result
 
-    def written(self, region: _Region, num_variables: int) -> Bool:
+    def written(self, region: _StepRegion, num_variables: int) -> Bool:
         """Variables that some step of a program writes, bool[variables]."""
         result = np.zeros(num_variables, dtype=bool)
         inside = (self.does & _WRITE > 0) & (self.step >= region.first) & (self.step < region.end)
@@ -361,7 +361,7 @@ class _Flow:
         self._asks_live, self._asks_ended = decided[open_] < 0, ended[open_] < 0
         self._write_ptr = np.searchsorted(events.run[writing[open_]], np.arange(len(self._starts)))
 
-    def entry_of(self, program: _Region, live: Bool) -> Bool:
+    def entry_of(self, program: _StepRegion, live: Bool) -> Bool:
         """Live variables at the start of a program, given those at its end; notes lifetimes."""
         self.ended[:] = False
         self.live[:] = live
@@ -383,7 +383,7 @@ class _Flow:
             )
         return variable, begin, end
 
-    def _walk(self, region: _Region) -> None:
+    def _walk(self, region: _StepRegion) -> None:
         """Go back over a region and note lifetimes."""
         match region.kind:
             case "run":
@@ -398,7 +398,7 @@ class _Flow:
                 for item in reversed(region.items):
                     self._walk(item)
 
-    def _run(self, region: _Region) -> None:
+    def _run(self, region: _StepRegion) -> None:
         number = region.first_run
         writes = slice(self._write_ptr[number], self._write_ptr[number + 1])
         variable = self._write_variable[writes]
@@ -420,7 +420,7 @@ class _Flow:
         if ends.stop > ends.start:
             self.ended[self._end_variable[ends]] = self._end_value[ends]
 
-    def _branch(self, region: _Region) -> None:
+    def _branch(self, region: _StepRegion) -> None:
         touched = self._touched(region)
         after = self.live[touched]
         self._close(touched[after], region.end)
@@ -436,7 +436,7 @@ class _Flow:
         self.live[touched] = before
         self.until[touched] = region.first
 
-    def _repeat(self, region: _Region) -> None:
+    def _repeat(self, region: _StepRegion) -> None:
         if region.count == 0:
             self._skipped.append((region.first, region.end))
             return
@@ -452,7 +452,7 @@ class _Flow:
         for item in reversed(region.items):
             self._walk(item)
 
-    def _while(self, region: _Region) -> None:
+    def _while(self, region: _StepRegion) -> None:
         condition, body = region.items
         touched = self._touched(region)
         after = self.live[touched]
@@ -470,14 +470,14 @@ class _Flow:
         self.until[joining] = condition.end
         self._walk(condition)
 
-    def _pass(self, items: Sequence[_Region], rejoined: tuple[Int64, Bool] | None = None) -> None:
+    def _pass(self, items: Sequence[_StepRegion], rejoined: tuple[Int64, Bool] | None = None) -> None:
         """Go back over some regions without noting anything; before the first, what ``rejoined`` says is wanted too."""
         for position in reversed(range(len(items))):
             self._pass_over(items[position])
             if position == 1 and rejoined is not None:
                 self.live[rejoined[0][rejoined[1]]] = True
 
-    def _pass_over(self, region: _Region) -> None:
+    def _pass_over(self, region: _StepRegion) -> None:
         match region.kind:
             case "run":
                 number = region.first_run
@@ -501,7 +501,7 @@ class _Flow:
             case _:
                 self._pass(region.items)
 
-    def _touched(self, region: _Region) -> Int64:
+    def _touched(self, region: _StepRegion) -> Int64:
         """Variables that some run of a region decides, ascending."""
         return distinct(self._decided[self._ptr[region.first_run] : self._ptr[region.end_run]])
 
@@ -535,7 +535,7 @@ def _united(
     return ptr, low % span, reach - low // span * span
 
 
-def _starts(programs: Sequence[Block], accesses: Mapping[int, Access], sizes: Int64) -> list[tuple[int, int]]:
+def _starts(programs: Sequence[StepBlock], accesses: Mapping[int, Access], sizes: Int64) -> list[tuple[int, int]]:
     """Partial writes that begin a complete overwriting, in straight-line code without a read between.
 
     Returns:
@@ -543,10 +543,10 @@ def _starts(programs: Sequence[Block], accesses: Mapping[int, Access], sizes: In
     """
     found: list[tuple[int, int]] = []
 
-    def look(items: Sequence[Step | Block]) -> None:
+    def look(items: Sequence[Step | StepBlock]) -> None:
         open_: dict[int, tuple[int, list[tuple[Int64, Int64]]]] = {}
         for item in _opened(items):
-            if isinstance(item, Block):
+            if isinstance(item, StepBlock):
                 open_.clear()
                 for inner in item.items:
                     look([inner])

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.step_kinds import NEUTRAL, STREAMS
-from abele.graph.control import Block as NamedBlock
-from abele.graph.control import CycleCount
+from abele.graph.control import Block, CycleCount
 from abele.graph.flow import InOrder, OneOf, Rounds, While
 from abele.graph.program import Call, LibraryCall, Program, Sequence, check_nesting
 
@@ -48,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class StepBlock:
     """Steps and blocks under one rule of control.
 
     Attributes:
@@ -59,14 +58,14 @@ class Block:
     """
 
     kind: str
-    items: tuple[Step | Block, ...] = ()
+    items: tuple[Step | StepBlock, ...] = ()
     count: int = 1
     node: Program | None = None
 
     def steps(self) -> Iterator[Step]:
         """All steps inside, in program order."""
         for item in self.items:
-            if isinstance(item, Block):
+            if isinstance(item, StepBlock):
                 yield from item.steps()
             else:
                 yield item
@@ -82,13 +81,13 @@ class Lowered:
         calls: The library calls that steps refer to; a call inside a function appears once a call of the function.
     """
 
-    programs: tuple[Block, ...]
+    programs: tuple[StepBlock, ...]
     steps: tuple[Step, ...]
     calls: tuple[LibraryCall, ...]
 
 
 @dataclass(frozen=True)
-class _Context:
+class _LoweringState:
     program: int = 0
     executions: int = 1
     is_assumed: bool = False
@@ -103,7 +102,7 @@ class _Lowering:
         self.calls: list[LibraryCall] = []
         self._stream: Step | None = None
 
-    def add(self, kind: str, node: Program, name: str, at: _Context) -> Step:
+    def add(self, kind: str, node: Program, name: str, at: _LoweringState) -> Step:
         full = f"{at.path}/{name}" if at.path and not name.startswith(at.path) else name
         step = Step(len(self.steps), kind, node, full, at.executions, at.is_assumed, at.call, at.program)
         step.block = at.block
@@ -113,14 +112,14 @@ class _Lowering:
             self._stream = step if kind in STREAMS else None
         return step
 
-    def lower_apart(self, node: Program, at: _Context) -> Step | Block:
+    def lower_apart(self, node: Program, at: _LoweringState) -> Step | StepBlock:
         """What ``node`` becomes under control of its own: its stream copies join none outside."""
         self._stream = None
         lowered = self.lower(node, at)
         self._stream = None
         return lowered
 
-    def lower(self, node: Program, at: _Context) -> Step | Block:
+    def lower(self, node: Program, at: _LoweringState) -> Step | StepBlock:
         """The step or block that ``node`` becomes."""
         match node:
             case LibraryCall():
@@ -129,7 +128,7 @@ class _Lowering:
                 return self.lower(node.body, inside)
             case Call():
                 return self._called(node, at)
-            case NamedBlock():
+            case Block():
                 name = node.debug.name
                 return self.lower(node.body, replace(at, block=f"{at.block}/{name}" if at.block else name))
             case CycleCount():
@@ -137,41 +136,41 @@ class _Lowering:
         match node.flow():
             case Rounds(count, body):
                 inside = replace(at, executions=at.executions * count)
-                return Block("repeat", (self.lower_apart(body, inside),), count)
+                return StepBlock("repeat", (self.lower_apart(body, inside),), count)
             case While() as loop:
                 return self._loop(node, loop, at)
             case OneOf() as branch:
                 return self._branch(node, branch, at)
             case InOrder(steps) if steps or type(node) in (Sequence, Program):
-                return Block("sequence", tuple(self.lower(s, at) for s in steps))
+                return StepBlock("sequence", tuple(self.lower(s, at) for s in steps))
         meaning = meaning_of(node)
         return self.add(meaning.kind(node), node, meaning.name(node), at)
 
-    def _loop(self, node: Program, loop: While, at: _Context) -> Block:
+    def _loop(self, node: Program, loop: While, at: _LoweringState) -> StepBlock:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
         condition = self.lower_apart(loop.condition, inside)
         decision = self.add("decide", node, node.debug.full_name, inside)
-        return Block("while", (condition, decision, self.lower_apart(loop.body, inside)), node=node)
+        return StepBlock("while", (condition, decision, self.lower_apart(loop.body, inside)), node=node)
 
-    def _branch(self, node: Program, branch: OneOf, at: _Context) -> Block:
+    def _branch(self, node: Program, branch: OneOf, at: _LoweringState) -> StepBlock:
         decision = self.add("decide", node, node.debug.full_name, at)
         ways = []
         for way, body in enumerate(branch.ways):
             inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
             ways.append(self.lower_apart(body, inside))
-        return Block("sequence", (decision, Block("if", tuple(ways), node=node)))
+        return StepBlock("sequence", (decision, StepBlock("if", tuple(ways), node=node)))
 
-    def _called(self, node: Call, at: _Context) -> Step | Block:
+    def _called(self, node: Call, at: _LoweringState) -> Step | StepBlock:
         function = node.function
         before = [self.lower(c, at) for c in node.copies_in]
         body = self.lower_apart(function.body, at)
         after = [self.lower(c, at) for c in node.copies_out]
-        return Block("sequence", (*before, body, *after)) if before or after else body
+        return StepBlock("sequence", (*before, body, *after)) if before or after else body
 
-    def _timed(self, node: CycleCount, at: _Context) -> Block:
+    def _timed(self, node: CycleCount, at: _LoweringState) -> StepBlock:
         start = self.add("timer_start", node, node.debug.full_name, at)
         body = self.lower_apart(node.body, at)
-        return Block("sequence", (start, body, self.add("timer_read", node, node.debug.full_name, at)))
+        return StepBlock("sequence", (start, body, self.add("timer_read", node, node.debug.full_name, at)))
 
 
 def lower(programs: list[Program]) -> Lowered:
@@ -185,6 +184,6 @@ def lower(programs: list[Program]) -> Lowered:
     blocks = []
     for number, program in enumerate(programs):
         check_nesting(program)
-        item = lowering.lower_apart(program, _Context(program=number))
-        blocks.append(item if isinstance(item, Block) else Block("sequence", (item,)))
+        item = lowering.lower_apart(program, _LoweringState(program=number))
+        blocks.append(item if isinstance(item, StepBlock) else StepBlock("sequence", (item,)))
     return Lowered(tuple(blocks), tuple(lowering.steps), tuple(lowering.calls))

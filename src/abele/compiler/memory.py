@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
-from abele.compiler.memory_elements import Placement
+from abele.compiler.memory_elements import ElementDemands
 from abele.compiler.tile_vector import TileVector, sum_by_tile
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -109,7 +109,7 @@ def plan_memory(
     code: Mapping[str, Int64],
     buffers: Mapping[int, TileVector],
     system: System,
-    placement: Placement | None = None,
+    placement: ElementDemands | None = None,
 ) -> MemoryPlan:
     """The memory plan of a program.
 

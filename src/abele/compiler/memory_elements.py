@@ -97,7 +97,7 @@ def _check_interleaved(use: FieldUse, graph: Graph, where: str) -> None:
     )
 
 
-class Placement:
+class ElementDemands:
     """What the fields of a program ask of the place of variables on their tiles, collected field by field.
 
     Args:

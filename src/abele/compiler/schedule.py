@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from abele.compiler.sync_groups import Link
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, Loop, Rows
+from abele.compiler.unroll import Item, RepeatedItems, Rows
 from abele.graph.intervals import Int64
 
 State = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ class Span:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Schedule:
+class ProgramSchedule:
     """When a program does what.
 
     Attributes:
@@ -84,7 +84,9 @@ class _Row:
     lone: int
 
 
-def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, traced: int = MAX_TRACED) -> Schedule:
+def schedule(
+    items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, traced: int = MAX_TRACED
+) -> ProgramSchedule:
     """The schedule of one program.
 
     Args:
@@ -101,7 +103,7 @@ def schedule(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, t
     run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
     state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
     free = [state[classes[g], 0] if g in classes else 0.0 for g in range(num_groups)]
-    return Schedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace))
+    return ProgramSchedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace))
 
 
 def _rows_in(item: Item) -> Iterator[int]:
@@ -156,7 +158,7 @@ class _Run:
     def through(self, items: Sequence[Item], state: State, scale: float) -> State:
         """The state after some items, which are noted; cycles count ``scale`` times."""
         for item in items:
-            if isinstance(item, Loop):
+            if isinstance(item, RepeatedItems):
                 state = self._loop(item, state, scale)
                 continue
             for row in range(item.first, item.end):
@@ -173,7 +175,7 @@ class _Run:
             end = state[self.rows[row].meets[meet][0], 0]
             self.trace.append(Span(row, meet, round(start), round(end)))
 
-    def _loop(self, loop: Loop, state: State, scale: float) -> State:
+    def _loop(self, loop: RepeatedItems, state: State, scale: float) -> State:
         """The trips that the trace has room for one by one, the others by the power of a matrix."""
         whole = int(loop.trips + _WHOLE)
         part = loop.trips - whole
@@ -188,7 +190,7 @@ class _Run:
             state = _times(_power(self._matrix(loop, scale), whole - done), state)
         return self.through(loop.items, state, scale * part) if part > _WHOLE else state
 
-    def _matrix(self, loop: Loop, scale: float) -> State:
+    def _matrix(self, loop: RepeatedItems, scale: float) -> State:
         """What one trip does to any state."""
         key = (id(loop), scale)
         if key not in self._matrices:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.graph.control import Switch
 from abele.graph.intervals import Int64
 from abele.graph.program import If, Program, RepeatWhile
@@ -69,7 +69,7 @@ class Scopes:
         of_step: Position of the scope of each, int64[n].
     """
 
-    def __init__(self, program: Block) -> None:
+    def __init__(self, program: StepBlock) -> None:
         self.scopes: list[RunScope] = [RunScope(-1, "repeat")]
         found: tuple[list[int], list[int]] = ([], [])
         self._walk(program, 0, *found)
@@ -80,7 +80,7 @@ class Scopes:
         """Whether data decides how often some steps run."""
         return any(scope.node is not None for scope in self.scopes)
 
-    def _walk(self, item: Step | Block, scope: int, steps: list[int], of_step: list[int]) -> None:
+    def _walk(self, item: Step | StepBlock, scope: int, steps: list[int], of_step: list[int]) -> None:
         """Note index and scope of every step of an item."""
         if isinstance(item, Step):
             steps.append(item.index)
@@ -89,7 +89,7 @@ class Scopes:
         for inner, inside in zip(item.items, self._inside(item, scope), strict=True):
             self._walk(inner, inside, steps, of_step)
 
-    def _inside(self, block: Block, scope: int) -> list[int]:
+    def _inside(self, block: StepBlock, scope: int) -> list[int]:
         """The scope of each item of a block."""
         match block.kind:
             case "repeat":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.graph.intervals import Int64
 
 
@@ -28,7 +28,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class RepeatedItems:
     """Items that run so many times.
 
     Attributes:
@@ -37,13 +37,13 @@ class Loop:
     """
 
     trips: float
-    items: tuple[Rows | Loop, ...]
+    items: tuple[Rows | RepeatedItems, ...]
 
 
-Item = Rows | Loop
+Item = Rows | RepeatedItems
 
 
-def unroll(block: Block, executions: Int64, first_row: Int64) -> tuple[Item, ...]:
+def unroll(block: StepBlock, executions: Int64, first_row: Int64) -> tuple[Item, ...]:
     """A program as rows and loops.
 
     Args:
@@ -62,14 +62,14 @@ class _Unrolling:
         self.executions = executions
         self.first_row = first_row
 
-    def items(self, item: Step | Block, times: float) -> Iterator[Item]:
+    def items(self, item: Step | StepBlock, times: float) -> Iterator[Item]:
         """What a part of the program that is entered so many times in a run does each time."""
         if isinstance(item, Step):
             yield from self._scaled(item, times)
             return
         match item.kind:
             case "repeat":
-                yield Loop(item.count, self._all(item.items, times * item.count))
+                yield RepeatedItems(item.count, self._all(item.items, times * item.count))
             case "while":
                 yield from self._while(item.items, times)
             case "if":
@@ -85,19 +85,19 @@ class _Unrolling:
         if each == 1.0:
             yield rows
         elif each > 0.0:
-            yield Loop(each, (rows,))
+            yield RepeatedItems(each, (rows,))
 
-    def _all(self, items: Sequence[Step | Block], times: float) -> tuple[Item, ...]:
+    def _all(self, items: Sequence[Step | StepBlock], times: float) -> tuple[Item, ...]:
         return _merged(found for item in items for found in self.items(item, times))
 
-    def _often(self, way: Step | Block, times: float) -> Iterator[Item]:
+    def _often(self, way: Step | StepBlock, times: float) -> Iterator[Item]:
         """A branch that is taken in a part of the cases."""
         taken = self._entries(way)
         if taken and times:
             inside = self._all([way], taken)
-            yield from inside if taken == times else [Loop(taken / times, inside)]
+            yield from inside if taken == times else [RepeatedItems(taken / times, inside)]
 
-    def _while(self, items: Sequence[Step | Block], times: float) -> Iterator[Item]:
+    def _while(self, items: Sequence[Step | StepBlock], times: float) -> Iterator[Item]:
         """Condition and decision, then trips of body, condition and decision; or a trip assumed where no run told."""
         condition, decision, body = items
         looked, trips = self._entries(decision) or 0.0, self._entries(body)
@@ -107,12 +107,12 @@ class _Unrolling:
             return
         head = self._all([condition, decision], looked)
         if trips:
-            yield Loop(trips / times, (*head, *self._all([body], trips)))
+            yield RepeatedItems(trips / times, (*head, *self._all([body], trips)))
         if looked > trips:
             # The last look, which finds that the loop is over.
-            yield Loop((looked - trips) / times, head)
+            yield RepeatedItems((looked - trips) / times, head)
 
-    def _entries(self, item: Step | Block) -> float | None:
+    def _entries(self, item: Step | StepBlock) -> float | None:
         """Times that a part of the program is entered in a run; None if no step in it tells."""
         if isinstance(item, Step):
             return float(self.executions[item.index])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from abele.errors import ConstantWriteError, ControlProgramError, GraphConnectionError, TileMappingError
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.graph import Graph
 from abele.graph.program import Execute, Program
 from abele.graph.variable import Variable
@@ -37,7 +37,7 @@ class Validator:
                 _check_mapping(self._graph.variables[number], self._graph, user)
                 self._placed.add(number)
 
-    def check_not_constant(self, variables: Iterable[int], user: str, debug: DebugInfo) -> None:
+    def check_not_constant(self, variables: Iterable[int], user: str, debug: DebugRecord) -> None:
         """None of the written ``variables`` is constant.
 
         Raises:
@@ -149,7 +149,7 @@ def check_same_graph(node: Program, graph: Graph) -> None:
             raise _foreign(f"{type(node).__name__} uses {tensor!r}, which", node.debug)
 
 
-def _foreign(what: str, debug: DebugInfo) -> ControlProgramError:
+def _foreign(what: str, debug: DebugRecord) -> ControlProgramError:
     return ControlProgramError(
         f"{what} belongs to another graph than the one that is compiled",
         at=debug.location or None,

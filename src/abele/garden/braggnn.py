@@ -44,7 +44,7 @@ COMPARISON_NOTE = (
 )
 
 
-class TrainingModelWithLoss(nn.Module):
+class BraggNNWithLoss(nn.Module):
     """A network with its loss: PopTorch runs forward, backward and update in one call."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -81,7 +81,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
     model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
+    training_model = poptorch.trainingModel(BraggNNWithLoss(model), opts, optimizer=optimizer)
     inference_model = poptorch.inferenceModel(model, test_opts)
 
     with watch.measure("compile"):
@@ -144,7 +144,7 @@ def modelled_in_half(batch: int) -> Report:
     opts.Abele.system(systems.gc200()).allowOutOfMemory()
     model = Network().half()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
+    training_model = poptorch.trainingModel(BraggNNWithLoss(model), opts, optimizer=optimizer)
     samples = batch * DEVICE_ITERATIONS
     training_model.compile(torch.zeros(samples, 1, 11, 11).half(), torch.zeros(samples, 2).half())
     return training_model.report()

@@ -28,7 +28,7 @@ EPOCHS = 20
 LEARNING_RATE = 1e-3
 
 
-class TrainingModelWithLoss(nn.Module):
+class DigitsWithLoss(nn.Module):
     """A network with its loss: PopTorch runs forward, backward and update in one call."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -81,7 +81,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
     model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    training_model = poptorch.trainingModel(TrainingModelWithLoss(model), opts, optimizer=optimizer)
+    training_model = poptorch.trainingModel(DigitsWithLoss(model), opts, optimizer=optimizer)
     inference_model = poptorch.inferenceModel(model, test_opts)
 
     with watch.measure("compile"):

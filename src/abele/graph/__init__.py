@@ -19,7 +19,7 @@ from abele.graph.control import (
     Switch,
     Sync,
 )
-from abele.graph.debug import DebugInfo, caller
+from abele.graph.debug import DebugRecord, caller
 from abele.graph.gather import gathered, reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.graph import Graph
 from abele.graph.host import Argument, HostCall, HostFunction, HostHandle
@@ -66,7 +66,7 @@ __all__ = [
     "CrossReplicaCopy",
     "CycleCount",
     "CycleStamp",
-    "DebugInfo",
+    "DebugRecord",
     "Edge",
     "End",
     "ErrorProgram",

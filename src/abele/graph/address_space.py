@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorCreationError, TensorError, TypeMismatchError
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.expect import dimensions
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import TileMapping
@@ -39,7 +39,7 @@ class AddressSpace:
         self.num_elements = 0
         self._bases: Int64 = np.empty(0, dtype=np.int64)
 
-    def new(self, dtype: Any, shape: Any, kind: str, initial: npt.ArrayLike | None, debug: DebugInfo) -> Variable:
+    def new(self, dtype: Any, shape: Any, kind: str, initial: npt.ArrayLike | None, debug: DebugRecord) -> Variable:
         """A new variable behind those that there are; arguments as for :meth:`Graph.variable`.
 
         Raises:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.errors import AbeleError, GraphConnectionError, TileMappingError, UnknownFieldError, VectorSizeError, nearest
 from abele.graph.connect import shared, wire
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor, concat
@@ -31,7 +31,7 @@ class VertexRef:
     codelet: CodeletDef
     tile: int | None
     values: dict[str, Any]
-    debug: DebugInfo
+    debug: DebugRecord
     cycles: int | None = None
     origins: dict[str, str] = field(default_factory=dict)
     pieces: dict[str, list[Tensor | None]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class ComputeSet:
     No element may be written by two vertices of a compute set, nor written by one and read by another.
     """
 
-    def __init__(self, graph: Graph, id_: int, debug: DebugInfo) -> None:
+    def __init__(self, graph: Graph, id_: int, debug: DebugRecord) -> None:
         self.graph = graph
         self.id = id_
         self.debug = debug
@@ -275,7 +275,7 @@ class ComputeSet:
         origins = tuple(r.debug for r in refs)
         return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug, origins)
 
-    def _check_tiles(self, tiles: npt.NDArray[np.int32], definition: CodeletDef, debug: DebugInfo) -> None:
+    def _check_tiles(self, tiles: npt.NDArray[np.int32], definition: CodeletDef, debug: DebugRecord) -> None:
         self.graph.check_tiles(tiles, f"a vertex {definition.name} of compute set {self.name!r}", debug)
 
     def __repr__(self) -> str:

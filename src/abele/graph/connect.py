@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.errors import ConstantWriteError, FieldOverflowError, GraphConnectionError, TypeMismatchError, nearest
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
@@ -33,7 +33,7 @@ def shared(tensor: Tensor) -> Shared:
 
 
 def wire(
-    codelet: CodeletDef, values: Mapping[str, Any], num: int, debug: DebugInfo
+    codelet: CodeletDef, values: Mapping[str, Any], num: int, debug: DebugRecord
 ) -> tuple[dict[str, Edge], dict[str, StateData]]:
     """Edges and state of ``num`` vertices from the values given by field name.
 
@@ -70,7 +70,7 @@ def wire(
     return edges, state
 
 
-def _edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> Edge:
+def _edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugRecord) -> Edge:
     if isinstance(value, Edge):
         return value
     if field.rank == 2:
@@ -100,14 +100,14 @@ def _joined(elements: Any) -> Any:
     return concat([e.flatten() for e in elements]) if several else elements
 
 
-def _regions_of_list(codelet: CodeletDef, field: FieldDef, value: Sequence[Tensor], debug: DebugInfo) -> Regions:
+def _regions_of_list(codelet: CodeletDef, field: FieldDef, value: Sequence[Tensor], debug: DebugRecord) -> Regions:
     for tensor in value:
         _check_type(codelet, field, tensor, debug)
         _check_writable(codelet, field, tensor, debug)
     return wholes(value)
 
 
-def _rank2_edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> Edge:
+def _rank2_edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugRecord) -> Edge:
     if isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], Regions):
         regions, index, row_begin = value
         return Edge(regions, np.asarray(index, dtype=np.int64), np.asarray(row_begin, dtype=np.int64))
@@ -128,7 +128,9 @@ def _rank2_edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debu
     raise _mismatch(codelet, field, f"got {type(value).__name__}", num, debug)
 
 
-def _rows_edge(codelet: CodeletDef, field: FieldDef, regions: Regions, index: Any, num: int, debug: DebugInfo) -> Edge:
+def _rows_edge(
+    codelet: CodeletDef, field: FieldDef, regions: Regions, index: Any, num: int, debug: DebugRecord
+) -> Edge:
     if len(index) != num:
         raise _mismatch(codelet, field, f"{len(index)} regions were given", num, debug)
     edge = Edge(regions, index)
@@ -138,14 +140,14 @@ def _rows_edge(codelet: CodeletDef, field: FieldDef, regions: Regions, index: An
     return edge
 
 
-def _checked(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugInfo) -> Edge:
+def _checked(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugRecord) -> Edge:
     _check_type(codelet, field, edge.regions.tensor, debug)
     _check_writable(codelet, field, edge.regions.tensor, debug)
     _check_sizes(codelet, field, edge, debug)
     return edge
 
 
-def _check_sizes(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugInfo) -> None:
+def _check_sizes(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugRecord) -> None:
     """Raise where a vector has more elements, or more rows, than its layout can say."""
     if not field.rank:
         return
@@ -156,7 +158,7 @@ def _check_sizes(codelet: CodeletDef, field: FieldDef, edge: Edge, debug: DebugI
 
 
 def _check_size(
-    codelet: CodeletDef, field: FieldDef, sizes: Any, most: int | None, what: str, debug: DebugInfo
+    codelet: CodeletDef, field: FieldDef, sizes: Any, most: int | None, what: str, debug: DebugRecord
 ) -> None:
     if most is not None and len(sizes) and int(sizes.max()) > most:
         raise FieldOverflowError(
@@ -167,7 +169,7 @@ def _check_size(
         )
 
 
-def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
+def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugRecord) -> None:
     bits_alone = codelet.language == "cpp" and field.type.is_quarter and tensor.dtype.is_quarter
     if tensor.dtype != field.type and not bits_alone:  # in C++ metadata say what the bits of a quarter mean
         raise TypeMismatchError(
@@ -177,7 +179,7 @@ def _check_type(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: Deb
         )
 
 
-def _check_writable(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugInfo) -> None:
+def _check_writable(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug: DebugRecord) -> None:
     if field.direction == "in":
         return
     constant = next((v for v in tensor.variables if v.is_constant), None)
@@ -196,7 +198,7 @@ def _check_writable(codelet: CodeletDef, field: FieldDef, tensor: Tensor, debug:
         )
 
 
-def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugInfo) -> StateData:
+def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugRecord) -> StateData:
     if isinstance(value, StateData):
         return value
     if isinstance(value, (Tensor, Regions, Shared)):
@@ -221,7 +223,7 @@ def _state(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: De
     return StateData(array.reshape(-1), np.arange(num + 1, dtype=np.int64) * want[-1])
 
 
-def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugInfo) -> Any:
+def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugRecord) -> Any:
     """Values of state as elements of its type, which must hold them."""
     wrong = misfit(given, field.type)
     if wrong is not None:
@@ -243,7 +245,7 @@ _TAKES = {
 }
 
 
-def _mismatch(codelet: CodeletDef, field: FieldDef, what: str, num: int, debug: DebugInfo) -> GraphConnectionError:
+def _mismatch(codelet: CodeletDef, field: FieldDef, what: str, num: int, debug: DebugRecord) -> GraphConnectionError:
     takes = "one number per vertex" if field.direction == "state" and field.rank == 0 else _TAKES[field.rank]
     return GraphConnectionError(
         f"field {codelet.name}.{field.name} does not fit {counted(num, 'vertex')}: {what}",

@@ -14,7 +14,7 @@ _PROGRAMS = str(Path(_PACKAGE) / "garden")
 
 
 @dataclass(frozen=True, slots=True)
-class DebugInfo:
+class DebugRecord:
     """Name and origin of a variable, vertex group, program step or library call.
 
     Attributes:
@@ -41,7 +41,7 @@ class DebugInfo:
         """``file:line``, or an empty string when it is not known."""
         return f"{self.file}:{self.line}" if self.file else ""
 
-    def renamed(self, name: str) -> DebugInfo:
+    def renamed(self, name: str) -> DebugRecord:
         """The same origin under another name."""
         return replace(self, name=name)
 
@@ -62,7 +62,7 @@ def caller() -> tuple[str, int]:
     return "", 0
 
 
-def here(name: str) -> DebugInfo:
+def here(name: str) -> DebugRecord:
     """Debug information for a program step that the user makes now."""
     file, line = caller()
-    return DebugInfo(name, file=file, line=line)
+    return DebugRecord(name, file=file, line=line)

@@ -13,7 +13,7 @@ from abele.errors import (
     TensorAccessError,
     TensorError,
 )
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.expect import dimensions, whole_number
 from abele.graph.host import Argument, HostHandle
 from abele.graph.stream import Stream
@@ -33,7 +33,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
     @property
-    def debug(self) -> DebugInfo: ...
+    def debug(self) -> DebugRecord: ...
 
 
 Item = TypeVar("Item", bound=_Named)
@@ -60,7 +60,7 @@ def checked_stream(stream: Stream) -> Stream:
     return stream
 
 
-def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugInfo) -> tuple[int, int]:
+def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugRecord) -> tuple[int, int]:
     """Elements of a row, and rows, of a remote buffer.
 
     Raises:

@@ -27,7 +27,7 @@ from abele.graph.clone import TensorCloneMethod, clone
 from abele.graph.codelets import Codelets
 from abele.graph.compute_set import ComputeSet, VertexRef, definition_of
 from abele.graph.content import Content
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect, whole_number
 from abele.graph.host import HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
@@ -150,7 +150,7 @@ class Graph:
 
     # --- origins -----------------------------------------------------------------------------------------------------
 
-    def origin(self, name: str) -> DebugInfo:
+    def origin(self, name: str) -> DebugRecord:
         """Debug information for something made now under ``name``."""
         return self._origins.of(name)
 
@@ -211,7 +211,7 @@ class Graph:
             )
         return self.virtual(tiles=(np.arange(self.system.num_ipus)[:, None] * each + np.arange(count)).reshape(-1))
 
-    def check_tiles(self, tiles: Int32, what: str, debug: DebugInfo) -> None:
+    def check_tiles(self, tiles: Int32, what: str, debug: DebugRecord) -> None:
         """Raise unless the system has all these tiles.
 
         Raises:
@@ -441,7 +441,7 @@ class Graph:
         self.place_addresses(at_addresses(tensor, placement, debug), debug)
         return tensor
 
-    def place_addresses(self, placement: Placement, debug: DebugInfo) -> None:
+    def place_addresses(self, placement: Placement, debug: DebugRecord) -> None:
         """Place intervals of the global space, on tiles that the graph has.
 
         Raises:

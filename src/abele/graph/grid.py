@@ -91,7 +91,7 @@ class Line(NamedTuple):
         )
 
 
-class Grid(Content):
+class PieceGrid(Content):
     """Pieces of one variable in rows and columns.
 
     Args:
@@ -107,7 +107,7 @@ class Grid(Content):
         self.variable, self.offset, self.lines, self._is_cut = variable, offset, lines, is_cut
 
     @staticmethod
-    def of(blocks: Sequence[StridedBlock], is_cut: bool) -> Grid | None:
+    def of(blocks: Sequence[StridedBlock], is_cut: bool) -> PieceGrid | None:
         """Blocks that fill a view as a grid, or None when they are none."""
         first = min(blocks, key=lambda b: b.origin)
         lines, places = [], []
@@ -134,10 +134,10 @@ class Grid(Content):
                 return None
             if b.offset != first.offset + sum(f[0] for f in found if f is not None):
                 return None
-        return Grid(first.variable, first.offset, tuple(lines), is_cut)
+        return PieceGrid(first.variable, first.offset, tuple(lines), is_cut)
 
-    def _with(self, lines: Sequence[Line], offset: int = 0) -> Grid:
-        return Grid(self.variable, self.offset + offset, tuple(lines), self._is_cut)
+    def _with(self, lines: Sequence[Line], offset: int = 0) -> PieceGrid:
+        return PieceGrid(self.variable, self.offset + offset, tuple(lines), self._is_cut)
 
     def _replaced(self, dim: int, line: Line) -> Content:
         """The grid with another line, in normal form: it adds nothing at its start; single indices have no stride."""
@@ -296,12 +296,12 @@ def _ascending(line: Line) -> Line:
     return Line(line.start, line.low, np.abs(line.stride), line.extent)
 
 
-def simplest(grid: Grid) -> Content:
+def simplest(grid: PieceGrid) -> Content:
     """A grid that may have become a block or two."""
     return BlockList(grid.all_blocks(), grid.is_cut) if grid.num_blocks <= 4 else grid
 
 
-def joined_grids(grids: Sequence[Grid], dim: int) -> Grid | None:
+def joined_grids(grids: Sequence[PieceGrid], dim: int) -> PieceGrid | None:
     """Grids after each other along ``dim`` as one, or None when the other dimensions differ."""
     first = grids[0]
     for a, b in pairwise(grids):
@@ -315,7 +315,7 @@ def joined_grids(grids: Sequence[Grid], dim: int) -> Grid | None:
     offset = np.concatenate([g.lines[dim].offset + g.offset - first.offset for g in grids])
     stride = np.concatenate([line.stride for line in lines])
     line = _merged(Line(start, offset, stride, int(ends[-1])))
-    return Grid(first.variable, first.offset, algebra.put(first.lines, dim, line), any(g.is_cut for g in grids))
+    return PieceGrid(first.variable, first.offset, algebra.put(first.lines, dim, line), any(g.is_cut for g in grids))
 
 
 def _merged(line: Line) -> Line:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from abele.errors import ControlProgramError, TypeMismatchError
-from abele.graph.debug import DebugInfo, here
+from abele.graph.debug import DebugRecord, here
 from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 from abele.numerics import ElementType
@@ -44,7 +44,7 @@ class HostFunction:
     name: str
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
-    debug: DebugInfo
+    debug: DebugRecord
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,7 +63,7 @@ class HostHandle:
     tensor: Tensor
     readable: bool
     writable: bool
-    debug: DebugInfo
+    debug: DebugRecord
 
 
 class HostCall(Program):

@@ -11,7 +11,7 @@ from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList, merged
 from abele.graph.block_table import FEW, BlockTable, compact, packed
 from abele.graph.content import AddressList, Content
-from abele.graph.grid import MOST_BLOCKS, Grid, joined_grids, simplest
+from abele.graph.grid import MOST_BLOCKS, PieceGrid, joined_grids, simplest
 from abele.graph.intervals import Int64
 
 Part = tuple[Content, tuple[int, ...]]
@@ -33,7 +33,7 @@ def joined(parts: Sequence[Part], dim: int) -> Content:
     filled: list[tuple[BlockList | BlockTable, int]] = []
     at = 0
     for content, shape in parts:
-        if isinstance(content, Grid):
+        if isinstance(content, PieceGrid):
             if content.num_blocks > MOST_BLOCKS:
                 return AddressList(np.concatenate([c.addresses(s) for c, s in parts], axis=dim))
             content = packed(content.all_blocks(), content.is_cut)
@@ -49,16 +49,16 @@ def joined(parts: Sequence[Part], dim: int) -> Content:
     return compact(_merged_table(_one_table(filled, dim, is_cut), dim, seams))
 
 
-def _as_grid(contents: Sequence[Content], dim: int) -> Grid | None:
+def _as_grid(contents: Sequence[Content], dim: int) -> PieceGrid | None:
     """Many pieces of one variable as a grid, or None when they are few, or none."""
     if any(isinstance(c, BlockTable) for c in contents):
         return None
-    count = sum(c.num_blocks if isinstance(c, Grid) else len(c.blocks or ()) for c in contents[: FEW + 1])
+    count = sum(c.num_blocks if isinstance(c, PieceGrid) else len(c.blocks or ()) for c in contents[: FEW + 1])
     if max(count, len(contents)) <= FEW:
         return None
-    grids: list[Grid] = []
+    grids: list[PieceGrid] = []
     for content in contents:
-        grid = content if isinstance(content, Grid) else Grid.of(content.blocks or (), content.is_cut)
+        grid = content if isinstance(content, PieceGrid) else PieceGrid.of(content.blocks or (), content.is_cut)
         if grid is None or (grids and grid.variable is not grids[0].variable):
             return None
         grids.append(grid)

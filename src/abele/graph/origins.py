@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from abele.graph.debug import DebugInfo, caller
+from abele.graph.debug import DebugRecord, caller
 
 
 class Origins:
@@ -17,13 +17,13 @@ class Origins:
         self._scopes: list[str] = []
         self._locations: list[tuple[str, int, str]] = []
 
-    def of(self, name: str) -> DebugInfo:
+    def of(self, name: str) -> DebugRecord:
         """Debug information for something made now under ``name``."""
         if self._locations:
             file, line, text = self._locations[-1]
         else:
             (file, line), text = caller(), ""
-        return DebugInfo(name, "/".join(self._scopes), file, line, text)
+        return DebugRecord(name, "/".join(self._scopes), file, line, text)
 
     @contextmanager
     def scope(self, name: str, location: tuple[str, int] | None, text: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.errors import TileMappingError
 from abele.graph.address_space import AddressSpace
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect
 from abele.graph.intervals import Int64, cut_at, distinct
 from abele.graph.mapping import Int32, TileMapping
@@ -55,7 +55,7 @@ def given_placement(tensor: Tensor, mapping: Any) -> Placement:
     return Placement(table[:, 1], table[:, 2] - table[:, 1], table[:, 0].astype(np.int32))
 
 
-def row_placement(tensor: Tensor, tiles: Sequence[int], debug: DebugInfo) -> Placement:
+def row_placement(tensor: Tensor, tiles: Sequence[int], debug: DebugRecord) -> Placement:
     """Row i of a view on ``tiles[i]``.
 
     Raises:
@@ -84,7 +84,7 @@ def linear_placement(
     return Placement(edges[:-1], np.diff(edges), tile)
 
 
-def at_addresses(tensor: Tensor, placement: Placement, debug: DebugInfo) -> Placement:
+def at_addresses(tensor: Tensor, placement: Placement, debug: DebugRecord) -> Placement:
     """A placement of elements of a flattened view, as one of global addresses.
 
     The view is a list of runs of addresses, the placement a list of intervals of the view; both are cut at the ends of
@@ -113,7 +113,7 @@ def at_addresses(tensor: Tensor, placement: Placement, debug: DebugInfo) -> Plac
     return Placement(address[inside], lengths[inside], tile[slot[inside]])
 
 
-def overlay(space: AddressSpace, placement: Placement, debug: DebugInfo) -> None:
+def overlay(space: AddressSpace, placement: Placement, debug: DebugRecord) -> None:
     """Place global addresses: the mapping of every variable that they belong to changes there.
 
     Raises:
@@ -137,7 +137,7 @@ def overlay(space: AddressSpace, placement: Placement, debug: DebugInfo) -> None
         variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])
 
 
-def disjoint(placement: Placement, name: Callable[[int], str], debug: DebugInfo) -> Placement:
+def disjoint(placement: Placement, name: Callable[[int], str], debug: DebugRecord) -> Placement:
     """The intervals in ascending order, with those of one tile that overlap joined.
 
     Overlapping intervals form clusters; a cluster ends where an interval begins at or after the furthest end so far.

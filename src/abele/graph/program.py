@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from abele.errors import ConstantWriteError, ControlProgramError, GraphRecursionError, TypeMismatchError
-from abele.graph.debug import DebugInfo, here
+from abele.graph.debug import DebugRecord, here
 from abele.graph.expect import expect_step, whole_number
 from abele.graph.flow import Flow, InOrder, OneOf, Rounds, While
 from abele.graph.remote import RemoteBuffer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Program:
     """A step of the control program, possibly with steps inside."""
 
-    debug: DebugInfo
+    debug: DebugRecord
 
     def children(self) -> tuple[Program, ...]:
         """The steps directly inside this one."""
@@ -338,7 +338,7 @@ class Function:
     """
 
     body: Program
-    debug: DebugInfo
+    debug: DebugRecord
     parameters: tuple[Tensor, ...] = ()
     results: tuple[Tensor, ...] = ()
 
@@ -400,7 +400,7 @@ class LibraryCall(Program):
     body: Sequence
     kernel: HostKernel | None
     flops: int
-    debug: DebugInfo
+    debug: DebugRecord
     attributes: dict[str, Any] = field(default_factory=dict)
     host_body: Sequence | None = None
 
@@ -473,7 +473,7 @@ def _inside_itself(step: Program, around: list[Program]) -> GraphRecursionError:
     )
 
 
-def check_predicate(predicate: Tensor, debug: DebugInfo) -> None:
+def check_predicate(predicate: Tensor, debug: DebugRecord) -> None:
     """Raise unless a tensor can steer the program: one bool or integer.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.numerics import ElementType
 
 
@@ -24,7 +24,7 @@ class RemoteBuffer:
     dtype: ElementType
     num_elements: int
     repeats: int
-    debug: DebugInfo
+    debug: DebugRecord
 
     @property
     def bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.numerics import ElementType
 
 
@@ -27,7 +27,7 @@ class Stream:
     dtype: ElementType
     shape: tuple[int, ...]
     direction: str
-    debug: DebugInfo
+    debug: DebugRecord
     replicated: bool = True
     buffering_depth: int = 1
 

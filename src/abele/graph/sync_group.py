@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.errors import TileMappingError
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.mapping import Int32
 from abele.words import counted
 
@@ -25,13 +25,13 @@ class SyncGroup:
 
     name: str
     tiles: Int32
-    debug: DebugInfo
+    debug: DebugRecord
 
     def __repr__(self) -> str:
         return f"SyncGroup({self.name!r}, {counted(len(self.tiles), 'tile')})"
 
 
-def new_sync_group(others: Iterable[SyncGroup], name: str, tiles: Int32, debug: DebugInfo) -> SyncGroup:
+def new_sync_group(others: Iterable[SyncGroup], name: str, tiles: Int32, debug: DebugRecord) -> SyncGroup:
     """A group of tiles, ascending int32[n], that are in none of the others.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 
@@ -38,7 +38,7 @@ class Variable:
     kind: str
     mapping: TileMapping
     initial: npt.NDArray[Any] | None
-    debug: DebugInfo
+    debug: DebugRecord
 
     @property
     def size(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 from abele.graph.regions import Regions
@@ -78,8 +78,8 @@ class VertexGroup:
     edges: dict[str, Edge]
     state: dict[str, StateData]
     cycles: Int64 | None
-    debug: DebugInfo
-    origins: tuple[DebugInfo, ...] | None = None
+    debug: DebugRecord
+    origins: tuple[DebugRecord, ...] | None = None
     estimator: PerfEstimator | None = None
 
     @property
@@ -87,7 +87,7 @@ class VertexGroup:
         """Number of vertices."""
         return len(self.tile)
 
-    def origin_of(self, vertex: int) -> DebugInfo:
+    def origin_of(self, vertex: int) -> DebugRecord:
         """Where the user made one of the vertices."""
         return self.origins[vertex] if self.origins else self.debug
 

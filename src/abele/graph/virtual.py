@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.errors import TileMappingError
 from abele.graph.compute_set import ComputeSet, VertexRef
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.graph import Graph
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64
@@ -80,7 +80,7 @@ class VirtualGraph(Graph):
 
     # --- tiles -------------------------------------------------------------------------------------------------------
 
-    def check_tiles(self, tiles: Int32, what: str, debug: DebugInfo) -> None:
+    def check_tiles(self, tiles: Int32, what: str, debug: DebugRecord) -> None:
         """Raise unless this virtual graph has all these tiles.
 
         Raises:
@@ -127,7 +127,7 @@ class VirtualGraph(Graph):
         every = "" if high - low == self.num_tiles - 1 else f"{self.num_tiles} of the "
         return f"{every}tiles {low} to {high} of {self._top.system.name}"
 
-    def place_addresses(self, placement: Placement, debug: DebugInfo) -> None:
+    def place_addresses(self, placement: Placement, debug: DebugRecord) -> None:
         """Place intervals of the global space, on own tiles.
 
         Raises:
@@ -177,7 +177,7 @@ class VirtualGraph(Graph):
 class _VirtualComputeSet(ComputeSet):
     """A compute set of the whole graph whose vertices are placed by a virtual graph's tile numbers."""
 
-    def __init__(self, virtual: VirtualGraph, id_: int, debug: DebugInfo) -> None:
+    def __init__(self, virtual: VirtualGraph, id_: int, debug: DebugRecord) -> None:
         super().__init__(virtual.top_level, id_, debug)
         self._virtual = virtual
 

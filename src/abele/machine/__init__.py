@@ -11,8 +11,8 @@ from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
 from abele.machine.memory import TileMemory
 from abele.machine.rearrange import Rearrange
 from abele.machine.source import CONFIDENCE, Source
-from abele.machine.spec import Constant, sources
-from abele.machine.sync import Sync
+from abele.machine.spec import MachineConstant, sources
+from abele.machine.sync import SyncCosts
 from abele.machine.system import System
 from abele.machine.target import Target, TargetType
 
@@ -21,7 +21,6 @@ __all__ = [
     "WORKS",
     "Amp",
     "AmpMode",
-    "Constant",
     "Dram",
     "Energy",
     "Exchange",
@@ -30,9 +29,10 @@ __all__ = [
     "Ipu",
     "IpuLinks",
     "Launch",
+    "MachineConstant",
     "Rearrange",
     "Source",
-    "Sync",
+    "SyncCosts",
     "System",
     "Target",
     "TargetType",

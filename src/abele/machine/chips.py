@@ -7,7 +7,7 @@ from abele.machine.exchange import Exchange
 from abele.machine.ipu import Ipu
 from abele.machine.memory import TileMemory
 from abele.machine.source import cite, derived, guessed, stated
-from abele.machine.sync import Sync
+from abele.machine.sync import SyncCosts
 
 _UNITS_MK1 = "conv unit defaults of Mk1 targets, PLhist b13f4f7c"
 _UNITS_MK2 = "getNumConvUnits, PL lib/poplin/PerformanceEstimation.hpp:1668"
@@ -103,7 +103,7 @@ GC2 = cite(
         route_max_cycles=guessed(164, "as on IPU21"),
         phase_overhead_cycles=guessed(112, "as on IPU21"),
     ),
-    sync=cite(Sync, on_chip_cycles=_ON_CHIP_SYNC),
+    sync=cite(SyncCosts, on_chip_cycles=_ON_CHIP_SYNC),
     amp=AMP_MK1,
 )
 GC200 = cite(
@@ -114,7 +114,7 @@ GC200 = cite(
     clock_hz=stated(1.33e9, "ML11 system descriptions; the IPUModel's clock"),
     tile=MEMORY_MK2,
     exchange=cite(Exchange, max_words_per_send=stated(4148, "OSM: longest simple transfer row of IPU21")),
-    sync=cite(Sync, on_chip_cycles=guessed(64, "as measured on Mk1; no Mk2 measurement found")),
+    sync=cite(SyncCosts, on_chip_cycles=guessed(64, "as measured on Mk1; no Mk2 measurement found")),
     amp=AMP_MK2,
 )
 BOW = cite(

@@ -12,7 +12,7 @@ from abele.machine.memory import TileMemory
 from abele.machine.rearrange import Rearrange
 from abele.machine.source import constant, guessed, parameter, part, stated
 from abele.machine.spec import Spec
-from abele.machine.sync import Sync
+from abele.machine.sync import SyncCosts
 from abele.numerics import ElementType
 from abele.words import counted
 
@@ -56,7 +56,7 @@ class Ipu(Spec):
     )
     tile: TileMemory = part(TileMemory)
     exchange: Exchange = part(Exchange)
-    sync: Sync = part(Sync)
+    sync: SyncCosts = part(SyncCosts)
     launch: Launch = part(Launch, default=True)
     rearrange: Rearrange = part(Rearrange, default=True)
     amp: Amp = part(Amp)

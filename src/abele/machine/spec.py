@@ -25,7 +25,7 @@ _UNITS = (
 
 
 @dataclass(frozen=True)
-class Constant:
+class MachineConstant:
     """One constant of a machine.
 
     Attributes:
@@ -97,12 +97,12 @@ class Spec:
         return Source("given by the user", "U")
 
 
-def sources(spec: Spec, path: str = "") -> tuple[Constant, ...]:
+def sources(spec: Spec, path: str = "") -> tuple[MachineConstant, ...]:
     """Every constant of a machine, or of a part of one, with unit and source."""
     return tuple(_walk(spec, path))
 
 
-def _walk(spec: Spec, path: str) -> Iterator[Constant]:
+def _walk(spec: Spec, path: str) -> Iterator[MachineConstant]:
     for item in _own_fields(spec):
         value, here = getattr(spec, item.name), f"{path}.{item.name}" if path else item.name
         if isinstance(value, Spec):
@@ -111,7 +111,7 @@ def _walk(spec: Spec, path: str) -> Iterator[Constant]:
             for part in value:
                 yield from _walk(part, f"{here}[{getattr(part, 'name', '')}]")
         elif "minimum" in item.metadata:
-            yield Constant(here, value, unit_of(item.name), spec.source_of(item.name))
+            yield MachineConstant(here, value, unit_of(item.name), spec.source_of(item.name))
 
 
 def unit_of(name: str) -> str:

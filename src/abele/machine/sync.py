@@ -10,7 +10,7 @@ from abele.machine.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sync(Spec):
+class SyncCosts(Spec):
     """What waiting for each other costs.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from abele.parallel.meaning import evaluate
 from abele.parallel.network import (
-    Block,
     BlockBuilder,
-    Function,
     Network,
     NetworkBuilder,
-    Op,
+    NetworkFunction,
+    NetworkOp,
+    OpBlock,
     Place,
     Stage,
     Value,
@@ -29,14 +29,14 @@ from abele.parallel.schedule import OutputMode, Schedule
 
 __all__ = [
     "Adam",
-    "Block",
     "BlockBuilder",
-    "Function",
     "Group",
     "Network",
     "NetworkBuilder",
+    "NetworkFunction",
+    "NetworkOp",
     "NetworkProgram",
-    "Op",
+    "OpBlock",
     "Optimiser",
     "OutputMode",
     "PassDump",

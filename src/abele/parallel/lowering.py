@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from abele.graph import Copy, DebugInfo, Graph, Tensor
+from abele.graph import Copy, DebugRecord, Graph, Tensor
 from abele.graph import Sequence as Steps
-from abele.parallel.network import Block, Dense, Op, Value
+from abele.parallel.network import Dense, NetworkOp, OpBlock, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.registry import rule_of
 from abele.parallel.update import GroupUpdate
@@ -39,7 +39,7 @@ class Lowering:
         self.updates: dict[int, GroupUpdate] = {} if outer is None else outer.updates
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
-        self._constants: dict[Value, Op] = {}
+        self._constants: dict[Value, NetworkOp] = {}
         self._readers: dict[Value, int] = {}
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
@@ -84,7 +84,7 @@ class Lowering:
 
     # --- ops -----------------------------------------------------------------------------------------------------
 
-    def run(self, ops: Iterable[Op], leaving: Iterable[Value] = ()) -> None:
+    def run(self, ops: Iterable[NetworkOp], leaving: Iterable[Value] = ()) -> None:
         """Lower ops in order.
 
         Args:
@@ -104,7 +104,7 @@ class Lowering:
             if op.kind != "constant":
                 self._run_op(op)
 
-    def _run_op(self, op: Op) -> None:
+    def _run_op(self, op: NetworkOp) -> None:
         rule = rule_of(op)
         if rule.reads_eagerly:
             with located(self.graph, op.debug, scoped=False):
@@ -134,7 +134,7 @@ class Lowering:
             return laid_out
         return self.graph.variable(value.dtype, value.shape, name=value.name or "value").map_linear()
 
-    def constant(self, op: Op) -> Tensor:
+    def constant(self, op: NetworkOp) -> Tensor:
         """A new tensor with the contents of a constant; one number is one element, however often it is shown."""
         value, name = op.output, op.output.name or "constant"
         number = Dense(contents_of(op)).number
@@ -146,7 +146,7 @@ class Lowering:
 
     def block(
         self,
-        block: Block,
+        block: OpBlock,
         arguments: Sequence[Value | Tensor],
         *,
         owned: Iterable[Value] = (),
@@ -196,7 +196,7 @@ class Lowering:
 
 
 @contextmanager
-def located(graph: Graph, origin: DebugInfo, *, scoped: bool = True) -> Iterator[None]:
+def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterator[None]:
     """Give what is made inside the source line, and if ``scoped`` the path and name, of ``origin``."""
     location = (origin.file, origin.line) if origin.file else None
     with graph.scope(origin.full_name if scoped else "", location=location, text=origin.text):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from abele.parallel.network import Block, Network, Op, Value
+from abele.parallel.network import Network, NetworkOp, OpBlock, Value
 from abele.parallel.registry import Array, rule_of
 
 
@@ -21,7 +21,7 @@ class Interpreter:
     def __init__(self, *, precise: bool = True) -> None:
         self.precise = precise
 
-    def block(self, block: Block, arguments: Sequence[npt.ArrayLike]) -> list[Array]:
+    def block(self, block: OpBlock, arguments: Sequence[npt.ArrayLike]) -> list[Array]:
         """The results of a block.
 
         Args:
@@ -34,7 +34,7 @@ class Interpreter:
         self.ops(block.ops, values)
         return [values[v] for v in block.results]
 
-    def ops(self, ops: Iterable[Op], values: dict[Value, Array]) -> None:
+    def ops(self, ops: Iterable[NetworkOp], values: dict[Value, Array]) -> None:
         """Run ops in order; what they make is added to ``values``."""
         for op in ops:
             results = rule_of(op).interpret(self, op, [values[v] for v in op.inputs])

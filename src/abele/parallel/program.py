@@ -10,7 +10,7 @@ from abele.graph import Copy, Graph, Program, Repeat, SetFloatingPointBehaviour,
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.lowering import Lowering
-from abele.parallel.network import Network, Op, Stage, Value
+from abele.parallel.network import Network, NetworkOp, Stage, Value
 from abele.parallel.optimisers import Group
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
@@ -138,10 +138,10 @@ def lower_network(
     Raises:
         UnsupportedOpError: An op has no rule.
     """
-    return _Builder(net, graph, schedule, groups, planning).build(exceptions=exceptions)
+    return _ProgramBuilder(net, graph, schedule, groups, planning).build(exceptions=exceptions)
 
 
-class _Builder:
+class _ProgramBuilder:
     """One program in the making."""
 
     def __init__(
@@ -200,7 +200,7 @@ class _Builder:
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
 
-    def _accumulators(self, sums: Iterable[Op]) -> None:
+    def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""
         parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
         for op in sums:
@@ -216,7 +216,7 @@ class _Builder:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
 
-    def _step(self, micro_batch: Steps, updates: Sequence[Op]) -> Program:
+    def _step(self, micro_batch: Steps, updates: Sequence[NetworkOp]) -> Program:
         step = Steps(name="step")
         for total in self.net.accumulators:
             popops.zero(self.graph, self.to[total], step)

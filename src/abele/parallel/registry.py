@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
     from abele.parallel.meaning import Interpreter
     from abele.parallel.network.builder import BlockBuilder
-    from abele.parallel.network.op import Op
+    from abele.parallel.network.op import NetworkOp
     from abele.parallel.network.value import Shape, Value
 
 Array = npt.NDArray[Any]
@@ -47,7 +47,7 @@ class OpRule:
     repeats: ClassVar[bool] = True
     reads_eagerly: ClassVar[bool] = True
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The shape rule: types of the results, from operands and attributes.
 
         Where the op chooses a type within limits (the shape of a reshape, the element type of a map), the limits are
@@ -58,30 +58,30 @@ class OpRule:
         """
         raise NotImplementedError
 
-    def evaluate(self, op: Op, *args: Any, **kwargs: Any) -> Any:
+    def evaluate(self, op: NetworkOp, *args: Any, **kwargs: Any) -> Any:
         """The outputs, from the inputs as NumPy arrays: the definition of the kind."""
         raise NotImplementedError
 
-    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+    def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """As :meth:`evaluate`, for kinds with blocks that ``run`` can interpret."""
         return self.evaluate(op, *args)
 
-    def simplify(self, net: BlockBuilder, op: Op) -> Value | tuple[Value, ...] | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | tuple[Value, ...] | None:
         """What the op comes to if that is simpler, appended to ``net``; None to leave it as it is.
 
         What is appended must itself be simpler (fewer or cheaper ops), so that simplifying ends.
         """
         return None
 
-    def lower(self, to: Lowering, op: Op) -> Tensor | tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor, ...]:
         """Append the library calls that compute ``op``; returns its outputs."""
         raise NotImplementedError
 
-    def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care."""
         return None
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Append ops for the gradients of the inputs, given those of the outputs.
 
         Args:
@@ -96,7 +96,7 @@ class OpRule:
         raise no_derivative(op)
 
 
-def no_derivative(op: Op, what: str | None = None, remedy: str | None = None) -> UnsupportedOpError:
+def no_derivative(op: NetworkOp, what: str | None = None, remedy: str | None = None) -> UnsupportedOpError:
     """The error that an op has no derivative."""
     return UnsupportedOpError(
         f"{what or op.kind} has no derivative",
@@ -150,7 +150,7 @@ def rule(*kinds: str) -> Callable[[type[OpRule]], type[OpRule]]:
     return register
 
 
-def rule_of(op: Op) -> OpRule:
+def rule_of(op: NetworkOp) -> OpRule:
     """The rule of an op's kind.
 
     Raises:

@@ -22,14 +22,14 @@ class RelativeSyncDelayType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _ModelField:
     """How a field of the model is read from a machine, and what changing it means."""
 
     read: Callable[[System], Any]
     change: Callable[[System, Any], dict[str, Any]]
 
 
-def _plain(*path: str, scale: int = 1) -> _Field:
+def _plain(*path: str, scale: int = 1) -> _ModelField:
     """A field that is one figure of the machine, times ``scale``."""
 
     def read(system: System) -> Any:
@@ -46,7 +46,7 @@ def _plain(*path: str, scale: int = 1) -> _Field:
             found = {name: found}
         return dict(found)
 
-    return _Field(read, change)
+    return _ModelField(read, change)
 
 
 def _shares_bus(system: System) -> bool:
@@ -88,7 +88,7 @@ def _sync_in(system: System, value: int) -> dict[str, Any]:
     return {"ipu": {"sync": {"hop_seconds": value / (2 * hops * system.ipu.clock_hz)}}}
 
 
-def _units(input: str, partials: str) -> _Field:
+def _units(input: str, partials: str) -> _ModelField:
     """Convolution units for a pair of types."""
 
     def read(system: System) -> int:
@@ -102,23 +102,23 @@ def _units(input: str, partials: str) -> _Field:
         )
         return {"ipu": {"amp": {"modes": modes}}}
 
-    return _Field(read, change)
+    return _ModelField(read, change)
 
 
-FIELDS: dict[str, _Field] = {
+FIELDS: dict[str, _ModelField] = {
     "numWorkerContexts": _plain("ipu", "num_workers"),
     "memoryBytesPerTile": _plain("ipu", "tile", "total_bytes"),
-    "interleavedMemoryElementIndex": _Field(_first_interleaved, _interleave_from),
-    "memoryElementOffsets": _Field(_element_offsets, _place_elements),
+    "interleavedMemoryElementIndex": _ModelField(_first_interleaved, _interleave_from),
+    "memoryElementOffsets": _ModelField(_element_offsets, _place_elements),
     "tileClockFrequency": _plain("ipu", "clock_hz"),
     "exchangeBytesPerCycle": _plain("ipu", "exchange", "bytes_per_cycle"),
     "memcpyBytesPerCycle": _plain("ipu", "tile", "memcpy_bytes_per_cycle"),
     "tilesPerSharedExchangeBus": _plain("ipu", "exchange", "tiles_per_bus"),
     "tilesPerSuperTile": _plain("ipu", "exchange", "tiles_per_bus"),
-    "supportsSuperTileSendReceive": _Field(_shares_bus, _share_bus),
+    "supportsSuperTileSendReceive": _ModelField(_shares_bus, _share_bus),
     "minIPUSyncDelay": _plain("ipu", "sync", "on_chip_cycles"),
     "maxIPUSyncDelay": _plain("ipu", "sync", "max_delay_cycles"),
-    "globalSyncCycles": _Field(_global_sync, _sync_in),
+    "globalSyncCycles": _ModelField(_global_sync, _sync_in),
     "instructionBytes": _plain("ipu", "instruction_bytes"),
     "dataPathWidth": _plain("ipu", "data_path_bytes", scale=8),
     "numStrideBits": _plain("ipu", "stride_bits"),

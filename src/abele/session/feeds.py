@@ -218,13 +218,13 @@ def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None)
         for end, array in zip(ends.outputs, outputs, strict=True):
             engine.connect(end.handle, array)
     else:
-        rows = _Rows(len(ends.outputs), outfeed)
+        rows = _OutputRows(len(ends.outputs), outfeed)
         for position, end in enumerate(ends.outputs):
             engine.connect(end.handle, rows.take(position))
     return Pending(compiled, outputs, changed)
 
 
-class _Rows:
+class _OutputRows:
     """Puts the outputs of each micro-batch together; they come one after the other, those of one stream in order."""
 
     def __init__(self, width: int, outfeed: Outfeed) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.numerics import bool_
-from abele.parallel.network import Bound, Network, NetworkBuilder, Op, Value
+from abele.parallel.network import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
 from abele.parallel.registry import Array, rule_of
 
 INT32 = range(-(2**31), 2**31)
@@ -88,7 +88,7 @@ def _cut(inputs: Mapping[Value, Array], micro_batches: int) -> Iterator[dict[Val
         yield {value: part[number] for value, part in parts.items()}
 
 
-def _evaluated(op: Op, inputs: Sequence[Array]) -> Array:
+def _evaluated(op: NetworkOp, inputs: Sequence[Array]) -> Array:
     """The output of an op on integers, in 64 bits."""
     wide = [a if a.dtype == bool else a.astype(np.int64, copy=False) for a in inputs]
     result = np.asarray(rule_of(op).evaluate(op, *wide))
@@ -109,7 +109,7 @@ def _check_width(array: Array, what: str, at: str | None) -> None:
             )
 
 
-def _check_bound(bound: Bound, array: Array) -> None:
+def _check_bound(bound: AllowedRange, array: Array) -> None:
     outside = (array < 0) | (array >= bound.limit)
     if bound.exception is not None:
         outside &= array != bound.exception

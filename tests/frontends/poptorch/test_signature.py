@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.signature import Signature
+from abele.frontends.poptorch.signature import ForwardSignature
 
 
 def forward(x: torch.Tensor, y: Any = None, *, scale: float = 1.0) -> torch.Tensor:
     return x
 
 
-def compiled(*args: Any, **kwargs: Any) -> Signature:
-    signature = Signature(forward)
+def compiled(*args: Any, **kwargs: Any) -> ForwardSignature:
+    signature = ForwardSignature(forward)
     signature.record(*signature.bind(args, kwargs))
     return signature
 
 
-def match(signature: Signature, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+def match(signature: ForwardSignature, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
     return signature.match(*signature.bind(args, kwargs))
 
 
@@ -50,7 +50,7 @@ BIND_ERRORS = {
 def test_bind__wrong_arguments__are_named(name: str) -> None:
     args, kwargs, text = BIND_ERRORS[name]
     with pytest.raises((Error, CheckError), match=text):
-        Signature(forward).bind(args, kwargs)
+        ForwardSignature(forward).bind(args, kwargs)
 
 
 MISMATCHES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]] = {

@@ -15,20 +15,20 @@ from abele.kernels import plan_native
 from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import Const
-from abele.kernels.nest.loop_nest import Acc, Local
+from abele.kernels.nest.loop_nest import Acc, NestLocal
 from abele.kernels.plan.check import check_form
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.tasks.leaves import LeafTasks
-from abele.kernels.tasks.program import Program, Stage, Task
+from abele.kernels.tasks.program import Task, TaskProgram, TaskStage
 from abele.numerics import i32
 
 
-def fused() -> Program:
+def fused() -> TaskProgram:
     step = training_step()
     return form_after("drop_unread", step.buffers, step.calls)
 
 
-def with_task(number: int, change: Callable[[Task], Task]) -> Program:
+def with_task(number: int, change: Callable[[Task], Task]) -> TaskProgram:
     """The fused training step with one task changed."""
     program = fused()
     tasks = list(program.tasks)
@@ -36,7 +36,7 @@ def with_task(number: int, change: Callable[[Task], Task]) -> Program:
     return replace(program, tasks=tuple(tasks))
 
 
-def with_put(number: int, **changes: object) -> Program:
+def with_put(number: int, **changes: object) -> TaskProgram:
     return with_task(number, lambda t: replace(t, puts=(replace(t.puts[0], **changes),)))
 
 
@@ -46,15 +46,15 @@ BROKEN = {
     "q uses q, which is no dim there": lambda: with_put(0, index=(Affine((("b", 1),)), Affine((("q", 1),)))),
     "dense.relu: .* has 1 indices, z 2 dims": lambda: with_put(0, index=(Affine((("b", 1),)),)),
     "acc3 is not known yet": lambda: with_task(0, lambda t: replace(t, locals=(Acc(3),))),
-    "local9 is not known yet": lambda: with_put(0, value=Local(9)),
+    "local9 is not known yet": lambda: with_put(0, value=NestLocal(9)),
     "is i32 where f32 is wanted": lambda: with_put(0, value=Const(1, i32) + Const(2, i32)),
     "a dim is named twice: b, b": lambda: with_task(0, lambda t: replace(t, parallel=(("b", 32), ("b", 6)))),
     "dim n has extent 0": lambda: with_task(0, lambda t: replace(t, parallel=(("b", 32), ("n", 0)))),
     "grad.sgd reads z before anything is written there": lambda: replace(fused(), tasks=fused().tasks[1:]),
     "buffers .1. of the caller are written": lambda: with_put(1, space=4),
-    "the stages have tasks .0, 0. of 4": lambda: replace(fused(), stages=(Stage(False, (0, 0)),)),
+    "the stages have tasks .0, 0. of 4": lambda: replace(fused(), stages=(TaskStage(False, (0, 0)),)),
     "grad.sgd runs before dense.relu, on which it depends": lambda: replace(
-        fused(), stages=(Stage(False, (1, 0, 2, 3)),)
+        fused(), stages=(TaskStage(False, (1, 0, 2, 3)),)
     ),
 }
 
@@ -68,14 +68,14 @@ def test_check__illegal_program__tells_the_pass_and_the_rule(message: str) -> No
 
 def test_check__task_that_is_illegal__is_shown_whole() -> None:
     with pytest.raises(IllegalFormError) as caught:
-        check_form(with_put(0, value=Local(9)), fused(), "fuse_tasks")
+        check_form(with_put(0, value=NestLocal(9)), fused(), "fuse_tasks")
     assert "dense+relu: for b<32, n<6" in str(caught.value.at)
 
 
 def test_check__sum_over_samples_used_in_the_same_stage__is_refused() -> None:
     step = training_step()
     program = form_after("order_stages", step.buffers, step.calls)
-    both = Stage(True, tuple(n for stage in program.stages for n in stage.tasks))
+    both = TaskStage(True, tuple(n for stage in program.stages for n in stage.tasks))
     with pytest.raises(IllegalFormError, match="norm depends on total, which is whole only after the blocks"):
         check_form(replace(program, stages=(both,)), program, "order_stages")
 

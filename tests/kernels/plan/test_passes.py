@@ -16,12 +16,12 @@ from abele.kernels.plan.place_memory import Lifetime, padded, place
 from abele.kernels.tasks.choose_samples import samples_per_block
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.order_stages import order_stages
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
 from abele.numerics import f32
 
 
-def after(name: str, made: Calls) -> Program:
+def after(name: str, made: Calls) -> TaskProgram:
     return form_after(name, made.buffers, made.calls)
 
 

@@ -10,7 +10,7 @@ from random_programs import IntegerMaker, Maker
 
 from abele.errors import InvalidOptionError
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.plan.passes import PIPELINE, Form, Pass, run_passes
+from abele.kernels.plan.passes import PIPELINE, Form, PlannerPass, run_passes
 from abele.kernels.plan.reference import evaluate_form
 from abele.kernels.target import HostTarget
 
@@ -22,7 +22,7 @@ def forms(maker: Maker, lanes: int) -> dict[str, Form]:
     """Every form of a program for a CPU of ``lanes`` lanes, by the pass that made it."""
     found: dict[str, Form] = {}
 
-    def keep(step: Pass, form: Form) -> None:
+    def keep(step: PlannerPass, form: Form) -> None:
         found[step.name] = form
 
     calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, HostTarget(lanes, 16))

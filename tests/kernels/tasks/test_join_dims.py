@@ -7,7 +7,7 @@ from kernels_kit import form_after, run_plan
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding, bind, copy_kernel, plan_native
 from abele.kernels.nest.ir import Cast, Index, affine, load, nest, store
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 from abele.numerics import f32
 
 WHOLE = ((64, 8),), ((8, 1),)
@@ -15,7 +15,7 @@ IN_BLOCKS = ((4, 128), (16, 1)), ((8, 16),)
 """64 samples of 8 features, stored in blocks of 16 samples with the features in between."""
 
 
-def joined(buffers: list[Buffer], calls: list[BoundKernel]) -> Program:
+def joined(buffers: list[Buffer], calls: list[BoundKernel]) -> TaskProgram:
     return form_after("join_dims", buffers, calls)
 
 

@@ -244,7 +244,7 @@ def test_find_plan__beside_another__is_the_best_of_all_splits_together_with_it(t
     machine, grains = target_of(system_of(tiles)), (1, 1, 1, 1, 8, 4, 1, 1)
     theirs = dict(beside.beside)
 
-    def together(plan: poplin.Plan) -> int:
+    def together(plan: poplin.ContractionPlan) -> int:
         mine = dict(plan.terms)
         return sum(max(mine.get(kind, 0), theirs.get(kind, 0)) for kind in mine | theirs)
 

@@ -30,7 +30,7 @@ from abele.poplibs.poputil import (
     template_vertex,
     tile_imbalance,
 )
-from abele.poplibs.poputil.grid import Grid, cells_of, collapse, rectangles_of, split_for_workers
+from abele.poplibs.poputil.grid import BlockGrid, cells_of, collapse, rectangles_of, split_for_workers
 from abele.poplibs.poputil.layout import storage_mapping
 from abele.poplibs.poputil.order import is_same_view
 
@@ -144,7 +144,7 @@ def test_cells__any_mapping__cover_each_element_once_on_its_tile(
     begin = np.array([c * rows * columns // 2 for c in cuts], np.int64)
     begin = np.unique(begin)
     tiles = TileMapping(size, begin, np.arange(len(begin), dtype=np.int32) % 3)
-    grid = Grid(((0, 1), (1, 2), (2, 3)), (blocks, rows, columns))
+    grid = BlockGrid(((0, 1), (1, 2), (2, 3)), (blocks, rows, columns))
     cells = cells_of(grid, tiles)
     if split:
         cells = split_for_workers(cells, 6, 2)
@@ -169,7 +169,7 @@ def test_rectangles__any_mapping__cover_each_element_once_on_its_tile(
     size = blocks * rows * columns
     begin = np.unique(np.array([c * rows * columns // 2 for c in cuts], np.int64))
     tiles = TileMapping(size, begin, np.arange(len(begin), dtype=np.int32) % 3)
-    cells = rectangles_of(Grid(((0, 1), (1, 2), (2, 3)), (blocks, rows, columns)), tiles)
+    cells = rectangles_of(BlockGrid(((0, 1), (1, 2), (2, 3)), (blocks, rows, columns)), tiles)
     seen = np.full(size, -1)
     for cell, first, length in zip(*cells.runs(), strict=True):
         assert (seen[first : first + length] == -1).all()
@@ -182,7 +182,7 @@ def test_rectangles__any_mapping__cover_each_element_once_on_its_tile(
 def test_rectangles__rows_split_over_two_tiles__one_each() -> None:
     begin = np.arange(10).repeat(2) * 9 + np.tile([0, 5], 10)
     tiles = TileMapping(90, begin, np.tile([0, 1], 10).astype(np.int32))
-    cells = rectangles_of(Grid(((0, 1), (1, 2)), (10, 9)), tiles)
+    cells = rectangles_of(BlockGrid(((0, 1), (1, 2)), (10, 9)), tiles)
     np.testing.assert_array_equal(cells.column, [0, 5])
     np.testing.assert_array_equal(cells.num_columns, [5, 4])
     np.testing.assert_array_equal(cells.num_rows, [10, 10])

@@ -116,7 +116,7 @@ class FlowGraph:
         module = binding.parse_assembly(text, self._context)
         module.triple = host_cpu().triple
         function = module.get_function(name)
-        reader = _Reader(function)
+        reader = _InstructionReader(function)
         self.blocks = [reader.block(b) for b in function.blocks]
         self.constants = {g.name for g in module.global_variables if " constant " in str(g)}
         self._module = module
@@ -214,7 +214,7 @@ def _reaching(block: str, header: str, before: dict[str, list[str]]) -> set[str]
     return found
 
 
-class _Reader:
+class _InstructionReader:
     """Reads the instructions of a function.
 
     Their text is taken from that of the whole function: LLVM numbers all values of a function again for each

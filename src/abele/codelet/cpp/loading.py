@@ -191,7 +191,7 @@ def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[s
     vertex = unit.vertices[number]
     fields = tuple(map(_field, vertex.members))
     if code.draws:
-        fields = (*fields, FieldDef(DRAWN, "state", u32, 0, initial=_Streams()))
+        fields = (*fields, FieldDef(DRAWN, "state", u32, 0, initial=_StreamStarts()))
     texts = constraints.get(vertex.base.rpartition("::")[2], [])
     stated: tuple[Constraint, ...] = read_constraints(texts, vertex.name, fields, vertex.location)
     return CodeletDef(
@@ -209,7 +209,7 @@ def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[s
     )
 
 
-class _Streams:
+class _StreamStarts:
     """Where the random numbers of each group of vertices begin: far from those of the groups before."""
 
     def __init__(self) -> None:

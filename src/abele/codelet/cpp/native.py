@@ -81,7 +81,7 @@ def module_text(
         sizes: What all vertices have in common.
     """
     module = ll.Module("cpp")
-    _Driver(module, vertex, function, sizes, body).emit()
+    _VertexLoop(module, vertex, function, sizes, body).emit()
     text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
     body, functions = with_functions(body)
     body, pieces = in_pieces(body)
@@ -117,7 +117,7 @@ def _definition(vertex: VertexClass, body: str, function: TableFunction, aliasin
     return f'define internal void @"{VERTEX}"({", ".join(declared)}) alwaysinline mustprogress {{\n{body}}}\n'
 
 
-class _Driver:
+class _VertexLoop:
     """Emits the loop over vertices."""
 
     def __init__(

@@ -68,7 +68,7 @@ def in_single_precision(text: str, has_function: Callable[[str], bool]) -> str:
     def rewritten(function: re.Match[str]) -> str:
         begin, end = (at - function.start() for at in function.span("body"))
         whole = function[0]
-        return whole[:begin] + _Body(whole[begin:end], has_function, declared).text() + whole[end:]
+        return whole[:begin] + _FunctionBlocks(whole[begin:end], has_function, declared).text() + whole[end:]
 
     text = _FUNCTION.sub(rewritten, text)
     known = set(re.findall(r"^(?:declare|define) [^\n]*?@([-\w$.]+)\(", text, re.M))
@@ -76,7 +76,7 @@ def in_single_precision(text: str, has_function: Callable[[str], bool]) -> str:
 
 
 @dataclass
-class _Body:
+class _FunctionBlocks:
     """Blocks of one function.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from abele.compiler.store.format import Name, Number, Row, Size, Small, Table
+from abele.compiler.store.format import KeyedTable, Name, Number, Row, Size, Small
 from abele.compiler.store.nodes import NodeForm, stored
 from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
 from abele.graph.host import HostCall
@@ -31,7 +31,7 @@ stored(
 )
 
 
-class End(Table):
+class CopyEndTable(KeyedTable):
     """An end of a copy that is no view."""
 
     stream: Name | None = None
@@ -41,8 +41,8 @@ class End(Table):
 class CopyRow(NodeForm, tag="Copy"):
     """A copy."""
 
-    source: Number | End
-    destination: Number | End
+    source: Number | CopyEndTable
+    destination: Number | CopyEndTable
     offset: Number | None
 
 

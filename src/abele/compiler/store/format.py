@@ -29,7 +29,7 @@ class Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A row of a table: a list in the file."""
 
 
-class Table(msgspec.Struct, forbid_unknown_fields=True):
+class KeyedTable(msgspec.Struct, forbid_unknown_fields=True):
     """A mapping in the file."""
 
 
@@ -127,7 +127,7 @@ class FieldRow(Row):
     scattered: bool
 
 
-class CodeletTable(Table):
+class CodeletTable(KeyedTable):
     """A codelet; its tree is a record."""
 
     name: Name
@@ -139,7 +139,7 @@ class CodeletTable(Table):
     tree: Any
 
 
-class RegionsTable(Table):
+class RegionsTable(KeyedTable):
     """Regions, and the view that they are of."""
 
     ptr: Array
@@ -163,7 +163,7 @@ class StateRow(Row):
     row_begin: Array | None
 
 
-class GroupTable(Table):
+class GroupTable(KeyedTable):
     """Vertices of one codelet."""
 
     codelet: Number
@@ -181,7 +181,7 @@ class ComputeSetRow(Row):
     groups: list[GroupTable]
 
 
-class GraphTable(Table):
+class GraphTable(KeyedTable):
     """Everything but the programs and views."""
 
     system: dict[str, Any]
@@ -209,7 +209,7 @@ class BlockRow(Row):
     factors: list[list[tuple[Size, Size, Int64]]]
 
 
-class RunsTable(Table):
+class RunsTable(KeyedTable):
     """A view as runs of elements."""
 
     begin: Array

@@ -23,7 +23,7 @@ from abele.compiler.store.systems import system_of, system_table
 from abele.compiler.store.views import ViewsIn, ViewsOut
 from abele.graph import (
     ComputeSet,
-    DebugInfo,
+    DebugRecord,
     Edge,
     Graph,
     Regions,
@@ -96,7 +96,7 @@ class GraphOut:
             "regions": self._region_rows,
         }
 
-    def debug(self, debug: DebugInfo) -> list[Any]:
+    def debug(self, debug: DebugRecord) -> list[Any]:
         """Where something comes from."""
         return [debug.name, debug.path, self.path(debug.file), debug.line, debug.text]
 
@@ -280,9 +280,9 @@ def _counts(begin: Any, rows: int, num: int) -> bool:
     return len(begin) == num + 1 and begin[0] == 0 and begin[-1] == rows and bool((begin[1:] >= begin[:-1]).all())
 
 
-def debug_of(row: stored.Debug) -> DebugInfo:
+def debug_of(row: stored.Debug) -> DebugRecord:
     """Where something comes from."""
-    return DebugInfo(row.name, row.path, row.file, row.line, row.text)
+    return DebugRecord(row.name, row.path, row.file, row.line, row.text)
 
 
 def _arguments(arguments: tuple[Argument, ...]) -> list[Any]:

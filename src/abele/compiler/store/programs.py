@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abele.compiler.store import control_nodes, flow_nodes
-from abele.compiler.store.data_nodes import End
+from abele.compiler.store.data_nodes import CopyEndTable
 from abele.compiler.store.extent import Extents
 from abele.compiler.store.format import FunctionRow
 from abele.compiler.store.graphs import GraphIn, GraphOut, debug_of
@@ -128,7 +128,7 @@ class ProgramsIn:
 
     def end(self, end: Any) -> Any:
         """An end of a copy."""
-        if isinstance(end, End):
+        if isinstance(end, CopyEndTable):
             graph = self._graph.graph
             return graph.remote_buffers[end.remote or ""] if end.stream is None else graph.streams[end.stream]
         return self.view(end)

@@ -19,47 +19,47 @@ from abele.codelet.fields import FieldDef
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, as_element_type
 
-_CODELET = (
-    tree.Const,
-    tree.Local,
-    tree.Scalar,
-    tree.Element,
-    tree.Length,
-    tree.Binary,
-    tree.Compare,
-    tree.Logic,
-    tree.Unary,
-    tree.Choice,
-    tree.Cast,
-    tree.Math,
-    tree.HelperCall,
-    tree.Assign,
-    tree.Store,
-    tree.Evaluate,
-    tree.Print,
-    tree.DebugOnly,
-    tree.If,
-    tree.While,
-    tree.For,
-    tree.Leave,
-    tree.Return,
-    tree.Helper,
-)
-_KERNEL = (
-    ir.Affine,
-    ir.Load,
-    ir.Const,
-    ir.Apply,
-    ir.Cast,
-    ir.Index,
-    ir.Random,
-    ir.Store,
-    ir.Nest,
-    ir.HostKernel,
-)
 Kinds = Mapping[str, type[Any]]
-CODELET_TREE: Kinds = {kind.__name__: kind for kind in _CODELET}
-HOST_KERNEL: Kinds = {kind.__name__: kind for kind in _KERNEL}
+CODELET_TREE: Kinds = {
+    "Const": tree.ConstExpr,
+    "Local": tree.Local,
+    "Scalar": tree.Scalar,
+    "Element": tree.Element,
+    "Length": tree.Length,
+    "Binary": tree.BinaryExpr,
+    "Compare": tree.Compare,
+    "Logic": tree.Logic,
+    "Unary": tree.UnaryExpr,
+    "Choice": tree.Choice,
+    "Cast": tree.CastExpr,
+    "Math": tree.Math,
+    "HelperCall": tree.HelperCall,
+    "Assign": tree.Assign,
+    "Store": tree.StoreStmt,
+    "Evaluate": tree.Evaluate,
+    "Print": tree.Print,
+    "DebugOnly": tree.DebugOnly,
+    "If": tree.IfStmt,
+    "While": tree.WhileStmt,
+    "For": tree.For,
+    "Leave": tree.Leave,
+    "Return": tree.Return,
+    "Helper": tree.Helper,
+}
+"""By the names in files, which stay when a class is renamed."""
+HOST_KERNEL: Kinds = {
+    "Affine": ir.Affine,
+    "Load": ir.Load,
+    "Const": ir.Const,
+    "Apply": ir.Apply,
+    "Cast": ir.Cast,
+    "Index": ir.Index,
+    "Random": ir.Random,
+    "Store": ir.Store,
+    "Nest": ir.Nest,
+    "HostKernel": ir.HostKernel,
+}
+_NAMES = {kind: name for table in (CODELET_TREE, HOST_KERNEL) for name, kind in table.items()}
 _PLAIN = (str, int, float, bool)
 _MOST_DEPTH = 150
 """Records inside records: below what any walk through them needs of Python's stack."""
@@ -86,9 +86,9 @@ def encode(value: Any, kinds: Kinds, path: Callable[[str], str] = str) -> Any:
         return [encode(v, kinds, path) for v in value]
     if isinstance(value, dict):
         return {"map": [[encode(k, kinds, path), encode(v, kinds, path)] for k, v in value.items()]}
-    name = type(value).__name__
+    name = _NAMES.get(type(value), "")
     if kinds.get(name) is not type(value):
-        raise TypeError(f"{name} cannot be stored")
+        raise TypeError(f"{type(value).__name__} cannot be stored")
     has = [encode(getattr(value, f.name), kinds, path) for f in fields(value)]
     if isinstance(value, tree.Helper):
         has[[f.name for f in fields(value)].index("file")] = path(value.file)
@@ -162,7 +162,7 @@ class _Decoder:
 @cache
 def all_hints() -> dict[type[Any], dict[str, Any]]:
     """The types of the fields of every record, in order."""
-    hints = {kind: get_type_hints(kind) for kind in (*_CODELET, *_KERNEL)}
+    hints = {kind: get_type_hints(kind) for kind in _NAMES}
     return {kind: {f.name: found[f.name] for f in fields(kind)} for kind, found in hints.items()}
 
 

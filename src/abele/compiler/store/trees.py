@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abele.codelet.printing import check_format
-from abele.codelet.tree import Element, For, Helper, HelperCall, Print, Stmt, Store, all_expressions, walk
+from abele.codelet.tree import Element, For, Helper, HelperCall, Print, Stmt, StoreStmt, all_expressions, walk
 
 
 def check_tree(compute: Helper) -> None:
@@ -16,9 +16,9 @@ def check_tree(compute: Helper) -> None:
     """
     for statement in _statements(compute):
         match statement:
-            case Store(field=field) if field.is_edge and not field.writable:
+            case StoreStmt(field=field) if field.is_edge and not field.writable:
                 raise ValueError(f"line {statement.line} writes {field.name!r}, which is an input")
-            case Store(field=field, index=index) if len(index) != field.rank:
+            case StoreStmt(field=field, index=index) if len(index) != field.rank:
                 raise ValueError(f"line {statement.line} indexes {field.name!r} with {len(index)} numbers")
             case For(step=0):
                 raise ValueError(f"line {statement.line} counts in steps of 0")

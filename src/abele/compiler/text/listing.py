@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from abele.compiler.lower import Block, Step
+from abele.compiler.lower import Step, StepBlock
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.reasons import reasons_of
 from abele.compiler.text.plan import phase_lines, reason_text
@@ -58,7 +58,7 @@ class _Lister:
             yield _HEAD
             yield from self._item(block, 0)
 
-    def _item(self, item: Step | Block, depth: int) -> Iterator[str]:
+    def _item(self, item: Step | StepBlock, depth: int) -> Iterator[str]:
         if isinstance(item, Step):
             yield from self._step(item, depth)
             return
@@ -99,7 +99,7 @@ class _Lister:
             yield from map(reason_text, reasons_of(uses, self._executable.layout))
 
 
-def _titles(block: Block) -> tuple[str, ...]:
+def _titles(block: StepBlock) -> tuple[str, ...]:
     """What the items of a branch are called."""
     flow = block.node.flow() if block.node is not None else None
     return flow.titles if isinstance(flow, OneOf) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
@@ -22,7 +22,7 @@ def end_text(end: object) -> str:
     return f"remote buffer {end.name}" if isinstance(end, RemoteBuffer) else str(end)
 
 
-def place_text(debug: DebugInfo) -> str:
+def place_text(debug: DebugRecord) -> str:
     """File name and line, or nothing."""
     return f"{Path(debug.file).name}:{debug.line}" if debug.file else ""
 

@@ -20,7 +20,7 @@ from abele.frontends.poptorch.inspection import Inspection
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
-from abele.frontends.poptorch.signature import Signature
+from abele.frontends.poptorch.signature import ForwardSignature
 from abele.frontends.poptorch.watch import ModelWatch
 from abele.session import Session
 from abele.session.locks import ForkLock
@@ -64,7 +64,7 @@ class PoplarExecutor(Inspection):
         self._model = model
         self._training = training
         self._optimizer = optimizer
-        self._signature = Signature(model.forward)
+        self._signature = ForwardSignature(model.forward)
         self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
         self._watch: ModelWatch | None = None

@@ -21,18 +21,18 @@ def _(value: torch.Tensor, reduction: int) -> torch.Tensor:
     return torch.empty_like(value) if reduction == 0 else value.new_empty(())
 
 
-class _Context(Protocol):
+class _SavedForward(Protocol):
     """What is kept from the forward pass to the backward pass."""
 
     shape: torch.Size
     reduction: int
 
 
-def _setup_context(ctx: _Context, inputs: tuple[torch.Tensor, int], output: object) -> None:
+def _setup_context(ctx: _SavedForward, inputs: tuple[torch.Tensor, int], output: object) -> None:
     ctx.shape, ctx.reduction = inputs[0].shape, inputs[1]
 
 
-def _backward(ctx: _Context, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+def _backward(ctx: _SavedForward, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
     scale = 1 / ctx.shape.numel() if ctx.reduction == 1 else 1.0
     return (grad * scale).expand(ctx.shape), None
 

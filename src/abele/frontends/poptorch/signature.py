@@ -26,7 +26,7 @@ class TensorSpec:
     dtype: torch.dtype
 
 
-class Signature:
+class ForwardSignature:
     """The arguments that a model's ``forward`` takes.
 
     Args:

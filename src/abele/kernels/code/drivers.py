@@ -45,7 +45,7 @@ class DriverStep:
 
 def block_loop_driver(steps: Sequence[DriverStep], chunks: int, blocks: int, name: str) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
-    code = _Driver(name)
+    code = _DriverWriter(name)
 
     def chunk(unit: Value) -> None:
         arrays = [code.arrays(s.pointers, unit) for s in steps]
@@ -67,7 +67,7 @@ def block_loop_driver(steps: Sequence[DriverStep], chunks: int, blocks: int, nam
 
 def side_by_side_driver(steps: Sequence[DriverStep], name: str) -> ll.Module:
     """A module whose function spreads each step over its own share of the units."""
-    code = _Driver(name)
+    code = _DriverWriter(name)
     for step in steps:
         first, last = ll.Constant(I64, step.first), ll.Constant(I64, step.first + step.share)
         low = code.builder.sub(code.clamp(code.begin, first, last), first)
@@ -82,7 +82,7 @@ def side_by_side_driver(steps: Sequence[DriverStep], name: str) -> ll.Module:
     return code.finish()
 
 
-class _Driver:
+class _DriverWriter:
     """A driver function while it is written."""
 
     def __init__(self, name: str) -> None:

@@ -32,7 +32,7 @@ from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
-from abele.kernels.nest.loop_nest import Accumulate, Bound, Fetch, Local, LoopNest, Out
+from abele.kernels.nest.loop_nest import Bound, Fetch, LoopNest, NestLocal, NestReduction, Out
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.numerics import ElementType, bool_, f32
@@ -249,11 +249,11 @@ class _NestCode:
         at = Point((), self.schedule.lanes)
 
         def visit(expression: Expr, wanted: ElementType) -> None:
-            if isinstance(expression, Local | Const):
+            if isinstance(expression, NestLocal | Const):
                 return
             arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
             # Locals are of a point, even where their value does not depend on one.
-            known = not any(isinstance(part, Local) for part in expression.walk())
+            known = not any(isinstance(part, NestLocal) for part in expression.walk())
             if known and self.points.dims_of(expression) == frozenset() and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
                 return
@@ -290,7 +290,7 @@ class _NestCode:
             for out, value in zip(self.nest.outs, values, strict=True):
                 self._store(out, value, point)
 
-    def _is_wide(self, accumulate: Accumulate) -> bool:
+    def _is_wide(self, accumulate: NestReduction) -> bool:
         lane = self.schedule.lane
         names = self.points.dims_of(accumulate.value) or frozenset()
         return bool(lane) and (lane in names or any(lane in g.position.names for g in accumulate.guards))
@@ -345,7 +345,7 @@ class _NestCode:
             self.builder.store(self._combined(accumulate, before, at, guards, in_lanes), slot)
 
     def _combined(
-        self, accumulate: Accumulate, before: Value, at: Point, guards: tuple[Bound, ...], in_lanes: bool
+        self, accumulate: NestReduction, before: Value, at: Point, guards: tuple[Bound, ...], in_lanes: bool
     ) -> Value:
         wide = isinstance(before.type, ll.VectorType)
 
@@ -367,7 +367,7 @@ class _NestCode:
             after = body.select(first_lanes(self.schedule.lanes, at.valid), after, before)
         return after
 
-    def _finish(self, number: int, accumulate: Accumulate, points: list[Point], shares: list[Point]) -> None:
+    def _finish(self, number: int, accumulate: NestReduction, points: list[Point], shares: list[Point]) -> None:
         """Final values of one accumulator at all points: shares combined, then lanes where the lane dim is reduced."""
         values = []
         for point in points:

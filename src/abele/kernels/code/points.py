@@ -11,7 +11,7 @@ from llvmlite import ir as ll
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
 from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, Local, affine_dims
+from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, NestLocal, affine_dims
 from abele.llvm import convert
 from abele.llvm import random as llvm_random
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
@@ -58,7 +58,7 @@ class Points:
         arrays: The pointer arguments.
         lane: Dim in the lanes, or empty.
         lanes: Number of lanes.
-        locals: Values of ``Local``, by number.
+        locals: Values of ``NestLocal``, by number.
         base: Value of every dim at the tile's first element, as i64.
         known: Values of this straight line of code, by expression and the offsets that it depends on.
         fixed: Values that hold in the whole function.
@@ -83,7 +83,7 @@ class Points:
         key = id(expression)
         if key not in self.dims:
             own: frozenset[str] | None = None if isinstance(expression, Acc) else frozenset(affine_dims(expression))
-            args = (self.locals[expression.number],) if isinstance(expression, Local) else expression.args
+            args = (self.locals[expression.number],) if isinstance(expression, NestLocal) else expression.args
             for arg in args:
                 below = self.dims_of(arg)
                 own = None if own is None or below is None else own | below
@@ -114,7 +114,7 @@ class Points:
                 return self._fetch(expression, at)
             case Acc():
                 return self.accumulators[expression.number, at]
-            case Local():
+            case NestLocal():
                 return self.value(self.locals[expression.number], at)
             case Index():
                 return Typed(self.position(expression.affine, at, I32), i32)

@@ -84,7 +84,7 @@ class Acc(Expr):
 
 
 @dataclass(frozen=True)
-class Local(Expr):
+class NestLocal(Expr):
     """Value ``number`` of a nest's locals, at the same point."""
 
     number: int
@@ -106,7 +106,7 @@ class Hash(Expr):
 
 
 @dataclass(frozen=True)
-class Accumulate:
+class NestReduction:
     """``value`` combined over the reduced dims, where ``guards`` hold."""
 
     combine: str
@@ -151,7 +151,7 @@ class LoopNest:
 
     parallel: Dims
     reduced: Dims
-    accumulates: tuple[Accumulate, ...]
+    accumulates: tuple[NestReduction, ...]
     outs: tuple[Out, ...]
     num_arrays: int
     unit: tuple[str, ...] = ()

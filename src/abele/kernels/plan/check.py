@@ -20,7 +20,7 @@ from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
 from abele.kernels.tasks.leaves import LeafProgram
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 
 if TYPE_CHECKING:
     from abele.kernels.plan.passes import Form
@@ -52,7 +52,7 @@ def buffers_written(form: Form) -> set[int]:
         case BoundCalls():
             outputs = {call.bindings[n].buffer for call in form.calls for n in call.kernel.outputs}
             return {n for n in outputs if form.buffers[n].pinned}
-        case Program():
+        case TaskProgram():
             tasks = list(form.tasks)
         case LeafProgram():
             tasks = [task for leaf in form.leaves for task in leaf.tasks]
@@ -69,7 +69,7 @@ def _check(form: Form) -> None:
         case BoundCalls():
             for call in form.calls:
                 check_bindings(call, form.buffers)
-        case Program():
+        case TaskProgram():
             check_program(form)
         case LeafProgram():
             check_leaf_program(form)

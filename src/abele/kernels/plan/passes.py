@@ -1,9 +1,10 @@
 """The planner as a list of passes: each takes a form of the program, and returns the next.
 
-Four forms follow each other. :class:`BoundCalls` is what the caller hands in. :class:`Program` has tasks over spaces:
-here loops are split and joined, tasks fused, and stages by blocks of samples found. :class:`LeafProgram` divides the
-tasks into leaves, between barriers. :class:`FunctionProgram` has a loop nest, a schedule and at last code for every
-task. Forms are values: a pass never changes what it is given, so any of them can be kept, printed or compared.
+Four forms follow each other. :class:`BoundCalls` is what the caller hands in. :class:`TaskProgram` has tasks over
+spaces: here loops are split and joined, tasks fused, and stages by blocks of samples found. :class:`LeafProgram`
+divides the tasks into leaves, between barriers. :class:`FunctionProgram` has a loop nest, a schedule and at last code
+for every task. Forms are values: a pass never changes what it is given, so any of them can be kept, printed or
+compared.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.order_stages import order_stages
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.text import leaf_program_text, program_text
 
-Form = BoundCalls | Program | LeafProgram | FunctionProgram | NativePlan
+Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
 """What passes take and return."""
 
 
 @dataclass(frozen=True)
-class Pass:
+class PlannerPass:
     """A step of the planner.
 
     Attributes:
@@ -69,7 +70,7 @@ class Pass:
 
 
 PIPELINE = tuple(
-    Pass(run)
+    PlannerPass(run)
     for run in (
         normalise,
         split_dims,
@@ -93,7 +94,7 @@ PIPELINE = tuple(
 )
 """The passes of :func:`abele.kernels.plan_native`, in order."""
 
-Watch = Callable[[Pass, Form], None]
+Watch = Callable[[PlannerPass, Form], None]
 """What is told of every pass that has run, and of the form that it made."""
 
 
@@ -157,7 +158,7 @@ def dump_passes(
     parts: list[str] = []
     last = ""
 
-    def watch(step: Pass, form: Form) -> None:
+    def watch(step: PlannerPass, form: Form) -> None:
         nonlocal last
         text = form_text(form)
         parts.append(f"=== {step.name}: {'nothing to do' if text == last else step.about}")
@@ -173,7 +174,7 @@ def form_text(form: Form) -> str:
     match form:
         case BoundCalls():
             return calls_text(form)
-        case Program():
+        case TaskProgram():
             return program_text(form)
         case LeafProgram():
             return leaf_program_text(form)
@@ -200,7 +201,7 @@ def _to_files(folder: Path) -> Watch:
     """Writes every form to a file of its own, in a new folder for this plan."""
     own = new_folder(folder)
 
-    def watch(step: Pass, form: Form) -> None:
+    def watch(step: PlannerPass, form: Form) -> None:
         number = next(n for n, other in enumerate(PIPELINE, 1) if other is step)
         (own / f"{number:02}-{step.name}.txt").write_text(form_text(form) + "\n", encoding="utf-8")
 

@@ -19,13 +19,13 @@ from abele.errors import InvalidOptionError
 from abele.expr.operation import COMBINES, Array, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
 from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
-from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, Local, LoopNest
+from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal
 from abele.kernels.nest.reference import evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.tasks.flatten import BLOCK
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
-from abele.kernels.tasks.program import Program, Put, Ref, Space, Task, move, substitute
+from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, substitute
 from abele.numerics import ElementType, as_element_type, u32
 
 Storage = dict[int, Array]
@@ -46,7 +46,7 @@ def evaluate_form(form: object, storage: Mapping[int, Array]) -> Storage:
     match form:
         case BoundCalls():
             _run_calls(form, held)
-        case Program():
+        case TaskProgram():
             order = [n for stage in form.stages for n in stage.tasks] or range(len(form.tasks))
             arrays = _arrays(form.spaces, held)
             for number in order:
@@ -95,7 +95,7 @@ class _Accumulator:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _StoreTarget:
     """A store: where it goes for a grid of points, and what."""
 
     array: Array
@@ -107,18 +107,18 @@ class _Target:
 
 
 @dataclass(frozen=True)
-class _Body:
+class _Evaluation:
     """A task or loop nest: what is the same in both. ``read`` loads one of its loads, or a seed, for a grid."""
 
     parallel: Dims
     reduced: Dims
     accumulators: Sequence[_Accumulator]
     locals: Sequence[Expr]
-    targets: Sequence[_Target]
+    targets: Sequence[_StoreTarget]
     read: Callable[[Expr, Mapping[str, Array]], tuple[Array, ElementType]]
 
 
-def _run(body: _Body) -> None:
+def _run(body: _Evaluation) -> None:
     """Evaluate ``body`` at every point, and store."""
     known: dict[Expr, tuple[Array, ElementType]] = {}
     count = len(body.parallel)
@@ -131,13 +131,13 @@ def _run(body: _Body) -> None:
         known[Acc(number)] = COMBINES[item.combine].reduce(values, axis=axes), item.type  # type: ignore[attr-defined]
     for number, value in enumerate(body.locals):
         values = _values(body, value, body.parallel, known, None)
-        known[Local(number)] = values, as_element_type(values.dtype)
+        known[NestLocal(number)] = values, as_element_type(values.dtype)
     stored = [_values(body, t.value, body.parallel, known, compute_type(t.type)) for t in body.targets]
     for target, values in zip(body.targets, stored, strict=True):
         _store(target, values, body.parallel)
 
 
-def _store(target: _Target, values: Array, dims: Dims) -> None:
+def _store(target: _StoreTarget, values: Array, dims: Dims) -> None:
     sure = _hold(target.guards, dims)
     where = tuple(np.broadcast_to(i, values.shape)[sure] for i in target.place(_grid(dims)))
     if target.combine == "set":
@@ -149,7 +149,7 @@ def _store(target: _Target, values: Array, dims: Dims) -> None:
 
 
 def _values(
-    body: _Body,
+    body: _Evaluation,
     expression: Expr,
     dims: Dims,
     known: Mapping[Expr, tuple[Array, ElementType]],
@@ -163,11 +163,11 @@ def _values(
     numbers: dict[Expr, int] = {}
 
     def leaf(part: Expr) -> Expr | None:
-        if not isinstance(part, Ref | Fetch | Hash | Acc | Local):
+        if not isinstance(part, Ref | Fetch | Hash | Acc | NestLocal):
             return None
         if part not in numbers:
             array, type_ = known[part] if part in known else body.read(part, grid)
-            whole = array if isinstance(part, Hash) else _spread(array, sizes, isinstance(part, Acc | Local))
+            whole = array if isinstance(part, Hash) else _spread(array, sizes, isinstance(part, Acc | NestLocal))
             numbers[part] = len(inputs)
             inputs.append(whole)
             types.append(type_)
@@ -237,7 +237,7 @@ def _index(access: Ref | Put, grid: Mapping[str, Array]) -> tuple[Array, ...]:
     return tuple(_position(a, grid) for a in access.index or (Affine(()),))
 
 
-def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Body:
+def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Evaluation:
     def read(part: Expr, grid: Mapping[str, Array]) -> tuple[Array, ElementType]:
         if isinstance(part, Hash):
             start = part.seed.address.const
@@ -246,14 +246,14 @@ def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Body:
         array, type_ = arrays[part.space]
         return _gather(array, _index(part, grid), part.bounds, part.fill, grid), type_
 
-    def target(put: Put) -> _Target:
+    def target(put: Put) -> _StoreTarget:
         def place(grid: Mapping[str, Array]) -> tuple[Array, ...]:
             return _index(put, grid)
 
-        return _Target(*arrays[put.space], place, put.value, put.combine, put.guards)
+        return _StoreTarget(*arrays[put.space], place, put.value, put.combine, put.guards)
 
     accumulators = [_Accumulator(r.combine, r.value, r.type, r.guards) for r in task.reductions]
-    return _Body(task.parallel, task.reduced, accumulators, task.locals, list(map(target, task.puts)), read)
+    return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, list(map(target, task.puts)), read)
 
 
 def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
@@ -325,7 +325,7 @@ def _memory(program: FunctionProgram, held: Storage) -> list[tuple[Array, Elemen
 
 def _bodies_in_order(
     program: FunctionProgram, leaf: LeafFunctions, memory: Sequence[tuple[Array, ElementType]]
-) -> Iterator[_Body]:
+) -> Iterator[_Evaluation]:
     loop = leaf.loop
     if loop is None:
         yield from (_of_function(f, f.nest, memory, None, 0) for f in leaf.functions)
@@ -377,7 +377,7 @@ def _of_function(
     memory: Sequence[tuple[Array, ElementType]],
     loop: BlockLoop | None,
     chunk: int,
-) -> _Body:
+) -> _Evaluation:
     """A function's nest, each array from where its pointer points."""
     arrays: list[tuple[Array, ElementType, int]] = []
     for number, space in enumerate(function.spaces):
@@ -407,6 +407,6 @@ def _of_function(
         ) -> tuple[Array, ...]:
             return (_position(address, grid) + start,)
 
-        targets.append(_Target(array, type_, place, out.value, out.combine, out.guards))
+        targets.append(_StoreTarget(array, type_, place, out.value, out.combine, out.guards))
     accumulators = [_Accumulator(a.combine, a.value, a.type, a.guards) for a in item.accumulates]
-    return _Body(item.parallel, item.reduced, accumulators, item.locals, targets, read)
+    return _Evaluation(item.parallel, item.reduced, accumulators, item.locals, targets, read)

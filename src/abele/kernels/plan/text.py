@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Factors, OperandBinding
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import Accumulate, ElementAccess, Fetch, Hash, LoopNest, Out
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.tasks.text import (
@@ -90,7 +90,7 @@ def _nest_lines(function: TaskFunction, names: Names) -> list[str]:
     return [*lines, *(f"  {_out(out, arrays)}" for out in nest.outs)]
 
 
-def _accumulate(nest: LoopNest, item: Accumulate, arrays: Sequence[str]) -> str:
+def _accumulate(nest: LoopNest, item: NestReduction, arrays: Sequence[str]) -> str:
     over = f"{COMBINED[item.combine]} over {dims_text(nest.reduced)}{where(item.guards)}"
     return f"{over} of {_value(item.value, arrays)}"
 

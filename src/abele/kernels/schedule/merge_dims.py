@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Accumulate, Bound, Dims, ElementAccess, Fetch, Hash, LoopNest
+from abele.kernels.nest.loop_nest import Bound, Dims, ElementAccess, Fetch, Hash, LoopNest, NestReduction
 from abele.kernels.nest.rewrite import rewrite
 
 
@@ -94,5 +94,5 @@ def _join(nest: LoopNest, outer: str, inner: str) -> LoopNest:
     )
 
 
-def _changed(accumulate: Accumulate, value: Expr) -> Accumulate:
+def _changed(accumulate: NestReduction, value: Expr) -> NestReduction:
     return replace(accumulate, value=value)

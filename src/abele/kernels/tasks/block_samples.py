@@ -22,7 +22,17 @@ from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.tasks.layout import lanes_innermost
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
-from abele.kernels.tasks.program import Program, Put, Reduction, Ref, SampleDim, SpaceTable, Stage, Task, substitute
+from abele.kernels.tasks.program import (
+    Put,
+    Ref,
+    SampleDim,
+    SpaceTable,
+    Task,
+    TaskProgram,
+    TaskReduction,
+    TaskStage,
+    substitute,
+)
 from abele.kernels.tasks.row_blocks import reads_again
 
 MAX_CHUNKS = 8
@@ -30,9 +40,9 @@ MAX_CHUNKS = 8
 CHUNK = "chunk"
 
 
-def block_samples(program: Program) -> LeafProgram:
+def block_samples(program: TaskProgram) -> LeafProgram:
     """Make each stage by blocks a leaf that loops over blocks; tasks between such stages run whole."""
-    builder = _Builder(program)
+    builder = _LeafBuilder(program)
     leaves: list[LeafTasks] = []
     after: list[Task] = []
     for stage in program.stages:
@@ -52,16 +62,16 @@ def _whole(tasks: list[Task]) -> list[LeafTasks]:
     return [LeafTasks(tuple(tasks))] if tasks else []
 
 
-class _Builder:
+class _LeafBuilder:
     """The leaves of a program while they are made; it adds spaces, and lays them out."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: TaskProgram) -> None:
         self.program = program
         self.spaces = SpaceTable(program.spaces)
         self.layouts = dict(program.layouts)
         self.places = dict(program.samples.spaces) if program.samples is not None else {}
 
-    def stage(self, samples: SampleDim, stage: Stage) -> tuple[LeafTasks, list[Task]]:
+    def stage(self, samples: SampleDim, stage: TaskStage) -> tuple[LeafTasks, list[Task]]:
         """The leaf of ``stage``, and the tasks that combine its chunks afterwards."""
         blocks = -(-samples.extent // self.program.block)
         chunks = _Chunks(self.spaces, blocks, min(blocks, MAX_CHUNKS))
@@ -136,7 +146,7 @@ class _Chunks:
                 value = Apply(reduction.combine, (Ref(part, (affine(0), *index)), value))
                 self.starts.append(_start(task, part, reduction))
             puts.append(Put(part, (affine(0), *index), value))
-            reductions.append(Reduction(reduction.combine, Ref(part, (affine(CHUNK), *index)), reduction.type))
+            reductions.append(TaskReduction(reduction.combine, Ref(part, (affine(CHUNK), *index)), reduction.type))
         over = ((CHUNK, self.count),) if self.count > 1 else ()
         combined = replace(task, name=f"{task.name}.combine", reduced=over, reductions=tuple(reductions), digits=())
         return replace(task, puts=tuple(puts), locals=()), combined if over else _of_one_chunk(combined)
@@ -149,7 +159,7 @@ def _of_one_chunk(task: Task) -> Task:
     return replace(task.rewritten(lambda part: parts[part.number] if isinstance(part, Acc) else None), reductions=())
 
 
-def _start(task: Task, part: int, reduction: Reduction) -> Task:
+def _start(task: Task, part: int, reduction: TaskReduction) -> Task:
     """The task that sets ``part`` of a chunk to what its combine starts from."""
     value = Const(identity(reduction.combine, reduction.type.np).item(), reduction.type)
     put = Put(part, (affine(0), *(affine(d) for d, _ in task.parallel)), value)

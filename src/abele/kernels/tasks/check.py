@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from abele.errors import AbeleError
 from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Index, Load, compute_type, result_type
-from abele.kernels.nest.loop_nest import Acc, Bound, Hash, Local
+from abele.kernels.nest.loop_nest import Acc, Bound, Hash, NestLocal
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.order_stages import dependences
-from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Space, Task, plain
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, plain
 from abele.numerics import ElementType, u32
 
 
-def check_program(program: Program) -> None:
+def check_program(program: TaskProgram) -> None:
     """Check ``program``, and the stages and layouts that it has so far.
 
     Raises:
@@ -170,7 +170,7 @@ class _TaskCheck:
                     raise IllegalFormError(f"{part} has its seed in no space")
             case Acc() if part.number >= self.num_accumulators:
                 raise IllegalFormError(f"{part} is not known yet")
-            case Local() if part.number >= self.num_locals:
+            case NestLocal() if part.number >= self.num_locals:
                 raise IllegalFormError(f"{part} is not known yet")
 
     def _as_load(self, part: Expr) -> Expr | None:
@@ -180,7 +180,7 @@ class _TaskCheck:
                 return Load(part.space, ())
             case Acc():
                 return Load(len(self.spaces) + part.number, ())
-            case Local():
+            case NestLocal():
                 return Load(self.locals_at + part.number, ())
             case Hash():
                 return Cast(u32, Const(0, u32))
@@ -217,7 +217,7 @@ def _check_names(position: Affine, dims: dict[str, int]) -> None:
         raise IllegalFormError(f"{position} uses {', '.join(unknown)}, which is no dim there")
 
 
-def _check_samples(program: Program, samples: SampleDim) -> None:
+def _check_samples(program: TaskProgram, samples: SampleDim) -> None:
     for number, place in samples.spaces.items():
         if program.spaces[number].shape[place] != samples.extent:
             raise IllegalFormError(f"dim {place} of {program.spaces[number].name} has not {samples.extent} samples")
@@ -231,7 +231,7 @@ def _check_samples(program: Program, samples: SampleDim) -> None:
             )
 
 
-def _check_stages(program: Program) -> None:
+def _check_stages(program: TaskProgram) -> None:
     """Every task is in one stage, after what it depends on; inside a stage by blocks, along one sample."""
     order = [number for stage in program.stages for number in stage.tasks]
     if sorted(order) != list(range(len(program.tasks))):
@@ -257,7 +257,7 @@ def _check_stages(program: Program) -> None:
             raise IllegalFormError(f"{program.spaces[space].name} leaves the blocks that it is laid out for")
 
 
-def _check_along_samples(program: Program, before: int, after: int) -> None:
+def _check_along_samples(program: TaskProgram, before: int, after: int) -> None:
     """What the two share inside the loop, they touch at one sample, so that the second follows block by block.
 
     A task that reduces over the samples stores after the loop, once its chunks are combined: what others of the stage

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from abele.kernels.tasks.copy_operands import is_product
-from abele.kernels.tasks.program import Program, SampleDim, Task
+from abele.kernels.tasks.program import SampleDim, Task, TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
 
 MIN_SAMPLES = 4
@@ -19,7 +19,7 @@ MIN_REUSE = 16
 """Uses of each operand element from which a contraction is bound by arithmetic, not by memory."""
 
 
-def choose_samples(program: Program) -> Program:
+def choose_samples(program: TaskProgram) -> TaskProgram:
     """Choose the dim along which tasks run block after block of samples, if that pays.
 
     It pays where values go from task to task: a block of them stays in cache on the way. It does not where the program
@@ -40,19 +40,19 @@ def samples_per_block(samples: int, lanes: int) -> int:
     return lanes
 
 
-def _is_one_contraction(program: Program) -> bool:
+def _is_one_contraction(program: TaskProgram) -> bool:
     """Whether all there is to do is one task with much to reuse, and enough results for threads to share."""
     return len(program.tasks) == 1 and _reuses_much(program, program.tasks[0])
 
 
-def _are_products_of_samples(program: Program, sample: SampleDim) -> bool:
+def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
     """Whether all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
     return all(
         _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
 
 
-def _keeps_nothing_near(program: Program, sample: SampleDim) -> bool:
+def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:
     """Whether no task reads what another made, and sums are of products, within samples: each is faster by itself."""
     tasks = program.tasks
     products = all(is_product(r) for task in tasks for r in task.reductions)
@@ -61,7 +61,7 @@ def _keeps_nothing_near(program: Program, sample: SampleDim) -> bool:
     return products and within and not any(ref.space in made for task in tasks for ref in task.refs)
 
 
-def _reuses_much(program: Program, task: Task) -> bool:
+def _reuses_much(program: TaskProgram, task: Task) -> bool:
     results = math.prod(n for _, n in task.parallel)
     if not task.reduced or not task.reads or results < MIN_RESULTS:
         return False

@@ -15,7 +15,7 @@ from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
-from abele.kernels.tasks.program import Put, Reduction, Ref, SpaceTable, Task
+from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction
 
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
@@ -56,14 +56,16 @@ def _with_copies(spaces: SpaceTable, task: Task) -> list[Task]:
     return [*copies, replace(task, reductions=(reduction,))]
 
 
-def is_product(reduction: Reduction) -> bool:
+def is_product(reduction: TaskReduction) -> bool:
     """Whether it adds up products of two loads, in f32."""
     value = reduction.value
     product = isinstance(value, Apply) and value.op == "mul" and all(isinstance(a, Ref) for a in value.args)
     return product and reduction.combine == "add" and reduction.type.is_float
 
 
-def _copied(spaces: SpaceTable, task: Task, reduction: Reduction, ref: Ref, copies: list[Task]) -> Reduction | None:
+def _copied(
+    spaces: SpaceTable, task: Task, reduction: TaskReduction, ref: Ref, copies: list[Task]
+) -> TaskReduction | None:
     """``reduction`` reading a copy of ``ref``, whose task is added to ``copies``; None where none pays."""
     space = spaces[ref.space]
     guards = ref.bounds

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 
 
-def drop_unread(program: Program) -> Program:
+def drop_unread(program: TaskProgram) -> TaskProgram:
     """Remove stores to spaces that only the plan sees and that nothing reads afterwards, and tasks without stores."""
     read: set[int] = set()
     kept = []

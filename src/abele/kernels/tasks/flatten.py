@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Accumulate, Bound, ElementAccess, Fetch, Hash, LoopNest, Out, free_dims
+from abele.kernels.nest.loop_nest import Bound, ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out, free_dims
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import Put, Ref, Space, Task
@@ -54,7 +54,7 @@ def flatten(
     """The loop nest of ``task`` and the spaces that its pointer arguments are, in order."""
     writer = _Flattener(spaces, layouts, blocked)
     accumulates = tuple(
-        Accumulate(
+        NestReduction(
             r.combine, writer.expression(r.value), r.type, writer.bounds(r.guards) + writer.ragged_reduction(task)
         )
         for r in task.reductions

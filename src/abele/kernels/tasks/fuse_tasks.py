@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, compute_type
-from abele.kernels.nest.loop_nest import Local
-from abele.kernels.tasks.program import Program, Put, Ref, Space, Task, plain, substitute
+from abele.kernels.nest.loop_nest import NestLocal
+from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, plain, substitute
 
 Index = tuple[Affine, ...]
 Spaces = tuple[Space, ...]
@@ -28,7 +28,7 @@ MAX_LOCALS = 48
 """Longest chain; more would not stay in registers."""
 
 
-def fuse_tasks(program: Program) -> Program:
+def fuse_tasks(program: TaskProgram) -> TaskProgram:
     """Fuse element-wise tasks into the task that produces their operand."""
     tasks, number = list(program.tasks), 0
     # A task that was fused leaves its number to the next, so the same number is looked at again.
@@ -149,16 +149,16 @@ def _apart(a: Index, b: Index) -> bool:
 
 def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
     """The producer, its stored values as locals, and then the consumer."""
-    values, puts, known = list(producer.locals), [], dict[tuple[int, Index], Local]()
+    values, puts, known = list(producer.locals), [], dict[tuple[int, Index], NestLocal]()
     for put in producer.puts:
-        known[put.space, put.index] = Local(len(values))
+        known[put.space, put.index] = NestLocal(len(values))
         values.append(_as_stored(spaces, put))
         puts.append(replace(put, value=known[put.space, put.index]))
     shift = len(values)
 
     def change(part: Expr) -> Expr | None:
-        if isinstance(part, Local):
-            return Local(part.number + shift)
+        if isinstance(part, NestLocal):
+            return NestLocal(part.number + shift)
         return known.get((part.space, part.index)) if isinstance(part, Ref) else None
 
     follower = consumer.rewritten(change)

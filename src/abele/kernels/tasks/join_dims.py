@@ -18,14 +18,14 @@ from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import Bound, Dims, Hash
-from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Space, Task, plain
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, plain
 from abele.kernels.tasks.sample_dim import accesses, common_dims
 
 Pair = tuple[SampleDim, SampleDim]
 """Two dims that become one, the slower first."""
 
 
-def join_dims(program: Program) -> Program:
+def join_dims(program: TaskProgram) -> TaskProgram:
     """Join the digits of split loops that nothing keeps apart."""
     # Joining may bring further digits together: of three, two are joined in the first round and the third in the
     # second.
@@ -34,7 +34,7 @@ def join_dims(program: Program) -> Program:
     return program
 
 
-def _pairs(program: Program) -> list[Pair]:
+def _pairs(program: TaskProgram) -> list[Pair]:
     """Pairs of digits that can be joined, no dim in more than one."""
     users: dict[int, set[int]] = {}
     for number, task in enumerate(program.tasks):
@@ -54,7 +54,7 @@ def _pairs(program: Program) -> list[Pair]:
     return pairs
 
 
-def _neighbours(program: Program, dims: list[SampleDim]) -> Iterator[Pair]:
+def _neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
     """Pairs of ``dims`` that are digits of one loop in every task, one right after the other."""
     for outer in dims if len(dims) > 1 else []:
         faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}
@@ -69,7 +69,7 @@ def _next_digit(task: Task, name: str) -> str | None:
     return next((d for d in digits[digits.index(name) + 1 :] if d in task.extents), None) if digits else None
 
 
-def _can_join(program: Program, pair: Pair, users: dict[int, set[int]]) -> bool:
+def _can_join(program: TaskProgram, pair: Pair, users: dict[int, set[int]]) -> bool:
     outer, inner = pair
     for number, place in outer.spaces.items():
         if program.spaces[number].pinned and inner.spaces[number] != place + 1:
@@ -112,7 +112,7 @@ def _positions(task: Task) -> Iterator[Affine]:
                 yield part.index
 
 
-def _join_spaces(program: Program, pairs: list[Pair]) -> tuple[Space, ...]:
+def _join_spaces(program: TaskProgram, pairs: list[Pair]) -> tuple[Space, ...]:
     spaces = list(program.spaces)
     for number, space in enumerate(spaces):
         here = {a.spaces[number]: b.spaces[number] for a, b in pairs if number in a.spaces}
@@ -123,7 +123,7 @@ def _join_spaces(program: Program, pairs: list[Pair]) -> tuple[Space, ...]:
     return tuple(spaces)
 
 
-def _join_tasks(program: Program, pairs: list[Pair]) -> tuple[Task, ...]:
+def _join_tasks(program: TaskProgram, pairs: list[Pair]) -> tuple[Task, ...]:
     tasks = list(program.tasks)
     for number, task in enumerate(tasks):
         here = [pair for pair in pairs if number in pair[0].tasks]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.tasks.layout import lanes_innermost, rows_of_block
-from abele.kernels.tasks.program import Program
+from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.row_blocks import rows_in_block, spaces_in_rows
 
 
-def lay_out_blocks(program: Program) -> Program:
+def lay_out_blocks(program: TaskProgram) -> TaskProgram:
     """Store by blocks what only stages by blocks touch; what one stage alone touches exists a block at a time."""
     samples = program.samples
     if samples is None:
@@ -35,7 +35,7 @@ def lay_out_blocks(program: Program) -> Program:
     return replace(program, block=block, layouts=layouts)
 
 
-def _stages_of_spaces(program: Program) -> dict[int, set[int]]:
+def _stages_of_spaces(program: TaskProgram) -> dict[int, set[int]]:
     """The stages that touch each space."""
     users: dict[int, set[int]] = {}
     for number, stage in enumerate(program.stages):

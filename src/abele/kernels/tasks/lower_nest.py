@@ -11,7 +11,7 @@ from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims
 from abele.kernels.nest.normalise import injective
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.program import Put, Reduction, Ref, Task
+from abele.kernels.tasks.program import Put, Ref, Task, TaskReduction
 from abele.numerics import ElementType
 
 
@@ -52,7 +52,7 @@ def lower_nest(view: NestView, name: str, origins: frozenset[int]) -> list[Task]
         mentioned = view.dims_of(group[0])
         parallel = tuple(d for d in view.dims if d[0] in mentioned)
         reduced = tuple(d for d in view.dims if d[0] not in mentioned)
-        reductions: list[Reduction] = []
+        reductions: list[TaskReduction] = []
         puts = [_put(view, s, bool(reduced), reductions) for s in group]
         over = reduced if reductions else ()
         tasks.append(Task(name, parallel, over, tuple(reductions), tuple(puts), origins=origins, digits=view.digits))
@@ -88,7 +88,7 @@ def _refs(expression: Expr) -> list[Ref]:
     return [e for e in expression.walk() if isinstance(e, Ref)]
 
 
-def _put(view: NestView, item: Store, reduces: bool, reductions: list[Reduction]) -> Put:
+def _put(view: NestView, item: Store, reduces: bool, reductions: list[TaskReduction]) -> Put:
     """The store as the last step of a task; appends its reduction."""
     space, index = view.space(item.operand), view.index(item.operand, item.index)
     value, guards = view.expression(item.value), view.bounds(item.operand, item.index)
@@ -107,7 +107,7 @@ def _put(view: NestView, item: Store, reduces: bool, reductions: list[Reduction]
     return Put(space, index, value, guards=guards)
 
 
-def _reduction(combine: str, value: Expr, type_: ElementType) -> Reduction:
+def _reduction(combine: str, value: Expr, type_: ElementType) -> TaskReduction:
     """The reduction; where a fill adds nothing, its bounds become guards and the fill goes.
 
     The bounds stay at the load too, which must not touch memory where they fail.
@@ -117,7 +117,7 @@ def _reduction(combine: str, value: Expr, type_: ElementType) -> Reduction:
         if ref.bounds and _absorbs(combine, value, ref, type_):
             guards += tuple(b for b in ref.bounds if b not in guards)
             value = _without_fill(value, ref)
-    return Reduction(combine, value, type_, guards)
+    return TaskReduction(combine, value, type_, guards)
 
 
 def _without_fill(value: Expr, ref: Ref) -> Expr:

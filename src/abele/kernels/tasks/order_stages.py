@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from abele.kernels.tasks.program import Program, Ref, SampleDim, Stage, Task, plain
+from abele.kernels.tasks.program import Ref, SampleDim, Task, TaskProgram, TaskStage, plain
 from abele.kernels.tasks.sample_dim import accesses
 
 STATIONARY_LIMIT_BYTES = 1 << 18
@@ -33,7 +33,7 @@ class _Role(Enum):
     REDUCES = "runs by blocks, and reduces over the samples: its results are there after the last block"
 
 
-def order_stages(program: Program) -> Program:
+def order_stages(program: TaskProgram) -> TaskProgram:
     """Order tasks into stages: those that run block after block of samples, and what runs between them."""
     tasks = range(len(program.tasks))
     roles = [_role(program, program.samples, n) for n in tasks]
@@ -42,11 +42,11 @@ def order_stages(program: Program) -> Program:
     # rest.
     levels = _latest(roles, depends, _earliest(roles, depends, {}))
     levels = _earliest(roles, depends, {n: levels[n] for n in tasks if roles[n] is not _Role.WHOLE})
-    stages = [Stage(False, tuple(n for n in tasks if levels[n] < 0))]
+    stages = [TaskStage(False, tuple(n for n in tasks if levels[n] < 0))]
     for level in range(max(levels, default=-1) + 1):
         members = [n for n in tasks if levels[n] == level]
-        stages.append(Stage(True, tuple(n for n in members if roles[n] is not _Role.WHOLE)))
-        stages.append(Stage(False, tuple(n for n in members if roles[n] is _Role.WHOLE)))
+        stages.append(TaskStage(True, tuple(n for n in members if roles[n] is not _Role.WHOLE)))
+        stages.append(TaskStage(False, tuple(n for n in members if roles[n] is _Role.WHOLE)))
     return replace(program, stages=tuple(s for s in stages if s.tasks))
 
 
@@ -93,7 +93,7 @@ def dependences(tasks: Sequence[Task]) -> list[set[int]]:
     return result
 
 
-def _role(program: Program, sample: SampleDim | None, number: int) -> _Role:
+def _role(program: TaskProgram, sample: SampleDim | None, number: int) -> _Role:
     """The role of task ``number``, whose accesses all have to be at one sample."""
     task = program.tasks[number]
     if sample is None or number not in sample.tasks:
@@ -110,7 +110,7 @@ def _role(program: Program, sample: SampleDim | None, number: int) -> _Role:
     return _Role.REDUCES if all(p.combine == "set" for p in task.puts) else _Role.WHOLE
 
 
-def _stationary_bytes(program: Program, sample: SampleDim, task: Task, dim: str) -> int:
+def _stationary_bytes(program: TaskProgram, sample: SampleDim, task: Task, dim: str) -> int:
     """Bytes that the task passes over in every block: what it reads without samples, and reduces them into."""
     values = [r.value for r in task.reductions] or [*task.locals, *(p.value for p in task.puts)]
     spaces = {e.space for v in values for e in v.walk() if isinstance(e, Ref) and e.space not in sample.spaces}

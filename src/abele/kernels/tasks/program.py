@@ -72,7 +72,7 @@ class Ref(Expr):
 
 
 @dataclass(frozen=True)
-class Reduction:
+class TaskReduction:
     """``value`` combined over a task's reduced dims, where ``guards`` hold."""
 
     combine: str
@@ -118,7 +118,7 @@ class Task:
     name: str
     parallel: Dims
     reduced: Dims
-    reductions: tuple[Reduction, ...]
+    reductions: tuple[TaskReduction, ...]
     puts: tuple[Put, ...]
     locals: tuple[Expr, ...] = ()
     origins: frozenset[int] = frozenset()
@@ -189,7 +189,7 @@ class SampleDim:
 
 
 @dataclass(frozen=True)
-class Stage:
+class TaskStage:
     """Tasks that run block after block of samples, or tasks between such stages.
 
     Attributes:
@@ -202,7 +202,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Program:
+class TaskProgram:
     """Spaces, the tasks over them in order, and what passes have decided so far about how they run.
 
     Attributes:
@@ -220,7 +220,7 @@ class Program:
     target: HostTarget
     samples: SampleDim | None = None
     block: int = 1
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[TaskStage, ...] = ()
     layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
 
 

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator
 
 from abele.kernels.tasks.flatten import Blocked, flatten
 from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, row_major, rows_of_block
-from abele.kernels.tasks.program import Program, Space, Task
+from abele.kernels.tasks.program import Space, Task, TaskProgram
 
 BLOCK_BYTES = 3 << 13
 """What a block of rows may take: most of a first-level cache of 32 KiB, the smallest that is common."""
 
 
-def spaces_in_rows(program: Program, local: set[int]) -> set[int]:
+def spaces_in_rows(program: TaskProgram, local: set[int]) -> set[int]:
     """Those of ``local``, which exist for one block at a time, that only tasks along rows touch."""
     rows = set(local)
     tasks = [(task, dim) for task, dim in _tasks_by_blocks(program) if local & (task.reads | task.writes)]
@@ -33,7 +33,7 @@ def spaces_in_rows(program: Program, local: set[int]) -> set[int]:
         rows = left
 
 
-def rows_in_block(program: Program, local: set[int], rows: set[int]) -> int:
+def rows_in_block(program: TaskProgram, local: set[int], rows: set[int]) -> int:
     """Samples in a block: as many as before, or fewer where all tasks pass once along rows that take too much room."""
     samples, block = program.samples, program.block
     assert samples is not None
@@ -57,14 +57,14 @@ def reads_again(space: Space, tasks: Collection[Task]) -> bool:
     return any(t.points > space.size for t in tasks for r in t.refs if r.space == space.number)
 
 
-def _tasks_by_blocks(program: Program) -> Iterator[tuple[Task, str]]:
+def _tasks_by_blocks(program: TaskProgram) -> Iterator[tuple[Task, str]]:
     """Every task that runs by blocks, and its name of the sample dim."""
     samples = program.samples
     assert samples is not None
     return ((program.tasks[n], samples.tasks[n]) for s in program.stages if s.by_blocks for n in s.tasks)
 
 
-def _runs_along_rows(program: Program, task: Task, dim: str, local: Collection[int], rows: set[int]) -> bool:
+def _runs_along_rows(program: TaskProgram, task: Task, dim: str, local: Collection[int], rows: set[int]) -> bool:
     samples, block = program.samples, program.block
     assert samples is not None
     places = samples.spaces

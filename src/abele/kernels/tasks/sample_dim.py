@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abele.kernels.tasks.program import Program, Put, Ref, SampleDim, Task, plain
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Task, TaskProgram, plain
 
 Node = tuple[str, int, str | int]
 
 
-def find_sample_dim(program: Program) -> SampleDim | None:
+def find_sample_dim(program: TaskProgram) -> SampleDim | None:
     """The sample dim of ``program``; None if nothing qualifies."""
     state = _state(program)
 
@@ -27,7 +27,7 @@ def find_sample_dim(program: Program) -> SampleDim | None:
     return max(common_dims(program), key=merit, default=None)
 
 
-def common_dims(program: Program) -> list[SampleDim]:
+def common_dims(program: TaskProgram) -> list[SampleDim]:
     """Every dim that spaces and tasks have in common, once each."""
     joined = _join(program)
     groups: dict[Node, list[Node]] = {}
@@ -42,7 +42,7 @@ def accesses(task: Task) -> Iterator[Ref | Put]:
     yield from task.puts
 
 
-def _join(program: Program) -> dict[Node, Node]:
+def _join(program: TaskProgram) -> dict[Node, Node]:
     """Parents of a union-find over dims of spaces and of tasks."""
     parents: dict[Node, Node] = {}
     for number, task in enumerate(program.tasks):
@@ -65,7 +65,7 @@ def _root(parents: dict[Node, Node], node: Node) -> Node:
     return node
 
 
-def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
+def _candidate(program: TaskProgram, nodes: list[Node]) -> SampleDim | None:
     spaces = [(number, place) for kind, number, place in nodes if kind == "space"]
     tasks = [(number, dim) for kind, number, dim in nodes if kind == "task"]
     # Twice in one space or task: a diagonal or a product of samples with samples, which no order of blocks serves.
@@ -76,7 +76,7 @@ def _candidate(program: Program, nodes: list[Node]) -> SampleDim | None:
     return SampleDim(extent, {n: int(p) for n, p in spaces}, {n: str(d) for n, d in tasks})
 
 
-def _state(program: Program) -> set[int]:
+def _state(program: TaskProgram) -> set[int]:
     """Pinned spaces that are read before they are written."""
     written: set[int] = set()
     early: set[int] = set()
@@ -86,13 +86,13 @@ def _state(program: Program) -> set[int]:
     return {s for s in early & written if program.spaces[s].pinned}
 
 
-def _is_within_rows(program: Program, candidate: SampleDim) -> bool:
+def _is_within_rows(program: TaskProgram, candidate: SampleDim) -> bool:
     """Whether it is the innermost dim of a pinned buffer of several."""
     spaces = ((program.spaces[n], place) for n, place in candidate.spaces.items())
     return any(s.pinned and 0 < place == len(s.shape) - 1 for s, place in spaces)
 
 
-def _work(program: Program, candidate: SampleDim) -> tuple[int, int]:
+def _work(program: TaskProgram, candidate: SampleDim) -> tuple[int, int]:
     """Points of the tasks that have the dim, and of those that do not reduce over it."""
     tasks = [(program.tasks[n], dim) for n, dim in candidate.tasks.items()]
     return sum(t.points for t, _ in tasks), sum(t.points for t, dim in tasks if dim in dict(t.parallel))

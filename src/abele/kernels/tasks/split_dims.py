@@ -32,7 +32,7 @@ from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.lower_nest import lower_nest
-from abele.kernels.tasks.program import Program, Ref, Space, SpaceTable, plain
+from abele.kernels.tasks.program import Ref, Space, SpaceTable, TaskProgram, plain
 from abele.numerics import u32
 
 
@@ -53,7 +53,7 @@ class _CannotIndexError(Exception):
     whole: tuple[int, int] | None = None
 
 
-def split_dims(form: BoundCalls) -> Program:
+def split_dims(form: BoundCalls) -> TaskProgram:
     """Split loop dims and buffers until every access indexes whole dims of its buffer: kernels become tasks.
 
     Raises:
@@ -171,7 +171,7 @@ class _Splitting:
                 found.setdefault(key, issue)
         return list(found.values())
 
-    def program(self, target: HostTarget) -> Program:
+    def program(self, target: HostTarget) -> TaskProgram:
         """The tasks, where there are no issues."""
         spaces = SpaceTable()
         used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
@@ -182,7 +182,7 @@ class _Splitting:
             name = buffer.name or f"b{number}"
             self.spaces[number] = spaces.add(shape, buffer.type, name, number if buffer.pinned else None)
         tasks = [task for call, view in self.views for task in lower_nest(view, call.name, call.origins)]
-        return Program(spaces.all(), tuple(tasks), target)
+        return TaskProgram(spaces.all(), tuple(tasks), target)
 
     def _split_to_fixpoint(self) -> None:
         accesses = [

@@ -17,7 +17,7 @@ from abele.kernels.nest.loop_nest import Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram
-from abele.kernels.tasks.program import Program, Put, Reduction, Ref, SampleDim, Space, Task
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, TaskReduction
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
@@ -68,7 +68,7 @@ class Names:
         return f"{self.of[put.space]}[{_index(put)}] {sign} {self.value(put.value)}{where(put.guards)}"
 
 
-def program_text(program: Program) -> str:
+def program_text(program: TaskProgram) -> str:
     """``program``, its tasks in stages where they are ordered; spaces that no task touches are left out."""
     names = Names(program.spaces)
     lines = [*space_lines(_touched(program.spaces, program.tasks), names, program.layouts)]
@@ -156,7 +156,7 @@ def _index(access: Ref | Put) -> str:
     return ", ".join(map(str, access.index))
 
 
-def _reduction(reduction: Reduction, reduced: Dims, names: Names) -> str:
+def _reduction(reduction: TaskReduction, reduced: Dims, names: Names) -> str:
     over = f"{COMBINED[reduction.combine]} over {dims_text(reduced)}{where(reduction.guards)}"
     return f"{over} of {names.value(reduction.value)}"
 

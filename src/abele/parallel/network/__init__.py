@@ -2,8 +2,8 @@
 
 from abele.parallel.network.builder import BlockBuilder, NetworkBuilder, RegionBuilder
 from abele.parallel.network.frozen import Dense, FrozenDict
-from abele.parallel.network.network import Bound, Network, differentiable, needed
-from abele.parallel.network.op import Block, Function, Op
+from abele.parallel.network.network import AllowedRange, Network, differentiable, needed
+from abele.parallel.network.op import NetworkFunction, NetworkOp, OpBlock
 from abele.parallel.network.parser import parse
 from abele.parallel.network.printer import network_text
 from abele.parallel.network.value import HERE, Place, Shape, Stage, Value
@@ -11,15 +11,15 @@ from abele.parallel.network.verify import verify
 
 __all__ = [
     "HERE",
-    "Block",
+    "AllowedRange",
     "BlockBuilder",
-    "Bound",
     "Dense",
     "FrozenDict",
-    "Function",
     "Network",
     "NetworkBuilder",
-    "Op",
+    "NetworkFunction",
+    "NetworkOp",
+    "OpBlock",
     "Place",
     "RegionBuilder",
     "Shape",

@@ -17,7 +17,7 @@ from abele.expr import Expr
 from abele.numerics import ElementType
 from abele.parallel.network.expressions import expression_text, read_expression
 from abele.parallel.network.frozen import Dense
-from abele.parallel.network.op import Function
+from abele.parallel.network.op import NetworkFunction
 from abele.parallel.network.tokens import Token, Tokens, number_text, quoted, string_text
 from abele.parallel.network.value import Shape
 
@@ -73,7 +73,7 @@ def attribute_text(value: Any, data: Data) -> str:
             return string_text(value)
         case Expr():
             return f"{{{expression_text(value)}}}"
-        case Function():
+        case NetworkFunction():
             return f"@{value.name}"
         case Dense():
             return f"dense({_contents_text(value, data)})"
@@ -136,7 +136,7 @@ class AttributeReader:
         data: Bytes of the contents at the end of the text.
     """
 
-    def __init__(self, tokens: Tokens, functions: Mapping[str, Function], data: Mapping[str, bytes]) -> None:
+    def __init__(self, tokens: Tokens, functions: Mapping[str, NetworkFunction], data: Mapping[str, bytes]) -> None:
         self.tokens = tokens
         self.functions = functions
         self.data = data
@@ -170,7 +170,7 @@ class AttributeReader:
                 break
         return items
 
-    def _function(self, token: Token) -> Function:
+    def _function(self, token: Token) -> NetworkFunction:
         name = token.text[1:]
         if name not in self.functions:
             raise self.tokens.error(f"no function @{name} comes before", token)

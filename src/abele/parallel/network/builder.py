@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import ElementRangeError
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.numerics import as_element_type, i32, u32
 from abele.parallel.network.frozen import Array, Dense, FrozenDict
-from abele.parallel.network.network import Bound, Network, contents_of
-from abele.parallel.network.op import Block, Op
+from abele.parallel.network.network import AllowedRange, Network, contents_of
+from abele.parallel.network.op import NetworkOp, OpBlock
 from abele.parallel.network.value import HERE, Place, Shape, Stage, Value
 
 Simplified = Value | tuple[Value, ...] | None
@@ -34,10 +34,10 @@ class BlockBuilder:
     """
 
     def __init__(self) -> None:
-        self.ops: list[Op] = []
+        self.ops: list[NetworkOp] = []
         self.constants: dict[Value, Array] = {}
         self._defined: set[Value] = set()
-        self._origin = DebugInfo("")
+        self._origin = DebugRecord("")
         self._stage = Stage.FORWARD
         self._place = HERE
 
@@ -57,8 +57,8 @@ class BlockBuilder:
         return self.root.next_random()
 
     def bound(self, value: Value, limit: int, what: str, exception: int | None = None) -> None:
-        """Ask for the integers of ``value`` to lie in ``range(limit)``; see :class:`Bound`."""
-        self.root.bounds.append(Bound(value, limit, exception, what, self._origin))
+        """Ask for the integers of ``value`` to lie in ``range(limit)``; see :class:`AllowedRange`."""
+        self.root.bounds.append(AllowedRange(value, limit, exception, what, self._origin))
 
     def read(self, value: Value) -> Value:
         """What ``value`` is called here: itself, or the parameter through which it enters a region."""
@@ -93,7 +93,7 @@ class BlockBuilder:
     def _constant(self, contents: Dense, name: str = "") -> Value:
         dtype = as_element_type(contents.contents.dtype)
         made = self.value(contents.contents.shape, dtype, name)
-        self.append(Op("constant", (), (made,), FrozenDict({"value": contents}), self._origin))
+        self.append(NetworkOp("constant", (), (made,), FrozenDict({"value": contents}), self._origin))
         return made
 
     def contents(self, value: Value) -> Array | None:
@@ -113,13 +113,13 @@ class BlockBuilder:
     # --- ops ----------------------------------------------------------------------------------------------------------
 
     @property
-    def origin(self) -> DebugInfo:
+    def origin(self) -> DebugRecord:
         """Name and source line of the ops that are made now."""
         return self._origin
 
     @contextmanager
     def at(
-        self, origin: DebugInfo | None = None, *, stage: Stage | None = None, place: Place | None = None
+        self, origin: DebugRecord | None = None, *, stage: Stage | None = None, place: Place | None = None
     ) -> Iterator[None]:
         """Give the ops made inside the name and source line of ``origin``, a stage and a place."""
         before = self._origin, self._stage, self._place
@@ -145,15 +145,15 @@ class BlockBuilder:
         inputs: Iterable[Value],
         outputs: Iterable[tuple[Shape, Any]],
         *,
-        regions: tuple[Block, ...] = (),
+        regions: tuple[OpBlock, ...] = (),
         **attrs: Any,
     ) -> tuple[Value, ...]:
         """Append an op with any number of outputs, given as (shape, type), or what it simplifies to; returns them."""
         made = tuple(self.value(shape, dtype) for shape, dtype in outputs)
         read = tuple(map(self.read, inputs))
-        return self.simplified(Op(kind, read, made, FrozenDict(attrs), self._origin, regions))
+        return self.simplified(NetworkOp(kind, read, made, FrozenDict(attrs), self._origin, regions))
 
-    def simplified(self, op: Op) -> tuple[Value, ...]:
+    def simplified(self, op: NetworkOp) -> tuple[Value, ...]:
         """What an op that reads values of this block comes to: something simpler, or it is appended."""
         from abele.parallel.registry import RULES
 
@@ -164,19 +164,19 @@ class BlockBuilder:
         self.append(op)
         return op.outputs
 
-    def append(self, op: Op) -> None:
+    def append(self, op: NetworkOp) -> None:
         """Append an op as it is."""
         self.ops.append(op)
         self._defined.update(op.outputs)
         if op.kind == "constant":
             self.constants[op.output] = contents_of(op)
 
-    def replace(self, op: Op, by: Op) -> None:
+    def replace(self, op: NetworkOp, by: NetworkOp) -> None:
         """Put an op in the place of another, whose results it makes among others."""
         self.ops[self.ops.index(op)] = by
         self._defined.update(by.outputs)
 
-    def before(self, op: Op, types: Iterable[tuple[Shape, Any]]) -> tuple[Value, ...]:
+    def before(self, op: NetworkOp, types: Iterable[tuple[Shape, Any]]) -> tuple[Value, ...]:
         """Zeros of the given types, made before ``op``, which is here already."""
         place, after = self.ops.index(op), len(self.ops)
         made = tuple(self.constant(np.broadcast_to(np.zeros((), np.int8), shape), dtype) for shape, dtype in types)
@@ -188,13 +188,13 @@ class BlockBuilder:
         """Let values be parameters of the block."""
         self._defined.update(values)
 
-    def copy(self, op: Op, values: Mapping[Value, Value]) -> tuple[Value, ...]:
+    def copy(self, op: NetworkOp, values: Mapping[Value, Value]) -> tuple[Value, ...]:
         """Append a copy of an op of another block, reading ``values`` in place of what it reads; see :meth:`emit`."""
         made = tuple(Value(v.shape, v.dtype, v.name, self._stage, self._place) for v in op.outputs)
         read = tuple(self.read(values[v]) for v in op.inputs)
-        return self.simplified(Op(op.kind, read, made, op.attrs, self._origin, op.regions))
+        return self.simplified(NetworkOp(op.kind, read, made, op.attrs, self._origin, op.regions))
 
-    def inline(self, block: Block, arguments: Sequence[Value]) -> tuple[Value, ...]:
+    def inline(self, block: OpBlock, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """Append copies of the ops of a block, and give its results.
 
         Args:
@@ -224,7 +224,7 @@ class NetworkBuilder(BlockBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._origin = DebugInfo("")
+        self._origin = DebugRecord("")
         self.inputs: list[Value] = []
         self.parameters: list[Value] = []
         self.buffers: list[Value] = []
@@ -234,7 +234,7 @@ class NetworkBuilder(BlockBuilder):
         self.changed_inputs: dict[Value, Value] = {}
         self.gradients: dict[Value, Value] = {}
         self.wide: set[Value] = set()
-        self.bounds: list[Bound] = []
+        self.bounds: list[AllowedRange] = []
         self.loss: Value | None = None
         self.seed: Value | None = None
         self.num_random = 0
@@ -400,8 +400,8 @@ class RegionBuilder(BlockBuilder):
             self._seed = seed_of_trip(self, self.outer.random_state(), self._trip)
         return self._seed
 
-    def finish(self, results: Sequence[Value]) -> Block:
+    def finish(self, results: Sequence[Value]) -> OpBlock:
         """The block, with a parameter for everything that it or a sibling read from around."""
         leaving = tuple(map(self.read, results))
         entering = [self._entering.get(v) or Value(v.shape, v.dtype, v.name, place=self._place) for v in self.captured]
-        return Block((*self.parameters, *entering), tuple(self.ops), leaving)
+        return OpBlock((*self.parameters, *entering), tuple(self.ops), leaving)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.parallel.network.frozen import Array, Dense, FrozenDict
-from abele.parallel.network.op import Function, Op
+from abele.parallel.network.op import NetworkFunction, NetworkOp
 from abele.parallel.network.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class AllowedRange:
     """Integer elements that must lie in ``range(limit)``, or equal ``exception``.
 
     Attributes:
@@ -28,7 +28,7 @@ class Bound:
     limit: int
     exception: int | None
     what: str
-    debug: DebugInfo
+    debug: DebugRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,14 @@ class Network:
     buffers: tuple[Value, ...] = ()
     accumulators: tuple[Value, ...] = ()
     seed: Value | None = None
-    ops: tuple[Op, ...] = ()
+    ops: tuple[NetworkOp, ...] = ()
     outputs: tuple[Value, ...] = ()
     updates: FrozenDict[Value, Value] = field(default_factory=FrozenDict)
     changed_inputs: FrozenDict[Value, Value] = field(default_factory=FrozenDict)
     gradients: FrozenDict[Value, Value] = field(default_factory=FrozenDict)
     loss: Value | None = None
     wide: frozenset[Value] = frozenset()
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[AllowedRange, ...] = ()
     num_random: int = 0
 
     # --- questions -----------------------------------------------------------------------------------------------
@@ -102,22 +102,22 @@ class Network:
         return FrozenDict({op.output: contents_of(op) for op in self.ops if op.kind == "constant"})
 
     @cached_property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[NetworkFunction, ...]:
         """The functions that are called, each before those that call it."""
         return functions_of(self.ops)
 
-    def walk(self) -> Iterator[Op]:
+    def walk(self) -> Iterator[NetworkOp]:
         """Every op, those of regions and functions included (a function's once per call)."""
         for op in self.ops:
             yield op
             for block in op.blocks:
                 yield from block.walk()
 
-    def made_by(self) -> dict[Value, Op]:
+    def made_by(self) -> dict[Value, NetworkOp]:
         """The op that makes each value."""
         return {v: op for op in self.ops for v in op.outputs}
 
-    def needed(self, targets: Iterable[Value]) -> list[Op]:
+    def needed(self, targets: Iterable[Value]) -> list[NetworkOp]:
         """The ops that ``targets`` depend on, in order."""
         return needed(self.ops, targets)
 
@@ -141,17 +141,17 @@ class Network:
         return network_text(self)
 
 
-def contents_of(op: Op) -> Array:
+def contents_of(op: NetworkOp) -> Array:
     """The elements of a ``constant`` op."""
     value = op.attrs["value"]
     assert isinstance(value, Dense), value
     return value.contents
 
 
-def needed(ops: Iterable[Op], targets: Iterable[Value]) -> list[Op]:
+def needed(ops: Iterable[NetworkOp], targets: Iterable[Value]) -> list[NetworkOp]:
     """The ops of a list that ``targets`` depend on, in order."""
     wanted = set(targets)
-    kept: list[Op] = []
+    kept: list[NetworkOp] = []
     for op in reversed(list(ops)):
         if wanted.intersection(op.outputs):
             wanted.update(op.inputs)
@@ -159,7 +159,7 @@ def needed(ops: Iterable[Op], targets: Iterable[Value]) -> list[Op]:
     return kept[::-1]
 
 
-def differentiable(ops: Iterable[Op], sources: Iterable[Value]) -> set[Value]:
+def differentiable(ops: Iterable[NetworkOp], sources: Iterable[Value]) -> set[Value]:
     """``sources`` and every floating-point value computed from one of them along a path that is not detached."""
     reached = set(sources)
     for op in ops:
@@ -168,11 +168,11 @@ def differentiable(ops: Iterable[Op], sources: Iterable[Value]) -> set[Value]:
     return reached
 
 
-def functions_of(ops: Iterable[Op]) -> tuple[Function, ...]:
+def functions_of(ops: Iterable[NetworkOp]) -> tuple[NetworkFunction, ...]:
     """The functions that ops call, directly or not, each before those that call it."""
-    found: dict[Function, None] = {}
+    found: dict[NetworkFunction, None] = {}
 
-    def visit(inner: Iterable[Op]) -> None:
+    def visit(inner: Iterable[NetworkOp]) -> None:
         for op in inner:
             called = op.function
             if called is not None and called in found:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.parallel.network.frozen import FrozenDict
 from abele.parallel.network.value import Place, Stage, Value
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Op:
+class NetworkOp:
     """One operation.
 
     Attributes:
@@ -28,8 +28,8 @@ class Op:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     attrs: FrozenDict[str, Any]
-    debug: DebugInfo
-    regions: tuple[Block, ...] = ()
+    debug: DebugRecord
+    regions: tuple[OpBlock, ...] = ()
 
     @property
     def output(self) -> Value:
@@ -47,13 +47,13 @@ class Op:
         return self.outputs[0].place if self.outputs else None
 
     @property
-    def function(self) -> Function | None:
+    def function(self) -> NetworkFunction | None:
         """The function that it calls, if it calls one."""
         called = self.attrs.get("function")
-        return called if isinstance(called, Function) else None
+        return called if isinstance(called, NetworkFunction) else None
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[OpBlock, ...]:
         """Every block that running it may run: its regions, or the body of what it calls."""
         called = self.function
         return self.regions if called is None else (called.body, *self.regions)
@@ -65,7 +65,7 @@ class Op:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Block:
+class OpBlock:
     """Ops in order, isolated from what is around them.
 
     Attributes:
@@ -75,10 +75,10 @@ class Block:
     """
 
     parameters: tuple[Value, ...]
-    ops: tuple[Op, ...]
+    ops: tuple[NetworkOp, ...]
     results: tuple[Value, ...]
 
-    def walk(self) -> Iterator[Op]:
+    def walk(self) -> Iterator[NetworkOp]:
         """Every op, those of regions and functions included (a function's once per call)."""
         for op in self.ops:
             yield op
@@ -87,7 +87,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Function:
+class NetworkFunction:
     """A block with a name, which ``call`` ops run.
 
     Attributes:
@@ -97,5 +97,5 @@ class Function:
     """
 
     name: str
-    body: Block
+    body: OpBlock
     num_random: int = field(default=0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.parallel.network.attributes import AttributeReader, read_data
 from abele.parallel.network.builder import NetworkBuilder
 from abele.parallel.network.frozen import FrozenDict
-from abele.parallel.network.network import Bound, Network
-from abele.parallel.network.op import Block, Function, Op
+from abele.parallel.network.network import AllowedRange, Network
+from abele.parallel.network.op import NetworkFunction, NetworkOp, OpBlock
 from abele.parallel.network.tokens import Token, Tokens
 from abele.parallel.network.value import HERE, Place, Stage, Value
 from abele.parallel.network.verify import verify
@@ -33,7 +33,7 @@ def parse(text: str) -> Network:
         NetworkTextError: The text does not read; the line and column are named.
         NetworkError: It reads, but is no legal network.
     """
-    net = _Reader(Tokens(text)).read()
+    net = _TextReader(Tokens(text)).read()
     verify(net)
     return net
 
@@ -45,12 +45,12 @@ class _Scope:
         self.values: dict[str, Value] = {}
 
 
-class _Reader:
+class _TextReader:
     """One text being read."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, NetworkFunction] = {}
         self.wide: set[Value] = set()
         self.data: dict[str, bytes] = {}
         self.attributes = AttributeReader(tokens, self.functions, self.data)
@@ -82,7 +82,7 @@ class _Reader:
         scope = _Scope()
         parameters = self._parameters(scope, Stage.FORWARD)
         random = self.tokens.integer() if self.tokens.take("random") else 0
-        self.functions[name] = Function(name, self._block(parameters, scope, Stage.FORWARD), random)
+        self.functions[name] = NetworkFunction(name, self._block(parameters, scope, Stage.FORWARD), random)
 
     def _parameters(self, scope: _Scope, stage: Stage) -> tuple[Value, ...]:
         self.tokens.expect("(")
@@ -94,14 +94,14 @@ class _Reader:
                 break
         return tuple(made)
 
-    def _block(self, parameters: tuple[Value, ...], scope: _Scope, stage: Stage) -> Block:
+    def _block(self, parameters: tuple[Value, ...], scope: _Scope, stage: Stage) -> OpBlock:
         with self.tokens.nested():
             self.tokens.expect("{")
             ops = self._ops(scope, stage, ends=("return",))
             self.tokens.expect("return")
             results = self._values(scope) if self.tokens.peek().kind == "value" else ()
             self.tokens.expect("}")
-            return Block(parameters, tuple(ops), results)
+            return OpBlock(parameters, tuple(ops), results)
 
     def _values(self, scope: _Scope) -> tuple[Value, ...]:
         found = [self._value(scope)]
@@ -160,9 +160,9 @@ class _Reader:
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
-    def _ops(self, scope: _Scope, stage: Stage, ends: tuple[str, ...]) -> list[Op]:
+    def _ops(self, scope: _Scope, stage: Stage, ends: tuple[str, ...]) -> list[NetworkOp]:
         tokens = self.tokens
-        ops: list[Op] = []
+        ops: list[NetworkOp] = []
         while tokens.peek().kind != "end":
             if tokens.peek().text in _STAGES and tokens.peek(1).text == ":":
                 stage = _STAGES[tokens.next().text]
@@ -173,7 +173,7 @@ class _Reader:
                 ops.append(self._op(scope, stage))
         return ops
 
-    def _op(self, scope: _Scope, stage: Stage) -> Op:
+    def _op(self, scope: _Scope, stage: Stage) -> NetworkOp:
         tokens = self.tokens
         # What an op makes is visible below it, not in its own operands.
         made = _Scope()
@@ -199,7 +199,7 @@ class _Reader:
             parameters = self._parameters(inner, Stage.FORWARD)
             regions.append(self._block(parameters, inner, stage))
         self._define(scope, made, start)
-        return Op(kind.text, inputs, tuple(outputs), FrozenDict(attrs), debug, tuple(regions))
+        return NetworkOp(kind.text, inputs, tuple(outputs), FrozenDict(attrs), debug, tuple(regions))
 
     def _define(self, scope: _Scope, made: _Scope, start: Token) -> None:
         twice = scope.values.keys() & made.values.keys()
@@ -271,20 +271,20 @@ class _Reader:
             case _:
                 raise tokens.error("expected what leaves the network, or '}'", token)
 
-    def _bound(self, scope: _Scope) -> Bound:
+    def _bound(self, scope: _Scope) -> AllowedRange:
         tokens = self.tokens
         value = self._value(scope)
         tokens.expect("<")
         limit = tokens.integer()
         exception = tokens.integer() if tokens.take("or") else None
         what = tokens.string()
-        return Bound(value, limit, exception, what, _origin(tokens.comment()))
+        return AllowedRange(value, limit, exception, what, _origin(tokens.comment()))
 
 
-def _origin(comment: str) -> DebugInfo:
+def _origin(comment: str) -> DebugRecord:
     """Where an op comes from, from the comment after it."""
     match = _ORIGIN.fullmatch(comment)
     if match is None or not match["name"]:
-        return DebugInfo("")
+        return DebugRecord("")
     path, _, name = match["name"].rpartition("/")
-    return DebugInfo(name, path, match["file"] or "", int(match["line"] or 0), match["label"] or "")
+    return DebugRecord(name, path, match["file"] or "", int(match["line"] or 0), match["label"] or "")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.parallel.network.attributes import Data, attribute_text
-from abele.parallel.network.network import Bound, Network
-from abele.parallel.network.op import Block, Function, Op
+from abele.parallel.network.network import AllowedRange, Network
+from abele.parallel.network.op import NetworkFunction, NetworkOp, OpBlock
 from abele.parallel.network.tokens import quoted
 from abele.parallel.network.value import HERE, Stage, Value, type_text
 
@@ -38,15 +38,15 @@ def network_text(net: Network, *, origins: bool = True) -> str:
     return "\n".join(lines)
 
 
-def op_text(op: Op) -> str:
+def op_text(op: NetworkOp) -> str:
     """One op on its own, its values by their names or as they are numbered among themselves."""
-    names = _Names()
+    names = _ValueNames()
     for value in dict.fromkeys(op.inputs):
         names.define(value)
     return "\n".join(_op_lines(op, names, Data(), True))
 
 
-class _Names:
+class _ValueNames:
     """What values are called in one block: their own name where it is plain and not taken, else a number."""
 
     def __init__(self, wide: Collection[Value] = ()) -> None:
@@ -90,7 +90,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _network_lines(net: Network, data: Data, origins: bool) -> list[str]:
-    names = _Names(net.wide)
+    names = _ValueNames(net.wide)
     seeds = () if net.seed is None else (net.seed,)
     groups = (net.inputs, net.parameters, net.buffers, net.accumulators, seeds)
     lines = [f"{word} {names.typed(v)}" for word, group in zip(ENTRIES, groups, strict=True) for v in group]
@@ -103,25 +103,25 @@ def _network_lines(net: Network, data: Data, origins: bool) -> list[str]:
     return lines + ([f"random {net.num_random}"] if net.num_random else [])
 
 
-def _bound_text(bound: Bound, names: _Names, origins: bool) -> str:
+def _bound_text(bound: AllowedRange, names: _ValueNames, origins: bool) -> str:
     exception = "" if bound.exception is None else f" or {bound.exception}"
     return f"bound {names[bound.value]} < {bound.limit}{exception} {quoted(bound.what)}{_origin(bound.debug, origins)}"
 
 
-def _function_lines(function: Function, data: Data, origins: bool) -> list[str]:
+def _function_lines(function: NetworkFunction, data: Data, origins: bool) -> list[str]:
     random = f" random {function.num_random}" if function.num_random else ""
     return _block_lines(f"function @{function.name}", function.body, f"{random} {{", data, origins, Stage.FORWARD)
 
 
-def _block_lines(head: str, block: Block, opening: str, data: Data, origins: bool, stage: Stage) -> list[str]:
-    names = _Names()
+def _block_lines(head: str, block: OpBlock, opening: str, data: Data, origins: bool, stage: Stage) -> list[str]:
+    names = _ValueNames()
     entering = ", ".join(names.typed(v) for v in block.parameters)
     inside = _ops_lines(block.ops, names, data, origins, stage)
     leaving = f"return {names.read(block.results)}".rstrip()
     return [f"{head}({entering}){opening}", *_indented([*inside, leaving]), "}"]
 
 
-def _ops_lines(ops: Sequence[Op], names: _Names, data: Data, origins: bool, stage: Stage) -> list[str]:
+def _ops_lines(ops: Sequence[NetworkOp], names: _ValueNames, data: Data, origins: bool, stage: Stage) -> list[str]:
     """Ops under the headings of their stages; those above the first heading are of ``stage``."""
     lines: list[str] = []
     for op in ops:
@@ -132,7 +132,7 @@ def _ops_lines(ops: Sequence[Op], names: _Names, data: Data, origins: bool, stag
     return lines
 
 
-def _op_lines(op: Op, names: _Names, data: Data, origins: bool, stage: Stage | None = None) -> list[str]:
+def _op_lines(op: NetworkOp, names: _ValueNames, data: Data, origins: bool, stage: Stage | None = None) -> list[str]:
     read = f"({names.read(op.inputs)})" if op.inputs else ""
     made = ", ".join(names.typed(v) for v in op.outputs)
     attrs = "".join(f" {name}={attribute_text(value, data)}" for name, value in sorted(op.attrs.items()))
@@ -143,7 +143,7 @@ def _op_lines(op: Op, names: _Names, data: Data, origins: bool, stage: Stage | N
     return lines
 
 
-def _region_names(op: Op) -> list[str]:
+def _region_names(op: NetworkOp) -> list[str]:
     from abele.parallel.registry import RULES
 
     rule = RULES.get(op.kind)
@@ -151,7 +151,7 @@ def _region_names(op: Op) -> list[str]:
     return [names[min(i, len(names) - 1)] if names else "body" for i in range(len(op.regions))]
 
 
-def _origin(debug: DebugInfo, shown: bool) -> str:
+def _origin(debug: DebugRecord, shown: bool) -> str:
     """Where an op comes from, as a comment: its name, file and line, and the module's label."""
     if not shown or not debug.full_name:
         return ""

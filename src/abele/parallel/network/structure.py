@@ -13,7 +13,7 @@ from typing import Any
 from abele.numerics import ElementType
 from abele.parallel.network.frozen import Dense
 from abele.parallel.network.network import Network
-from abele.parallel.network.op import Block, Function, Op
+from abele.parallel.network.op import NetworkFunction, NetworkOp, OpBlock
 from abele.parallel.network.value import Value
 
 Key = tuple[Any, ...]
@@ -28,7 +28,7 @@ def attribute_key(value: Any) -> Any:
             return (type(value).__name__, value)
         case ElementType():
             return ("type", str(value))
-        case Function():
+        case NetworkFunction():
             return ("function", value.name, value.num_random, block_key(value.body))
         case Dense():
             return value.key
@@ -70,16 +70,16 @@ class _Numbering:
         return tuple(map(self.of, values))
 
 
-def op_key(op: Op, read: Callable[[Sequence[Value]], Key], made: Key) -> Key:
+def op_key(op: NetworkOp, read: Callable[[Sequence[Value]], Key], made: Key) -> Key:
     """What an op is, given keys of what it reads and makes."""
     return (op.kind, read(op.inputs), made, attributes_key(op.attrs), tuple(map(block_key, op.regions)))
 
 
-def _ops_key(ops: Sequence[Op], numbers: _Numbering) -> Key:
+def _ops_key(ops: Sequence[NetworkOp], numbers: _Numbering) -> Key:
     return tuple(op_key(op, numbers.read, numbers.define(op.outputs)) for op in ops)
 
 
-def block_key(block: Block) -> Key:
+def block_key(block: OpBlock) -> Key:
     """The structure of a block."""
     numbers = _Numbering()
     entered = numbers.define(block.parameters)

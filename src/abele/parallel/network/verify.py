@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from abele.errors import AbeleError, NetworkError, nearest
 from abele.numerics import u32
 from abele.parallel.network.network import Network
-from abele.parallel.network.op import Block, Op
+from abele.parallel.network.op import NetworkOp, OpBlock
 from abele.parallel.network.value import Stage, Value, type_text
 from abele.words import counted
 
@@ -54,7 +54,7 @@ def _check_functions(net: Network) -> None:
         _check_block(function.body, f"in function @{function.name}")
 
 
-def _check_block(block: Block, where: str) -> None:
+def _check_block(block: OpBlock, where: str) -> None:
     known = set(block.parameters)
     if len(known) != len(block.parameters):
         raise NetworkError(f"{where}: a parameter is there twice")
@@ -67,7 +67,7 @@ def _check_block(block: Block, where: str) -> None:
             raise NetworkError(f"{where}: the result {value} is not made in the block")
 
 
-def _check_ops(ops: Sequence[Op], known: set[Value]) -> None:
+def _check_ops(ops: Sequence[NetworkOp], known: set[Value]) -> None:
     for op in ops:
         for number, value in enumerate(op.inputs):
             if value not in known:
@@ -79,7 +79,7 @@ def _check_ops(ops: Sequence[Op], known: set[Value]) -> None:
         check_op(op)
 
 
-def check_op(op: Op) -> None:
+def check_op(op: NetworkOp) -> None:
     """Check one op against the rule of its kind, and its regions.
 
     Raises:
@@ -103,7 +103,7 @@ def check_op(op: Op) -> None:
     _check_types(op, rule.types)
 
 
-def _check_attributes(op: Op, wanted: Mapping[str, object]) -> None:
+def _check_attributes(op: NetworkOp, wanted: Mapping[str, object]) -> None:
     for name in op.attrs.keys() - wanted.keys():
         close = nearest(name, wanted)
         raise _illegal(op, f"it has no attribute {name!r}", f"{close!r} exists" if close else None)
@@ -118,7 +118,7 @@ def _check_attributes(op: Op, wanted: Mapping[str, object]) -> None:
             raise _illegal(op, f"the attribute {name!r} is {value!r}, it has to be of type {names}")
 
 
-def _check_types(op: Op, rule: object) -> None:
+def _check_types(op: NetworkOp, rule: object) -> None:
     """Results against the shape rule of the kind, which may itself find something wrong."""
     assert callable(rule)
     try:
@@ -158,7 +158,7 @@ def _check_pairs(what: str, pairs: Iterable[tuple[Value, Value]], allowed: set[V
             raise NetworkError(f"the {what} {value} of {place} has another type")
 
 
-def _illegal(op: Op, problem: str, remedy: str | None = None) -> NetworkError:
+def _illegal(op: NetworkOp, problem: str, remedy: str | None = None) -> NetworkError:
     first = str(op).splitlines()[0]
     shown = first if len(first) <= 300 else f"{first[:300]} …"
     return NetworkError(f"{op.kind}: {problem}", at=op.debug.location or None, because=shown, remedy=remedy)

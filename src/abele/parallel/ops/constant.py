@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Dense, Op, Shape, Value
+from abele.parallel.network import BlockBuilder, Dense, NetworkOp, Shape, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.registry import Array, OpRule, Types, require, rule
 
@@ -21,23 +21,23 @@ def full(net: BlockBuilder, fill: float, shape: Shape, dtype: object) -> Value:
 
 
 @rule("constant")
-class Constant(OpRule):
+class ConstantRule(OpRule):
     """Elements that do not change."""
 
     operands = 0
     attributes: ClassVar = {"value": Dense}
     folds = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the contents."""
         contents = contents_of(op)
         require(contents.dtype == op.output.dtype.np, f"the contents are {contents.dtype}, not {op.output.dtype}")
         return [(contents.shape, op.output.dtype)]
 
-    def evaluate(self, op: Op) -> Array:
+    def evaluate(self, op: NetworkOp) -> Array:
         """The contents."""
         return contents_of(op)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """Made when the first op reads it; this is for one that leaves the network as it is."""
         return to.constant(op)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from abele.expr import Const, derivative
 from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Switch, Tensor
 from abele.graph import Sequence as Steps
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.numerics import bool_, i32, u32
-from abele.parallel.network import Block, BlockBuilder, FrozenDict, Function, Op, RegionBuilder, Value
+from abele.parallel.network import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import concat, reshape, slice_
 from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
@@ -33,7 +33,9 @@ _TRIP_FACTOR = 0x9E3779B1
 """What a trip adds to the random state, so that near trips and near micro-batches draw differently."""
 
 
-def call(net: BlockBuilder, function: Function, arguments: Sequence[Value], *, random: int = 0) -> tuple[Value, ...]:
+def call(
+    net: BlockBuilder, function: NetworkFunction, arguments: Sequence[Value], *, random: int = 0
+) -> tuple[Value, ...]:
     """The results of a function.
 
     Args:
@@ -115,20 +117,20 @@ def seed_of_trip(net: BlockBuilder, seed: Value, trip: Value) -> Value:
 
 
 @lru_cache(maxsize=4096)
-def _instance(function: Function, path: str, random: int) -> Block:
+def _instance(function: NetworkFunction, path: str, random: int) -> OpBlock:
     body = function.body
-    return Block(body.parameters, tuple(_moved(op, path, random) for op in body.ops), body.results)
+    return OpBlock(body.parameters, tuple(_moved(op, path, random) for op in body.ops), body.results)
 
 
-def _moved(op: Op, path: str, random: int) -> Op:
+def _moved(op: NetworkOp, path: str, random: int) -> NetworkOp:
     attrs = dict(op.attrs)
     for name in ("modifier", "random"):
         if name in attrs:
             attrs[name] += random
     if "path" in attrs:
         attrs["path"] = joined(path, attrs["path"])
-    regions = tuple(Block(r.parameters, tuple(_moved(o, path, random) for o in r.ops), r.results) for r in op.regions)
-    return Op(op.kind, op.inputs, op.outputs, FrozenDict(attrs), below(op.debug, path), regions)
+    regions = tuple(OpBlock(r.parameters, tuple(_moved(o, path, random) for o in r.ops), r.results) for r in op.regions)
+    return NetworkOp(op.kind, op.inputs, op.outputs, FrozenDict(attrs), below(op.debug, path), regions)
 
 
 def joined(path: str, inner: str) -> str:
@@ -136,13 +138,13 @@ def joined(path: str, inner: str) -> str:
     return f"{path}/{inner}" if path and inner else path or inner
 
 
-def below(debug: DebugInfo, path: str) -> DebugInfo:
+def below(debug: DebugRecord, path: str) -> DebugRecord:
     """Debug information of an op in a function as that of a call whose module is at ``path``."""
     if not path:
         return debug
     module, kind = split_label(debug.text)
     label = ".".join(filter(None, (path.replace("/", "."), module))) + kind if debug.text else ""
-    return DebugInfo(debug.name, joined(path, debug.path), debug.file, debug.line, label)
+    return DebugRecord(debug.name, joined(path, debug.path), debug.file, debug.line, label)
 
 
 def split_label(label: str) -> tuple[str, str]:
@@ -151,14 +153,14 @@ def split_label(label: str) -> tuple[str, str]:
     return (label[:place].rstrip(), f" {label[place:]}") if place >= 0 else (label, "")
 
 
-def body_of(op: Op) -> Block:
+def body_of(op: NetworkOp) -> OpBlock:
     """What a ``call`` runs: the body of its function, with the modifiers and module path of the call."""
     assert op.function is not None
     return _instance(op.function, op.attrs["path"], op.attrs["random"])
 
 
 @rule("call")
-class Call(OpRule):
+class CallRule(OpRule):
     """A function's body on the operands.
 
     On the machine the body is there once per call: one copy for all of them would cost the copies of its arguments and
@@ -166,30 +168,30 @@ class Call(OpRule):
     """
 
     operands = (0, None)
-    attributes: ClassVar = {"function": Function, "path": str, "random": int}
+    attributes: ClassVar = {"function": NetworkFunction, "path": str, "random": int}
     folds = False
     reads_eagerly = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the function's results."""
-        function: Function = op.attrs["function"]
+        function: NetworkFunction = op.attrs["function"]
         _fit(f"@{function.name}", function.body, op.inputs)
         return [v.type for v in function.body.results]
 
-    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+    def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """The body."""
         return tuple(run.block(body_of(op), args))
 
-    def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """The body, as if it stood here."""
         return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs))
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A call of the function's backward function; the call itself also gives what that needs."""
         raise AssertionError("calls are differentiated by abele.parallel.passes.differentiate")
 
 
-def _fit(what: str, block: Block, inputs: Sequence[Value]) -> None:
+def _fit(what: str, block: OpBlock, inputs: Sequence[Value]) -> None:
     require(len(inputs) == len(block.parameters), f"{what} takes {len(block.parameters)} values, not {len(inputs)}")
     for number, (value, parameter) in enumerate(zip(inputs, block.parameters, strict=True)):
         require(value.type == parameter.type, f"operand {number} ({value}) is no {parameter} of {what}")
@@ -205,7 +207,7 @@ class Looping(OpRule):
     folds = False
     reads_eagerly = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the carried values."""
         carried = op.inputs[: op.attrs["carried"]]
         require(0 <= op.attrs["carried"] <= len(op.inputs), f"it cannot carry {op.attrs['carried']} of its operands")
@@ -213,21 +215,21 @@ class Looping(OpRule):
         require(
             body.parameters and body.parameters[0].type == ((), i32), "the body's first parameter is the trip, i32[]"
         )
-        _fit("the body", Block(body.parameters[1:], (), ()), op.inputs)
+        _fit("the body", OpBlock(body.parameters[1:], (), ()), op.inputs)
         require(len(body.results) == len(carried), f"the body gives {len(body.results)} values of {len(carried)}")
         for before, after in zip(carried, body.results, strict=True):
             require(before.type == after.type, f"the body makes {after} of {before}")
         return [v.type for v in carried]
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """None for loops whose number of trips only the machine knows: what they made on the way is not kept."""
         raise no_derivative(op, "a loop of unknown length", "use a loop with a fixed number of trips")
 
-    def _states(self, to: Lowering, op: Op) -> list[Tensor]:
+    def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
         """A variable for each carried value, with what it holds before the first trip."""
         return [to.copied(to[v], v.name or "carried") for v in op.inputs[: op.attrs["carried"]]]
 
-    def _trip(self, to: Lowering, op: Op, region: Block) -> Tensor | None:
+    def _trip(self, to: Lowering, op: NetworkOp, region: OpBlock) -> Tensor | None:
         """A counter of trips at zero, if the body reads it."""
         trip = region.parameters[0]
         if not any(trip in inner.inputs for inner in region.ops) and trip not in region.results:
@@ -236,7 +238,7 @@ class Looping(OpRule):
         to.prog.add(Copy(to.graph.constant(i32, (), 0, name="zero"), counter, name="first_trip"))
         return counter
 
-    def _body(self, to: Lowering, op: Op, states: list[Tensor], counter: Tensor | None) -> Steps:
+    def _body(self, to: Lowering, op: NetworkOp, states: list[Tensor], counter: Tensor | None) -> Steps:
         """One trip: the body, then the carried values become its results."""
         region = op.regions[-1]
         trip: Tensor = counter if counter is not None else to.graph.constant(i32, (), 0, name="trip")
@@ -266,26 +268,26 @@ def copy_together(to: Lowering, sources: Sequence[Tensor], destinations: Sequenc
 
 
 @rule("loop")
-class Loop(Looping):
+class LoopRule(Looping):
     """A body that makes new values of carried ones, ``count`` times."""
 
     attributes: ClassVar = {"carried": int, "count": int}
     region_names = ("body",)
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the carried values."""
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         require(op.attrs["count"] >= 0, f"it cannot run {op.attrs['count']} times")
         return super().types(op)
 
-    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+    def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """A Python loop."""
         carried, rest = list(args[: op.attrs["carried"]]), args[op.attrs["carried"] :]
         for trip in range(op.attrs["count"]):
             carried = run.block(op.regions[0], [trip, *carried, *rest])
         return tuple(carried)
 
-    def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """A Repeat."""
         states, counter = self._states(to, op), self._trip(to, op, op.regions[0])
         to.prog.add(Repeat(op.attrs["count"], self._body(to, op, states, counter)))
@@ -293,13 +295,13 @@ class Loop(Looping):
 
 
 @rule("while")
-class While(Looping):
+class WhileRule(Looping):
     """A body that makes new values of carried ones for as long as a condition on them holds."""
 
     attributes: ClassVar = {"carried": int}
     region_names = ("condition", "body")
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the carried values."""
         require(len(op.regions) == 2, f"it has a condition and a body, not {len(op.regions)} regions")
         test = op.regions[0]
@@ -307,14 +309,14 @@ class While(Looping):
         require([v.type for v in test.results] == [((), bool_)], "the condition gives one bool[]")
         return super().types(op)
 
-    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+    def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """A Python loop."""
         carried, rest, trip = list(args[: op.attrs["carried"]]), args[op.attrs["carried"] :], 0
         while run.block(op.regions[0], [*carried, *rest])[0]:
             carried, trip = run.block(op.regions[1], [trip, *carried, *rest]), trip + 1
         return tuple(carried)
 
-    def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """A RepeatWhileTrue."""
         states, counter = self._states(to, op), self._trip(to, op, op.regions[1])
         with to.into(Steps(name="condition")) as test:
@@ -333,7 +335,7 @@ class Branching(OpRule):
     folds = False
     reads_eagerly = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the results of the first region, which are those of all."""
         require(len(op.regions) > 0, "it has no regions")
         types = [v.type for v in op.regions[0].results]
@@ -342,20 +344,20 @@ class Branching(OpRule):
             require([v.type for v in region.results] == types, "its regions give values of different types")
         return types
 
-    def choice(self, op: Op, chooser: Any) -> int:
+    def choice(self, op: NetworkOp, chooser: Any) -> int:
         """Number of the region that the first operand chooses."""
         raise NotImplementedError
 
-    def simplify(self, net: BlockBuilder, op: Op) -> tuple[Value, ...] | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> tuple[Value, ...] | None:
         """The region itself, if it is known which."""
         known = net.scalar(op.inputs[0])
         return None if known is None else net.inline(op.regions[self.choice(op, known)], op.inputs[1:])
 
-    def interpret(self, run: Interpreter, op: Op, args: Sequence[Array]) -> Any:
+    def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """The region that is chosen."""
         return tuple(run.block(op.regions[self.choice(op, args[0])], args[1:]))
 
-    def _regions(self, to: Lowering, op: Op) -> tuple[list[Steps], list[Tensor]]:
+    def _regions(self, to: Lowering, op: NetworkOp) -> tuple[list[Steps], list[Tensor]]:
         """The program of each region, all of which leave their results in the same variables."""
         programs, results = [], list[Tensor]()
         for region in op.regions:
@@ -367,7 +369,7 @@ class Branching(OpRule):
             programs.append(prog)
         return programs, results
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A branch on the same operand: each region computes its forward pass again, then its backward pass."""
         raise AssertionError("branches are differentiated by abele.parallel.passes.differentiate")
 
@@ -378,17 +380,17 @@ class Cond(Branching):
 
     region_names = ("then", "otherwise")
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the results of both regions."""
         require(len(op.regions) == 2, f"it has two regions, not {len(op.regions)}")
         require(op.inputs[0].type == ((), bool_), f"its first operand is {op.inputs[0]}, it has to be bool[]")
         return super().types(op)
 
-    def choice(self, op: Op, chooser: Any) -> int:
+    def choice(self, op: NetworkOp, chooser: Any) -> int:
         """The first if the bool is true."""
         return 0 if chooser else 1
 
-    def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """An If."""
         predicate = to[op.inputs[0]]
         (then, otherwise), results = self._regions(to, op)
@@ -402,17 +404,17 @@ class SwitchRule(Branching):
 
     region_names = ("case",)
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Those of the results of every region."""
         require(op.inputs[0].type == ((), i32), f"its first operand is {op.inputs[0]}, it has to be i32[]")
         return super().types(op)
 
-    def choice(self, op: Op, chooser: Any) -> int:
+    def choice(self, op: NetworkOp, chooser: Any) -> int:
         """The number, or the last."""
         last = len(op.regions) - 1
         return int(chooser) if 0 <= int(chooser) < last else last
 
-    def lower(self, to: Lowering, op: Op) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """A Switch whose default is the last region."""
         index = to[op.inputs[0]]
         programs, results = self._regions(to, op)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Shape, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
@@ -72,7 +72,7 @@ def _letters(rank: int) -> tuple[str, str]:
     return "uvwxyz"[:rank], "opqrst"[:rank]
 
 
-def _fit(op: Op, shapes: Sequence[Shape]) -> None:
+def _fit(op: NetworkOp, shapes: Sequence[Shape]) -> None:
     for number, (value, shape) in enumerate(zip(op.inputs, shapes, strict=False)):
         require(value.shape == shape, f"operand {number} is {list(value.shape)}, its parameters say {list(shape)}")
 
@@ -84,14 +84,14 @@ class Convolution(OpRule):
     operands = (2, 3)
     attributes: ClassVar = {"params": ConvParams}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Output of the parameters, which the operands fit."""
         params: ConvParams = op.attrs["params"]
         shapes = (params.input_shape, params.weights_shape, (params.out_channels,))
         _fit(op, shapes)
         return [(params.output_shape, op.inputs[0].dtype)]
 
-    def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array, weight: Array, *bias: Array) -> Array:
         """A sum over windows in NumPy."""
         params = op.attrs["params"]
         field, kernel = _letters(len(params.field))
@@ -101,7 +101,7 @@ class Convolution(OpRule):
         result = result.reshape(params.output_shape)
         return np.asarray(result + bias[0].reshape(-1, *[1] * len(params.field)) if bias else result)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
         result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planning)
@@ -109,13 +109,13 @@ class Convolution(OpRule):
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
 
-    def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """Input and weights as the convolution's planner wants them."""
         value = op.inputs[operand]
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
         return create(to.graph, op.attrs["params"], value.dtype, value.name) if create else None
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A convolution by data, one by weights, and the sum of the gradient for the bias."""
         grad = only(grads)
         x, weight = op.inputs[:2]
@@ -134,13 +134,13 @@ class ConvolutionGradData(OpRule):
     operands = 2
     attributes: ClassVar = {"params": ConvParams}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Input of the convolution."""
         params: ConvParams = op.attrs["params"]
         _fit(op, (params.output_shape, params.weights_shape))
         return [(params.input_shape, op.output.dtype)]
 
-    def evaluate(self, op: Op, grad: Array, weight: Array) -> Array:
+    def evaluate(self, op: NetworkOp, grad: Array, weight: Array) -> Array:
         """Every product added where its window read."""
         params = op.attrs["params"]
         field, kernel = _letters(len(params.field))
@@ -155,7 +155,7 @@ class ConvolutionGradData(OpRule):
         np.add.at(result, places.reshape(-1), spread.reshape(-1))
         return result[1:].reshape(op.output.shape)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution by the gradient's parameters."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
         return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **to.planning)
@@ -168,13 +168,13 @@ class ConvolutionGradWeight(OpRule):
     operands = 2
     attributes: ClassVar = {"params": ConvParams}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Weights of the convolution."""
         params: ConvParams = op.attrs["params"]
         _fit(op, (params.output_shape, params.input_shape))
         return [(params.weights_shape, op.output.dtype)]
 
-    def evaluate(self, op: Op, grad: Array, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, grad: Array, x: Array) -> Array:
         """Windows times gradients, summed over the batch and the field."""
         params = op.attrs["params"]
         field, kernel = _letters(len(params.field))
@@ -183,7 +183,7 @@ class ConvolutionGradWeight(OpRule):
         result = np.einsum(f"bgi{field}{kernel},bgn{field}->gni{kernel}", windows, grads, optimize=True)
         return np.asarray(result.reshape(op.output.shape))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One calculation of weight deltas."""
         grad, x = to[op.inputs[0]], to[op.inputs[1]]
         return poplin.calculate_weight_deltas(

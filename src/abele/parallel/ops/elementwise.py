@@ -12,7 +12,7 @@ from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.views import expand
 from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
 from abele.poplibs import popops
@@ -55,13 +55,13 @@ class Map(OpRule):
     operands = (1, None)
     attributes: ClassVar = {"expr": ir.Expr}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The shape that the operands broadcast to, and the element type that the op says."""
         known, used = set(range(len(op.inputs))), derivative.operands(op.attrs["expr"])
         require(used <= known, f"the expression reads ${max(used, default=0)}, there are {len(known)} operands")
         return [(broadcast(*(v.shape for v in op.inputs)), op.output.dtype)]
 
-    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """Constants of one number become part of the expression; each operand is there once, and is read.
 
         Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
@@ -90,11 +90,11 @@ class Map(OpRule):
         own = broadcast(*(v.shape for v in kept))
         return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
 
-    def evaluate(self, op: Op, *inputs: Array) -> Array:
+    def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
         """The expression in NumPy."""
         return np.broadcast_to(evaluate(op.attrs["expr"], inputs), op.output.shape)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops map."""
         expression, inputs = popops.expr.written_out(op.attrs["expr"]), [to[v] for v in op.inputs]
         types = tuple(v.dtype for v in op.inputs)
@@ -103,12 +103,12 @@ class Map(OpRule):
             expression = popops.expr.Cast(expression, op.output.dtype)
         return popops.map(to.graph, expression, inputs, to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""
         grad = only(grads)
         return [self._gradient(net, op, grad, i) if wanted[i] else None for i in range(len(op.inputs))]
 
-    def _gradient(self, net: BlockBuilder, op: Op, grad: Value, operand: int) -> Value | None:
+    def _gradient(self, net: BlockBuilder, op: NetworkOp, grad: Value, operand: int) -> Value | None:
         from abele.parallel.ops.reduction import sum_to
 
         count = len(op.inputs)
@@ -126,14 +126,14 @@ class Map(OpRule):
 
 
 @rule("cast")
-class Cast(OpRule):
+class CastRule(OpRule):
     """A conversion of element type; floats to integers truncate."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The shape of the input, and the element type that the op says."""
         return [(op.inputs[0].shape, op.output.dtype)]
 
-    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """The input if it has the type, or the constant that a converted constant is."""
         (value,) = op.inputs
         contents = net.contents(value)
@@ -141,14 +141,14 @@ class Cast(OpRule):
             return value
         return None if contents is None else net.constant(contents, op.output.dtype)
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The conversion in NumPy."""
         return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops cast."""
         return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient converted back."""
         return [cast(net, only(grads), op.inputs[0].dtype)]

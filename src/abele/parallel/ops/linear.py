@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.reduction import reduce, sum_to
 from abele.parallel.ops.views import expand, reshape, transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -57,18 +57,18 @@ class Linear(OpRule):
 
     operands = (2, 3)
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """[rows, out]."""
         x, weight, *bias = op.inputs
         require(x.ndim == weight.ndim == 2 and x.shape[1] == weight.shape[1], f"{x} and {weight} do not fit each other")
         require(all(b.shape == weight.shape[:1] for b in bias), f"the bias does not fit {weight}")
         return [((x.shape[0], weight.shape[0]), x.dtype)]
 
-    def evaluate(self, op: Op, x: Array, weight: Array, *bias: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array, weight: Array, *bias: Array) -> Array:
         """The product in NumPy."""
         return x @ weight.T + (bias[0] if bias else 0)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
         product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planning)
@@ -76,7 +76,7 @@ class Linear(OpRule):
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
 
-    def layout(self, to: Lowering, op: Op, operand: int) -> Tensor | None:
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """The weight as the right-hand side of the matmul."""
         x, weight = op.inputs[:2]
         if operand != 1:
@@ -84,7 +84,7 @@ class Linear(OpRule):
         rhs = poplin.create_matmul_input_rhs(to.graph, weight.dtype, x.shape, weight.shape[::-1], name=weight.name)
         return rhs.T
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Two matmuls, and the sum of the gradient over rows for the bias."""
         grad = only(grads)
         x, weight = op.inputs[:2]
@@ -100,24 +100,24 @@ class MatMul(OpRule):
 
     operands = 2
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """[m, n], or [g, m, n]."""
         a, b = op.inputs
         require(a.ndim == b.ndim and a.ndim in (2, 3), f"{a} and {b} are not both matrices or stacks of them")
         require(a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2], f"{a} and {b} do not fit each other")
         return [((*a.shape[:-1], b.shape[-1]), a.dtype)]
 
-    def evaluate(self, op: Op, a: Array, b: Array) -> Array:
+    def evaluate(self, op: NetworkOp, a: Array, b: Array) -> Array:
         """NumPy's matmul."""
         return a @ b
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""
         a, b = to[op.inputs[0]], to[op.inputs[1]]
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""
         grad = only(grads)
         a, b = op.inputs

@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.expr import NONLINEARITIES, TABLE
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 
@@ -25,31 +25,31 @@ def nonlinearity(net: BlockBuilder, function: str, value: Value) -> Value:
     return net.emit_like("nonlinearity", [value], value, function=function)
 
 
-def _check_function(op: Op) -> None:
+def _check_function(op: NetworkOp) -> None:
     function = op.attrs["function"]
     require(function in NONLINEARITIES, f"there is no non-linearity {function!r}; {', '.join(NONLINEARITIES)} exist")
 
 
 @rule("nonlinearity")
-class Nonlinearity(OpRule):
+class NonlinearityRule(OpRule):
     """A library non-linearity of every element."""
 
     attributes: ClassVar = {"function": str}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
         _check_function(op)
         return [op.inputs[0].type]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The function in NumPy."""
         return np.asarray(TABLE[NONLINEARITIES[op.attrs["function"]].op].meaning(x))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn non-linearity."""
         return popnn.non_linearity(to.graph, op.attrs["function"], to[op.inputs[0]], to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op, on the output or the input as the function wants."""
         grad = only(grads)
         saved = op.inputs[0] if op.attrs["function"] in TAKES_INPUT else op.output
@@ -63,18 +63,18 @@ class NonlinearityGrad(OpRule):
     operands = 2
     attributes: ClassVar = {"function": str}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of what was saved."""
         _check_function(op)
         saved, grad = op.inputs
         require(saved.shape == grad.shape, f"{saved} and {grad} differ in shape")
         return [saved.type]
 
-    def evaluate(self, op: Op, saved: Array, grad: Array) -> Array:
+    def evaluate(self, op: NetworkOp, saved: Array, grad: Array) -> Array:
         """The slope in NumPy times the gradient."""
         return np.asarray(TABLE[NONLINEARITIES[op.attrs["function"]].gradient].meaning(saved, grad))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
         saved, grad = op.inputs
         return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], to.prog)

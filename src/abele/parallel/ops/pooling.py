@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Shape, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_params import PoolParams
@@ -46,13 +46,13 @@ class Pool(OpRule):
 
     attributes: ClassVar = {"pooling": PoolParams}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Output of the parameters, which the input fits."""
         pooling: PoolParams = op.attrs["pooling"]
         _fit(op.inputs[0], pooling.in_shape)
         return [(pooling.out_shape, op.inputs[0].dtype)]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """Windows reduced in NumPy."""
         pooling: PoolParams = op.attrs["pooling"]
         axes = _kernel_axes(pooling)
@@ -63,11 +63,11 @@ class Pool(OpRule):
             return np.asarray(total)
         return np.asarray(total / np.maximum(_windows(np.ones_like(x), pooling, 0).sum(axes), 1))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn pooling."""
         return popnn.pool(to.graph, to[op.inputs[0]], op.attrs["pooling"], to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op; that of a maximum needs input and output."""
         grad = only(grads)
         pooling, (x,) = op.attrs["pooling"], op.inputs
@@ -82,7 +82,7 @@ class PoolGrad(OpRule):
     operands = (1, 3)
     attributes: ClassVar = {"pooling": PoolParams}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """Input of the pooling."""
         pooling: PoolParams = op.attrs["pooling"]
         require(
@@ -93,7 +93,7 @@ class PoolGrad(OpRule):
             _fit(value, shape)
         return [(pooling.in_shape, op.output.dtype)]
 
-    def evaluate(self, op: Op, grad: Array, *saved: Array) -> Array:
+    def evaluate(self, op: NetworkOp, grad: Array, *saved: Array) -> Array:
         """Every window's gradient added where it read."""
         pooling: PoolParams = op.attrs["pooling"]
         wide = (..., *(None,) * len(pooling.kernel))
@@ -110,7 +110,7 @@ class PoolGrad(OpRule):
         np.add.at(result, places.reshape(-1), spread.reshape(-1))
         return result[1:].reshape(op.output.shape)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn pooling gradient."""
         grad, *saved = (to[v] for v in op.inputs)
         return popnn.pool_input_gradient(to.graph, op.attrs["pooling"], grad, *saved, prog=to.prog)

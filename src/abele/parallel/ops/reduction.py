@@ -12,7 +12,7 @@ from abele.expr import Const, derivative, select
 from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.numerics import ElementType
-from abele.parallel.network import BlockBuilder, Op, Shape, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -75,7 +75,7 @@ class Reduce(OpRule):
 
     attributes: ClassVar = {"dims": tuple, "operation": str, "scale": (float, int)}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The input without the dimensions, in the element type that the op says."""
         (value,), dims, operation = op.inputs, op.attrs["dims"], op.attrs["operation"]
         require(operation in _NUMPY, f"there is no reduction {operation!r}; there are {', '.join(_NUMPY)}")
@@ -84,7 +84,7 @@ class Reduce(OpRule):
         require(operation == "add" or op.attrs["scale"] == 1, "only sums are scaled")
         return [(tuple(n for d, n in enumerate(value.shape) if d not in dims), op.output.dtype)]
 
-    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """A reduction over one element scales or converts it; one of a constant is a constant."""
         (value,), dims, scale = op.inputs, op.attrs["dims"], op.attrs["scale"]
         if math.prod(value.shape[d] for d in dims) == 1:
@@ -97,12 +97,12 @@ class Reduce(OpRule):
             return None
         return net.constant(_NUMPY[op.attrs["operation"]](contents, axis=dims) * scale, op.output.dtype)
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The reduction in NumPy."""
         result = _NUMPY[op.attrs["operation"]](x, axis=op.attrs["dims"])
         return np.asarray(result if op.attrs["scale"] == 1 else result * op.attrs["scale"])
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops reduction."""
         attrs = op.attrs
         scale = attrs["scale"] if attrs["scale"] != 1 else None
@@ -116,7 +116,7 @@ class Reduce(OpRule):
             scale=scale,
         )
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient repeated over what was summed; for extrema, where they are reached, shared by equals."""
         (value,), grad = op.inputs, only(grads)
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
@@ -128,7 +128,7 @@ class Reduce(OpRule):
         return [self._to_extremum(net, op, reshape(net, grad, kept))]
 
     @staticmethod
-    def _to_extremum(net: BlockBuilder, op: Op, grad: Value) -> Value:
+    def _to_extremum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
         hit = map_(net, select(x.eq(best), 1.0, 0.0), [value, reshape(net, op.output, grad.shape)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.graph import Tensor
 from abele.numerics import i32
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.constant import full
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
@@ -39,23 +39,23 @@ class ReadRow(OpRule):
 
     operands = 2
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """A row's."""
         table, index = op.inputs
         _check(table, op.output, index)
         return [(table.shape[1:], table.dtype)]
 
-    def evaluate(self, op: Op, table: Array, index: Array) -> Array:
+    def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
         """NumPy's indexing."""
         return np.asarray(table[int(index)])
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One dynamic slice."""
         table, index = to[op.inputs[0]], to[op.inputs[1]]
         taken = popops.dynamic_slice(to.graph, table, index.reshape((1,)), [0], [1], to.prog)
         return taken.reshape(op.output.shape)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Zeros, but for the row."""
         table, index = op.inputs
         zeros = full(net, 0.0, table.shape, table.dtype)
@@ -68,18 +68,18 @@ class WriteRow(OpRule):
 
     operands = 3
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The table's."""
         _check(*op.inputs)
         return [op.inputs[0].type]
 
-    def evaluate(self, op: Op, table: Array, row: Array, index: Array) -> Array:
+    def evaluate(self, op: NetworkOp, table: Array, row: Array, index: Array) -> Array:
         """NumPy's indexing, on a copy."""
         result = np.array(table)
         result[int(index)] = row
         return result
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One dynamic update, in place if nothing else needs the table as it was."""
         table, row, index = op.inputs
         written = to.overwritable(table)
@@ -88,7 +88,7 @@ class WriteRow(OpRule):
         to.own(op.output)
         return written
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient without the row, and the row."""
         (_, row, index), grad = op.inputs, only(grads)
         kept = write_row(net, grad, full(net, 0.0, row.shape, row.dtype), index) if wanted[0] else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.views import transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
@@ -27,21 +27,21 @@ def softmax(net: BlockBuilder, value: Value, dim: int, *, log: bool = False) -> 
 class Softmax(OpRule):
     """Exponentials over their sum along the last dimension."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
         require(op.inputs[0].ndim, "it takes a dimension to sum over")
         return [op.inputs[0].type]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The stable form in NumPy."""
         powers = np.exp(x - x.max(-1, keepdims=True))
         return np.asarray(powers / powers.sum(-1, keepdims=True))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn softmax."""
         return popnn.softmax(to.graph, to[op.inputs[0]], to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
         grad = only(grads)
         return [net.emit_like("softmax_grad", [op.output, grad], op.output)]
@@ -53,17 +53,17 @@ class SoftmaxGrad(OpRule):
 
     operands = 2
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the output."""
         y, grad = op.inputs
         require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
         return [y.type]
 
-    def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
+    def evaluate(self, op: NetworkOp, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""
         return np.asarray(y * (grad - (grad * y).sum(-1, keepdims=True)))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
         return popnn.softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)
 
@@ -72,21 +72,21 @@ class SoftmaxGrad(OpRule):
 class LogSoftmax(OpRule):
     """The logarithm of softmax along the last dimension."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
         require(op.inputs[0].ndim, "it takes a dimension to sum over")
         return [op.inputs[0].type]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The stable form in NumPy."""
         shifted = x - x.max(-1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn log-softmax."""
         return popnn.log_softmax(to.graph, to[op.inputs[0]], to.prog)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
         grad = only(grads)
         return [net.emit_like("log_softmax_grad", [op.output, grad], op.output)]
@@ -98,16 +98,16 @@ class LogSoftmaxGrad(OpRule):
 
     operands = 2
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the output."""
         y, grad = op.inputs
         require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
         return [y.type]
 
-    def evaluate(self, op: Op, y: Array, grad: Array) -> Array:
+    def evaluate(self, op: NetworkOp, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""
         return np.asarray(grad - np.exp(y) * grad.sum(-1, keepdims=True))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
         return popnn.log_softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)

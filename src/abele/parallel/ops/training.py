@@ -8,7 +8,7 @@ import numpy as np
 
 from abele.graph import Tensor
 from abele.numerics import f32
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.optimisers import Optimiser
 from abele.parallel.registry import Array, OpRule, Types, require, rule
 from abele.poplibs import popops
@@ -28,7 +28,7 @@ def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Opti
 
 
 @rule("accumulate")
-class Accumulate(OpRule):
+class AccumulateRule(OpRule):
     """A sum over micro-batches, in f32, that grows in place."""
 
     operands = 2
@@ -36,17 +36,17 @@ class Accumulate(OpRule):
     folds = False
     repeats = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The sum's."""
         total, gradient = op.inputs
         require(total.dtype == f32 and total.shape == gradient.shape, f"{total} is no f32 sum of {gradient}")
         return [total.type]
 
-    def evaluate(self, op: Op, total: Array, gradient: Array) -> Array:
+    def evaluate(self, op: NetworkOp, total: Array, gradient: Array) -> Array:
         """The sum in NumPy."""
         return np.asarray(total + op.attrs["scale"] * gradient)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One scaled addition in place."""
         total, gradient = to[op.inputs[0]], to[op.inputs[1]]
         popops.scaled_add_to(to.graph, total, gradient, op.attrs["scale"], to.prog)
@@ -62,17 +62,17 @@ class Update(OpRule):
     folds = False
     repeats = False
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The parameter's."""
         parameter, gradient = op.inputs
         require(parameter.shape == gradient.shape, f"{gradient} is no gradient of {parameter}")
         return [parameter.type]
 
-    def evaluate(self, op: Op, parameter: Array, gradient: Array) -> Array:
+    def evaluate(self, op: NetworkOp, parameter: Array, gradient: Array) -> Array:
         """The first step of the optimiser, when it remembers nothing yet."""
         return np.asarray(op.attrs["optimiser"].first_step(parameter, gradient))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """The fused update of the group that the program has for the optimiser."""
         parameter, gradient = to[op.inputs[0]], to[op.inputs[1]]
         to.updates[op.attrs["group"]].update(parameter, gradient, to.prog)

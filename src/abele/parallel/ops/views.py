@@ -10,7 +10,7 @@ import numpy as np
 from abele import graph as tile_graph
 from abele.errors import UnsupportedOpError
 from abele.graph import Tensor
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.constant import full
 from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class View(OpRule):
     """A kind that moves no data: of constants, it is a constant."""
 
-    def same(self, op: Op) -> bool:
+    def same(self, op: NetworkOp) -> bool:
         """True if an op of the kind changes nothing."""
         return op.output.shape == op.inputs[0].shape
 
-    def simplify(self, net: BlockBuilder, op: Op) -> Value | None:
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """The input of a view that changes nothing; the constant that a view of constants is."""
         if self.same(op):
             return op.inputs[0]
@@ -105,21 +105,21 @@ def detach(net: BlockBuilder, value: Value) -> Value:
 class Reshape(View):
     """The same elements in row-major order in another shape."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The shape that the op says, of as many elements."""
         value, made = op.inputs[0], op.output
         require(made.size == value.size, f"{list(value.shape)} has {value.size} elements, not {made.size}")
         return [(made.shape, value.dtype)]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's reshape."""
         return x.reshape(op.output.shape)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         return to[op.inputs[0]].reshape(op.output.shape)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient in the shape of the input."""
         return [reshape(net, only(grads), op.inputs[0].shape)]
 
@@ -130,25 +130,25 @@ class Permute(View):
 
     attributes: ClassVar = {"order": tuple}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The dimensions of the input in the order."""
         (value,), order = op.inputs, op.attrs["order"]
         require(sorted(order) == list(range(value.ndim)), f"order={list(order)} is no order of {list(value.shape)}")
         return [(tuple(value.shape[d] for d in order), value.dtype)]
 
-    def same(self, op: Op) -> bool:
+    def same(self, op: NetworkOp) -> bool:
         """True if the order is the one that there was."""
         return bool(op.attrs["order"] == tuple(range(op.output.ndim)))
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's transpose."""
         return x.transpose(op.attrs["order"])
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         return to[op.inputs[0]].transpose(op.attrs["order"])
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The inverse permutation of the gradient."""
         order = op.attrs["order"]
         return [permute(net, only(grads), sorted(range(len(order)), key=order.__getitem__))]
@@ -158,21 +158,21 @@ class Permute(View):
 class Expand(View):
     """Elements repeated along dimensions."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The shape that the op says, to which the input broadcasts."""
         value, made = op.inputs[0], op.output
         require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
         return [(made.shape, value.dtype)]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's broadcast_to."""
         return np.broadcast_to(x, op.output.shape)
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         return to[op.inputs[0]].broadcast_to(op.output.shape)
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient summed over the repetitions."""
         from abele.parallel.ops.reduction import sum_to
 
@@ -185,7 +185,7 @@ class Slice(View):
 
     attributes: ClassVar = {"dim": int, "begin": int, "end": int, "step": int}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The input's shape, with as many indices as are taken."""
         (value,), dim = op.inputs, op.attrs["dim"]
         require(0 <= dim < value.ndim, f"{value} has no dimension {dim}")
@@ -194,19 +194,19 @@ class Slice(View):
         require(inside, f"the indices {begin}:{end}:{step} are not in a dimension of {value.shape[dim]}")
         return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's slice."""
         attrs = op.attrs
         taken = slice(attrs["begin"], attrs["end"], attrs["step"])
         return np.asarray(np.moveaxis(np.moveaxis(x, attrs["dim"], 0)[taken], 0, attrs["dim"]))
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         attrs = op.attrs
         part = to[op.inputs[0]].slice(attrs["begin"], attrs["end"], attrs["dim"])
         return part if attrs["step"] == 1 else part.sub_sample(attrs["step"], attrs["dim"])
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient with zeros where the input was not taken."""
         grad = only(grads)
         value, dim, begin = op.inputs[0], op.attrs["dim"], op.attrs["begin"]
@@ -228,7 +228,7 @@ class Concat(View):
     operands = (1, None)
     attributes: ClassVar = {"dim": int}
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The inputs' shape, with as many indices along the dimension as all of them have."""
         first, dim = op.inputs[0], op.attrs["dim"]
         require(0 <= dim < first.ndim, f"{first} has no dimension {dim}")
@@ -239,19 +239,19 @@ class Concat(View):
         extent = sum(v.shape[dim] for v in op.inputs)
         return [((*first.shape[:dim], extent, *first.shape[dim + 1 :]), first.dtype)]
 
-    def same(self, op: Op) -> bool:
+    def same(self, op: NetworkOp) -> bool:
         """True for one value alone."""
         return len(op.inputs) == 1
 
-    def evaluate(self, op: Op, *inputs: Array) -> Array:
+    def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
         """NumPy's concatenate."""
         return np.concatenate(inputs, axis=op.attrs["dim"])
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         return tile_graph.concat([to[v] for v in op.inputs], op.attrs["dim"])
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The part of the gradient that belongs to each input."""
         grad, dim = only(grads), op.attrs["dim"]
         ends = np.cumsum([v.shape[dim] for v in op.inputs]).tolist()
@@ -266,22 +266,22 @@ class Concat(View):
 class Detach(View):
     """The same elements, through which no gradient flows."""
 
-    def types(self, op: Op) -> Types:
+    def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
         return [op.inputs[0].type]
 
-    def same(self, op: Op) -> bool:
+    def same(self, op: NetworkOp) -> bool:
         """False: what it changes is where gradients flow."""
         return False
 
-    def evaluate(self, op: Op, x: Array) -> Array:
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The input."""
         return x
 
-    def lower(self, to: Lowering, op: Op) -> Tensor:
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """The same view."""
         return to[op.inputs[0]]
 
-    def backward(self, net: BlockBuilder, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """No gradient."""
         return [None]

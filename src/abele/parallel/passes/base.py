@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import ClassVar
 
-from abele.parallel.network import Block, BlockBuilder, FrozenDict, Function, Network, NetworkBuilder, Op, Value
+from abele.parallel.network import (
+    BlockBuilder,
+    FrozenDict,
+    Network,
+    NetworkBuilder,
+    NetworkFunction,
+    NetworkOp,
+    OpBlock,
+    Value,
+)
 from abele.parallel.network.attributes import Data, attribute_text
 
 
@@ -49,7 +58,7 @@ class BlockPass(Pass):
 
     @abstractmethod
     def rewrite(
-        self, ops: Sequence[Op], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append to ``into`` what takes the place of ``ops``.
 
@@ -66,23 +75,23 @@ class BlockRewriting:
 
     def __init__(self, doing: BlockPass) -> None:
         self._doing = doing
-        self._functions: dict[Function, Function] = {}
+        self._functions: dict[NetworkFunction, NetworkFunction] = {}
 
-    def top(self, net: Network) -> tuple[list[Op], dict[Value, Value]]:
+    def top(self, net: Network) -> tuple[list[NetworkOp], dict[Value, Value]]:
         """The network's own ops rewritten, and what took the place of each value."""
         into = NetworkBuilder.of(net, ops=False)
         values = {v: v for v in net.entries}
         self._doing.rewrite([self._inside(op) for op in net.ops], net.leaves, into, values)
         return into.ops, values
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: OpBlock) -> OpBlock:
         """A block rewritten."""
         into = LooseBlock()
         values = {v: v for v in block.parameters}
         self._doing.rewrite([self._inside(op) for op in block.ops], block.results, into, values)
-        return Block(block.parameters, tuple(into.ops), tuple(values[v] for v in block.results))
+        return OpBlock(block.parameters, tuple(into.ops), tuple(values[v] for v in block.results))
 
-    def _inside(self, op: Op) -> Op:
+    def _inside(self, op: NetworkOp) -> NetworkOp:
         """An op with its regions and its function rewritten."""
         if not op.blocks:
             return op
@@ -90,12 +99,12 @@ class BlockRewriting:
         if op.function is not None:
             attrs["function"] = self._function(op.function)
         regions = tuple(map(self.block, op.regions))
-        return Op(op.kind, op.inputs, op.outputs, FrozenDict(attrs), op.debug, regions)
+        return NetworkOp(op.kind, op.inputs, op.outputs, FrozenDict(attrs), op.debug, regions)
 
-    def _function(self, function: Function) -> Function:
+    def _function(self, function: NetworkFunction) -> NetworkFunction:
         if function not in self._functions:
             body = self.block(function.body)
-            self._functions[function] = Function(function.name, body, function.num_random)
+            self._functions[function] = NetworkFunction(function.name, body, function.num_random)
         return self._functions[function]
 
 
@@ -108,7 +117,7 @@ class LooseBlock(BlockBuilder):
         raise AssertionError("a block that is rewritten on its own has no network around it")
 
 
-def replaced(net: Network, ops: Iterable[Op], values: dict[Value, Value]) -> Network:
+def replaced(net: Network, ops: Iterable[NetworkOp], values: dict[Value, Value]) -> Network:
     """``net`` with other ops.
 
     Args:
@@ -138,7 +147,7 @@ Watch = Callable[[int, str, Network], None]
 """Is shown the network after each pass, with the number and name of the pass; 0 and ``captured`` before the first."""
 
 
-def reading(op: Op, values: dict[Value, Value]) -> Op:
+def reading(op: NetworkOp, values: dict[Value, Value]) -> NetworkOp:
     """``op`` reading what takes the place of its operands; the same object if nothing changes."""
     read = tuple(values[v] for v in op.inputs)
-    return op if read == op.inputs else Op(op.kind, read, op.outputs, op.attrs, op.debug, op.regions)
+    return op if read == op.inputs else NetworkOp(op.kind, read, op.outputs, op.attrs, op.debug, op.regions)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.passes.base import BlockPass, reading
 
 
@@ -20,7 +20,7 @@ class Canonicalise(BlockPass):
     name: ClassVar[str] = "canonicalise"
 
     def rewrite(
-        self, ops: Sequence[Op], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append each op anew, and let the builder simplify it."""
         for op in ops:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.structure import attributes_key, block_key
 from abele.parallel.passes.base import BlockPass, reading
 from abele.parallel.registry import rule_of
@@ -22,10 +22,10 @@ class CommonSubexpressions(BlockPass):
     name: ClassVar[str] = "common-subexpressions"
 
     def rewrite(
-        self, ops: Sequence[Op], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append each op that is not there yet."""
-        seen: dict[Any, Op] = {}
+        seen: dict[Any, NetworkOp] = {}
         for op in ops:
             op = reading(op, values)
             # Operands are replaced first, so equal chains are found link by link in one pass.
@@ -35,7 +35,7 @@ class CommonSubexpressions(BlockPass):
             values |= zip(op.outputs, first.outputs, strict=True)
 
 
-def _key(op: Op) -> Any:
+def _key(op: NetworkOp) -> Any:
     """What two ops have in common that compute the same."""
     made = tuple((v.type, v.name, v.place) for v in op.outputs)
     return op.kind, op.inputs, made, attributes_key(op.attrs), tuple(map(block_key, op.regions))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from abele.parallel.network import BlockBuilder, Op, Value, needed
+from abele.parallel.network import BlockBuilder, NetworkOp, Value, needed
 from abele.parallel.passes.base import BlockPass
 
 
@@ -17,7 +17,7 @@ class DeadCode(BlockPass):
     name: ClassVar[str] = "dead-code"
 
     def rewrite(
-        self, ops: Sequence[Op], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append what the results depend on."""
         for op in needed(ops, results):

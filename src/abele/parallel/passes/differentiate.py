@@ -28,13 +28,13 @@ from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.numerics import i32
 from abele.parallel.network import (
-    Block,
     BlockBuilder,
     FrozenDict,
-    Function,
     Network,
     NetworkBuilder,
-    Op,
+    NetworkFunction,
+    NetworkOp,
+    OpBlock,
     RegionBuilder,
     Stage,
     Value,
@@ -48,7 +48,7 @@ from abele.parallel.registry import Gradients, rule_of
 Pending = dict[Value, list[Value]]
 """The gradients that have reached each value so far."""
 
-_Wants = tuple[Function, tuple[bool, ...], tuple[bool, ...]]
+_Wants = tuple[NetworkFunction, tuple[bool, ...], tuple[bool, ...]]
 """A function, which of its results have gradients, and which of its parameters are to."""
 
 
@@ -113,7 +113,7 @@ def _zeros(net: BlockBuilder, like: Value) -> Value:
 class _Reopened(BlockBuilder):
     """A block whose ops another block is about to read, and that can be given further results."""
 
-    def __init__(self, block: Block, root: NetworkBuilder) -> None:
+    def __init__(self, block: OpBlock, root: NetworkBuilder) -> None:
         super().__init__()
         self._root = root
         self._defined.update(block.parameters)
@@ -137,9 +137,9 @@ class _Linear:
         gives: For each parameter, whether the backward block gives its gradient.
     """
 
-    forward: Block
+    forward: OpBlock
     kept: int
-    backward: Block
+    backward: OpBlock
     needs: tuple[Value, ...]
     gives: tuple[bool, ...]
 
@@ -156,9 +156,9 @@ class _Reverse:
 
     net: BlockBuilder
     home: BlockBuilder | None = None
-    functions: dict[_Wants, tuple[_Linear, Function, Function]] = field(default_factory=dict)
+    functions: dict[_Wants, tuple[_Linear, NetworkFunction, NetworkFunction]] = field(default_factory=dict)
 
-    def run(self, ops: Sequence[Op], reached: set[Value], pending: Pending) -> None:
+    def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of what ``ops`` read.
 
         Args:
@@ -170,7 +170,7 @@ class _Reverse:
             if any(v in pending for v in op.outputs) and reached.intersection(op.inputs):
                 self._op(op, reached, pending)
 
-    def _op(self, op: Op, reached: set[Value], pending: Pending) -> None:
+    def _op(self, op: NetworkOp, reached: set[Value], pending: Pending) -> None:
         net, wanted = self.net, [v in reached for v in op.inputs]
         name = f"{op.debug.name}/grad" if op.debug.name else ""
         with net.at(op.debug.renamed(name), stage=Stage.BACKWARD, place=op.place):
@@ -190,7 +190,7 @@ class _Reverse:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _linear(self, block: Block, graded: Sequence[bool], wanted: Sequence[bool]) -> _Linear:
+    def _linear(self, block: OpBlock, graded: Sequence[bool], wanted: Sequence[bool]) -> _Linear:
         """A block taken apart, for gradients of some results by some parameters."""
         forward = _Reopened(block, self.net.root)
         backward = RegionBuilder(forward)
@@ -207,12 +207,12 @@ class _Reverse:
         needs = tuple(backward.captured)
         # What the caller has in any case need not be returned again.
         kept = [v for v in needs if v not in block.parameters and v not in block.results]
-        whole = Block(block.parameters, tuple(forward.ops), (*block.results, *kept))
+        whole = OpBlock(block.parameters, tuple(forward.ops), (*block.results, *kept))
         return _Linear(whole, len(kept), made, needs, tuple(p in given for p in block.parameters))
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def _call(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         function = op.function
         assert function is not None
         linear, forward, backward = self._function(function, [g is not None for g in grads], wanted)
@@ -224,32 +224,32 @@ class _Reverse:
         made = iter(self.net.emit_many("call", arguments, types, function=backward, **attrs))
         return [next(made) if gives else None for gives in linear.gives]
 
-    def _kept(self, op: Op, forward: Function, linear: _Linear) -> tuple[Value, ...]:
+    def _kept(self, op: NetworkOp, forward: NetworkFunction, linear: _Linear) -> tuple[Value, ...]:
         """The results of a call that keeps what its backward pass needs, instead of one that does not."""
         if not linear.kept:
             return op.outputs
         made = linear.forward.results[len(op.outputs) :]
         kept = tuple(Value(v.shape, v.dtype, "", op.stage, op.outputs[0].place) for v in made)
         attrs = FrozenDict({**op.attrs, "function": forward})
-        self._home.replace(op, Op(op.kind, op.inputs, (*op.outputs, *kept), attrs, op.debug))
+        self._home.replace(op, NetworkOp(op.kind, op.inputs, (*op.outputs, *kept), attrs, op.debug))
         return (*op.outputs, *kept)
 
     def _function(
-        self, function: Function, graded: Sequence[bool], wanted: Sequence[bool]
-    ) -> tuple[_Linear, Function, Function]:
+        self, function: NetworkFunction, graded: Sequence[bool], wanted: Sequence[bool]
+    ) -> tuple[_Linear, NetworkFunction, NetworkFunction]:
         wants = (function, tuple(graded), tuple(wanted))
         if wants not in self.functions:
             linear = self._linear(function.body, graded, wanted)
             variants = sum(key[0] is function for key in self.functions)
             suffix = str(variants + 1) if variants else ""
-            forward = Function(f"{function.name}.forward{suffix}", linear.forward, function.num_random)
-            backward = Function(f"{function.name}.backward{suffix}", linear.backward, function.num_random)
+            forward = NetworkFunction(f"{function.name}.forward{suffix}", linear.forward, function.num_random)
+            backward = NetworkFunction(f"{function.name}.backward{suffix}", linear.backward, function.num_random)
             self.functions[wants] = linear, forward if linear.kept else function, backward
         return self.functions[wants]
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
-    def _loop(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def _loop(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         net, (body,) = self.net, op.regions
         num_carried, count = op.attrs["carried"], op.attrs["count"]
         # Carried values that depend on nothing wanted are not carried backwards.
@@ -290,7 +290,7 @@ class _Reverse:
         by_carried = [next(results) if is_active else None for is_active in active]
         return [*by_carried, *(next(results) if given_one else None for given_one in gives)]
 
-    def _tables(self, op: Op, linear: _Linear) -> dict[Value, Value]:
+    def _tables(self, op: NetworkOp, linear: _Linear) -> dict[Value, Value]:
         """For each value of a loop's body that the backward pass needs of every trip, the table that has it."""
         (body,), num_carried, count = op.regions, op.attrs["carried"], op.attrs["count"]
         fixed = {body.parameters[0], *body.parameters[1 + num_carried :]}
@@ -300,25 +300,25 @@ class _Reverse:
         home = self._home
         with home.at(op.debug, stage=op.stage, place=op.place):
             starts = home.before(op, [((count, *v.shape), v.dtype) for v in kept])
-            region = _Reopened(Block(body.parameters, linear.forward.ops, ()), self.net.root)
+            region = _Reopened(OpBlock(body.parameters, linear.forward.ops, ()), self.net.root)
             rows = [Value((count, *v.shape), v.dtype) for v in kept]
             region.enter(rows)
             filled = [build.write_row(region, t, v, body.parameters[0]) for t, v in zip(rows, kept, strict=True)]
             first, rest = body.parameters[: 1 + num_carried], body.parameters[1 + num_carried :]
-            block = Block((*first, *rows, *rest), tuple(region.ops), (*body.results, *filled))
+            block = OpBlock((*first, *rows, *rest), tuple(region.ops), (*body.results, *filled))
             tables = tuple(Value(t.shape, t.dtype, "", op.stage, op.outputs[0].place) for t in rows)
             inputs = (*op.inputs[:num_carried], *starts, *op.inputs[num_carried:])
             attrs = FrozenDict({**op.attrs, "carried": num_carried + len(kept)})
-            home.replace(op, Op(op.kind, inputs, (*op.outputs, *tables), attrs, op.debug, (block,)))
+            home.replace(op, NetworkOp(op.kind, inputs, (*op.outputs, *tables), attrs, op.debug, (block,)))
         return dict(zip(kept, tables, strict=True))
 
     # --- branches -----------------------------------------------------------------------------------------------------
 
-    def _branch(self, op: Op, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    def _branch(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         operands = list(dict.fromkeys(v for v, want in zip(op.inputs[1:], wanted[1:], strict=True) if want))
         graded = [g for g in grads if g is not None]
 
-        def backward(block: Block) -> Callable[[BlockBuilder], list[Value]]:
+        def backward(block: OpBlock) -> Callable[[BlockBuilder], list[Value]]:
             def body(region: BlockBuilder) -> list[Value]:
                 inside = {v: region.read(v) for v in op.inputs[1:]}
                 start = len(region.ops)
@@ -347,7 +347,7 @@ class _Reverse:
         return [None, *(by_operand.pop(v, None) for v in op.inputs[1:])]
 
 
-def _active(body: Block, wanted: Sequence[bool], num_carried: int) -> list[bool]:
+def _active(body: OpBlock, wanted: Sequence[bool], num_carried: int) -> list[bool]:
     """For each carried value of a loop, whether it depends on anything that is wanted, after however many trips."""
     carried = body.parameters[1 : 1 + num_carried]
     sources = [p for p, want in zip(body.parameters[1:], wanted, strict=True) if want]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from abele.parallel.meaning import Interpreter
-from abele.parallel.network import BlockBuilder, Op, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.passes.base import BlockPass, reading
 from abele.parallel.registry import rule_of
 
@@ -30,7 +30,7 @@ class FoldConstants(BlockPass):
     max_elements: int = 4096
 
     def rewrite(
-        self, ops: Sequence[Op], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Compute ops whose operands are constants; append the others."""
         for op in ops:
@@ -38,7 +38,7 @@ class FoldConstants(BlockPass):
             with into.at(op.debug, stage=op.stage, place=op.place):
                 values |= zip(op.outputs, self._folded(op, into) or _kept(op, into), strict=True)
 
-    def _folded(self, op: Op, into: BlockBuilder) -> tuple[Value, ...] | None:
+    def _folded(self, op: NetworkOp, into: BlockBuilder) -> tuple[Value, ...] | None:
         contents = [into.contents(v) for v in op.inputs]
         known = [c for c in contents if c is not None]
         if not op.inputs or len(known) < len(contents) or not rule_of(op).folds or not self._is_small(op):
@@ -49,11 +49,11 @@ class FoldConstants(BlockPass):
             run.ops([op], made)
         return tuple(into.constant(made[v], v.dtype) for v in op.outputs)
 
-    def _is_small(self, op: Op) -> bool:
+    def _is_small(self, op: NetworkOp) -> bool:
         given = sum(v.size for v in op.inputs)
         return all(math.prod(v.shape) <= max(given, self.max_elements) for v in op.outputs)
 
 
-def _kept(op: Op, into: BlockBuilder) -> tuple[Value, ...]:
+def _kept(op: NetworkOp, into: BlockBuilder) -> tuple[Value, ...]:
     into.append(op)
     return op.outputs

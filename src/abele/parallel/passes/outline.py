@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from abele.graph.debug import DebugInfo
-from abele.parallel.network import Block, FrozenDict, Function, Network, Op, Stage, Value
+from abele.graph.debug import DebugRecord
+from abele.parallel.network import FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Stage, Value
 from abele.parallel.network.structure import attributes_key, block_key
 from abele.parallel.ops.control import split_label
 from abele.parallel.passes.base import Pass
@@ -60,17 +60,17 @@ class _Outlining:
         self._settings = settings
         self._ops = net.ops
         self._taken = [False] * len(net.ops)
-        self._calls: dict[int, tuple[int, Op]] = {}
+        self._calls: dict[int, tuple[int, NetworkOp]] = {}
         self._readers = _readers(net)
         self._names: set[str] = set()
 
-    def run(self) -> tuple[Op, ...] | None:
+    def run(self) -> tuple[NetworkOp, ...] | None:
         tokens = _tokens(self._ops)
         for stretches in _candidates(tokens, self._settings.min_ops):
             self._take(stretches)
         return tuple(self._rewritten()) if self._calls else None
 
-    def _rewritten(self) -> Iterator[Op]:
+    def _rewritten(self) -> Iterator[NetworkOp]:
         place = 0
         while place < len(self._ops):
             length, op = self._calls.get(place, (1, self._ops[place]))
@@ -105,11 +105,11 @@ class _Outlining:
 
     def _call(self, occurrences: Sequence[_Occurrence]) -> None:
         first = occurrences[0]
-        function = Function(self._name(first.path), first.block, first.num_random)
+        function = NetworkFunction(self._name(first.path), first.block, first.num_random)
         for occurrence in occurrences:
             attrs = FrozenDict({"function": function, "path": occurrence.path, "random": occurrence.random})
-            debug = DebugInfo("", occurrence.path)
-            call = Op("call", occurrence.inputs, occurrence.outputs, attrs, debug)
+            debug = DebugRecord("", occurrence.path)
+            call = NetworkOp("call", occurrence.inputs, occurrence.outputs, attrs, debug)
             self._calls[occurrence.start] = occurrence.length, call
             for place in range(occurrence.start, occurrence.start + occurrence.length):
                 self._taken[place] = True
@@ -131,7 +131,7 @@ class _Occurrence:
 
     start: int
     length: int
-    block: Block
+    block: OpBlock
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     path: str
@@ -139,13 +139,13 @@ class _Occurrence:
     num_random: int
 
     @classmethod
-    def of(cls, ops: Sequence[Op], start: int, leaving: Sequence[tuple[int, int]]) -> _Occurrence:
+    def of(cls, ops: Sequence[NetworkOp], start: int, leaving: Sequence[tuple[int, int]]) -> _Occurrence:
         modifiers = [op.attrs[name] for op in ops for name in ("modifier", "random") if name in op.attrs]
         random = min(modifiers, default=0)
         path = _common_path([op.debug.path for op in ops if op.kind != "constant"])
         inside: dict[Value, Value] = {}
         entered: dict[Value, Value] = {}
-        made: list[Op] = []
+        made: list[NetworkOp] = []
         for op in ops:
             for value in op.inputs:
                 if value not in inside and value not in entered:
@@ -156,18 +156,18 @@ class _Occurrence:
             inside |= zip(op.outputs, outputs, strict=True)
             made.append(replace(op, inputs=inputs, outputs=outputs, attrs=_from(op, random), debug=_under(op, path)))
         outputs = tuple(ops[number].outputs[position] for number, position in leaving)
-        block = Block(tuple(entered.values()), tuple(made), tuple(inside[v] for v in outputs))
+        block = OpBlock(tuple(entered.values()), tuple(made), tuple(inside[v] for v in outputs))
         count = max(modifiers, default=-1) - random + 1 if modifiers else 0
         return cls(start, len(ops), block, tuple(entered), outputs, path, random, count)
 
 
-def _from(op: Op, random: int) -> FrozenDict[str, Any]:
+def _from(op: NetworkOp, random: int) -> FrozenDict[str, Any]:
     """The attributes of an op with modifiers counted from ``random``."""
     names = {"modifier", "random"} & op.attrs.keys()
     return FrozenDict({**op.attrs, **{n: op.attrs[n] - random for n in names}}) if names else op.attrs
 
 
-def _under(op: Op, path: str) -> DebugInfo:
+def _under(op: NetworkOp, path: str) -> DebugRecord:
     """Where an op comes from, without the module path that its call says."""
     debug = op.debug
     if not path:
@@ -175,7 +175,7 @@ def _under(op: Op, path: str) -> DebugInfo:
     module, kind = split_label(debug.text)
     label = module.removeprefix(path.replace("/", ".")).lstrip(".") + kind
     inner = debug.path.removeprefix(path).lstrip("/") if debug.path.startswith(path) else debug.path
-    return DebugInfo(debug.name, inner, debug.file, debug.line, label)
+    return DebugRecord(debug.name, inner, debug.file, debug.line, label)
 
 
 def _common_path(paths: Sequence[str]) -> str:
@@ -200,13 +200,13 @@ def _readers(net: Network) -> dict[Value, list[int]]:
     return found
 
 
-def _tokens(ops: Sequence[Op]) -> list[int]:
+def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
     """A number for each op; equal numbers for ops that may be each other's counterpart."""
     numbers: dict[Any, int] = {}
     return [numbers.setdefault(_token(op), len(numbers)) for op in ops]
 
 
-def _token(op: Op) -> Any:
+def _token(op: NetworkOp) -> Any:
     attrs = {name: value for name, value in op.attrs.items() if name not in ("modifier", "random", "path")}
     made = tuple((v.type, v.stage, v.place) for v in op.outputs)
     read = tuple(v.type for v in op.inputs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from abele.errors import NetworkError
-from abele.parallel.network import HERE, FrozenDict, Network, Op, Place, Value
+from abele.parallel.network import HERE, FrozenDict, Network, NetworkOp, Place, Value
 from abele.parallel.passes.base import Pass
 
 
@@ -39,7 +39,7 @@ class AssignPlaces(Pass):
         moved = {v: replace(v, place=readers[v]) for v in free if v in readers and readers[v] != v.place}
         return substituted(net, moved) if moved else net
 
-    def _check(self, ops: Iterable[Op]) -> None:
+    def _check(self, ops: Iterable[NetworkOp]) -> None:
         for op in ops:
             for value in op.outputs:
                 if value.place.ipu >= self.num_ipus:

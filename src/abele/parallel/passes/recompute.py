@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from abele.parallel.network import Network, Op, Stage, Value
+from abele.parallel.network import Network, NetworkOp, Stage, Value
 from abele.parallel.passes.base import Pass
 
 CHEAP = frozenset({"map", "cast", "nonlinearity", "softmax", "log_softmax", "dropout", "pool"})
@@ -47,9 +47,9 @@ class _Copies:
         self._kinds = kinds
         self._maker = {v: op for v, op in net.made_by().items() if op.stage == Stage.FORWARD}
         self._copies: dict[Value, Value] = {}
-        self._made: list[Op] = []
+        self._made: list[NetworkOp] = []
 
-    def ops(self, ops: Sequence[Op]) -> list[Op]:
+    def ops(self, ops: Sequence[NetworkOp]) -> list[NetworkOp]:
         for op in ops:
             if op.stage == Stage.BACKWARD:
                 op = replace(op, inputs=tuple(map(self._again, op.inputs)))

@@ -69,7 +69,7 @@ from abele.poplibs.poplin.operations.create import (
 )
 from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
 from abele.poplibs.poplin.operations.update import convolution_weight_update, matmul_acc
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.plan import ContractionPlan as Plan
 from abele.poplibs.poplin.preplanning import MatMulParams, preplan, preplanConvolutions, preplanMatMuls
 from abele.poplibs.poputil.codelets import codelets_adder
 from abele.poplibs.poputil.guard import guarded_functions

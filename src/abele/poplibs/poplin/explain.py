@@ -13,16 +13,16 @@ from abele.graph import Graph
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.params import ConvParams
-from abele.poplibs.poplin.lowering.call import Call
+from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.operations.create import created_conv_call, created_layout
 from abele.poplibs.poplin.operations.matmul import is_swapped
 from abele.poplibs.poplin.options import METHODS, SPLITS, TRANSFORM, Planning, read_settings
-from abele.poplibs.poplin.planner.plan import Plan
-from abele.poplibs.poplin.planner.schedule import Schedule
+from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.schedule import PlanSeries
 from abele.poplibs.poplin.planner.search import best_plans
-from abele.poplibs.poplin.planner.target import Target, target_of
-from abele.poplibs.poplin.rewrites.combine_groups import Widening
-from abele.poplibs.poplin.rewrites.expand_kernel import Expansion
+from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
+from abele.poplibs.poplin.rewrites.combine_groups import GroupWidening
+from abele.poplibs.poplin.rewrites.expand_kernel import KernelExpansion
 from abele.poplibs.poputil.options import Options
 
 Type = ElementType | str | None
@@ -52,18 +52,18 @@ class Explanation:
         others: The best split with each other kind of vertex that can do it.
     """
 
-    call: Call
+    call: ContractionCall
     is_matmul: bool
-    runner_up: Plan | None
-    others: tuple[Plan, ...]
+    runner_up: ContractionPlan | None
+    others: tuple[ContractionPlan, ...]
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> PlanSeries:
         """The plans that run one after the other; mostly one."""
         return self.call.schedule
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ContractionPlan:
         """The first of them."""
         return self.schedule.plans[0]
 
@@ -106,14 +106,14 @@ class Explanation:
         seen = self._seen
         if self.is_matmul and is_swapped(call):
             steps.append("rows and columns swap: the left matrix is held as weights, the right one streams past")
-        if isinstance(call.expansion, Expansion):
+        if isinstance(call.expansion, KernelExpansion):
             axes = [seen.axes[d] for d in call.expansion.dims]
             taps = " x ".join(f"{axis.kernel}" for axis in axes)
             steps.append(
                 f"the kernel is expanded into the channels ({taps} positions): {seen.in_channels:,} in-channels "
                 f"become {call.problem.in_channels:,}"
             )
-        if isinstance(call.widening, Widening):
+        if isinstance(call.widening, GroupWidening):
             steps.append(
                 f"groups are combined: {seen.groups:,} of one channel become {call.problem.groups:,} of "
                 f"{call.problem.in_channels}, with zeros between them in the weights"
@@ -172,7 +172,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def vertex_text(plan: Plan) -> str:
+def vertex_text(plan: ContractionPlan) -> str:
     """The kind of vertex of a plan, in words."""
     method = plan.method
     detail = [f"{method.units} units"] if method.units else []
@@ -181,7 +181,7 @@ def vertex_text(plan: Plan) -> str:
     return ", ".join([_VERTICES.get(method.kind, method.kind), *detail])
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: ContractionPlan) -> dict[str, Any]:
     """A plan as plain data: vertex, parts, tiles, cycles by term, bytes."""
     return {
         "vertex": plan.method.kind,
@@ -195,7 +195,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_constraints(plan: Plan, swaps: bool | None = None) -> str:
+def plan_constraints(plan: ContractionPlan, swaps: bool | None = None) -> str:
     """JSON for the option ``planConstraints`` that makes the planner take just this split and kind of vertex."""
     parts, rank = plan.split, plan.problem.rank
     partition: dict[str, Any] = {}
@@ -249,7 +249,7 @@ def explain_convolution(
     return _explained(created_conv_call(graph, params, dtype, settings), is_matmul=False)
 
 
-def _explained(call: Call, *, is_matmul: bool) -> Explanation:
+def _explained(call: ContractionCall, *, is_matmul: bool) -> Explanation:
     plan = call.schedule.plans[0]
     target = target_of(call.graph.system, call.planning)
     free = replace(call.planning, parts=(), method="")
@@ -258,7 +258,7 @@ def _explained(call: Call, *, is_matmul: bool) -> Explanation:
     return Explanation(call, is_matmul, second, tuple(_with_other_vertices(plan, target, free)))
 
 
-def _with_other_vertices(plan: Plan, target: Target, free: Planning) -> Iterator[Plan]:
+def _with_other_vertices(plan: ContractionPlan, target: PlanningTarget, free: Planning) -> Iterator[ContractionPlan]:
     """The best split with each other kind of vertex, cheapest first."""
     found = []
     for kind in _VERTICES:

@@ -79,7 +79,7 @@ DEFAULT = Planning()
 
 
 @dataclass(frozen=True)
-class Settings:
+class ContractionOptions:
     """Options of one call.
 
     Attributes:
@@ -98,7 +98,7 @@ def read_settings(
     available_memory_proportion: float | None = None,
     *,
     is_conv: bool = False,
-) -> Settings:
+) -> ContractionOptions:
     """The settings of a call, from PopLibs' options and the keywords that stand for the commonest of them.
 
     Raises:
@@ -122,7 +122,7 @@ def read_settings(
         method=method,
     )
     partials = values["partialsType"] if partials_type is None else as_element_type(partials_type)
-    return Settings(partials, planning)
+    return ContractionOptions(partials, planning)
 
 
 METHODS = {"AMP": "amp", "SLIC": "slic", "VMAC": "vmac", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}

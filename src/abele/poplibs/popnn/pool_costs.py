@@ -81,7 +81,7 @@ class PoolWork:
         """Samples, groups, and channel vectors of a group."""
         return blocks[:, 0], blocks[:, 1], -(-blocks[:, 2] // ipu.vector_width(self.dtype))
 
-    def _field(self, dim: int, blocks: Int64) -> _Field:
+    def _field(self, dim: int, blocks: Int64) -> _FieldBlocks:
         kinds, which = np.unique(blocks[:, 3 + 3 * dim : 6 + 3 * dim], axis=0, return_inverse=True)
         extent, out, first = (kinds[:, n, None, None] for n in range(3))
         position, k = np.arange(out.max(initial=0))[:, None], np.arange(self.kernel[dim])
@@ -92,9 +92,11 @@ class PoolWork:
             source = first + position * self.stride[dim] + k
         met = (off == 0) & (source >= 0) & (source < extent) & (position < out)
         which = which.reshape(-1)
-        return _Field(np.maximum(kinds[which, 1], 1), which, met)
+        return _FieldBlocks(np.maximum(kinds[which, 1], 1), which, met)
 
-    def _slowest_worker(self, batch: Int64, fields: list[_Field], groups: Int64, vectors: Int64, workers: int) -> Int64:
+    def _slowest_worker(
+        self, batch: Int64, fields: list[_FieldBlocks], groups: Int64, vectors: Int64, workers: int
+    ) -> Int64:
         """Issue slots of the worker with the most, int64[blocks]."""
         width, last = fields[-1].out, fields[-1]
         positions = batch * np.prod([f.out for f in fields], axis=0, dtype=np.int64)
@@ -125,7 +127,7 @@ class PoolWork:
 
 
 @dataclass(frozen=True)
-class _Field:
+class _FieldBlocks:
     """Blocks along a field dimension.
 
     Attributes:

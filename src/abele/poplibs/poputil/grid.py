@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Grid:
+class BlockGrid:
     """Extents of a collapsed tensor: blocks (an index space of their own), rows and columns.
 
     Attributes:
@@ -54,7 +54,7 @@ class Grid:
         return math.prod(self.extents[:-2])
 
 
-def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> Grid:
+def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> BlockGrid:
     """The grid of a tensor in storage order, neighbouring dimensions joined where every pattern is the same on both.
 
     Args:
@@ -71,7 +71,7 @@ def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> Gr
             groups.append((dim, dim + 1))
         if extent != 1 and (key is None or keys[dim] != key):
             key = keys[dim]
-    return Grid(tuple(groups), tuple(math.prod(extents[a:b]) for a, b in groups))
+    return BlockGrid(tuple(groups), tuple(math.prod(extents[a:b]) for a, b in groups))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Cells:
         num_columns: Columns, int64[n].
     """
 
-    grid: Grid
+    grid: BlockGrid
     tile: Int32
     block: Int64
     row: Int64
@@ -128,7 +128,7 @@ class Cells:
         return cell, self.position[cell] + number * self.grid.columns, length[cell]
 
 
-def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
+def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     """Cut what each tile holds into cells that lie together: whole rows, or one row or a part of it.
 
     Args:
@@ -161,7 +161,7 @@ def cells_of(grid: Grid, mapping: TileMapping) -> Cells:
     )
 
 
-def rectangles_of(grid: Grid, mapping: TileMapping) -> Cells:
+def rectangles_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     """As :func:`cells_of`, with parts of successive rows joined where they have the same columns and tile.
 
     So rows that are split over tiles give each tile one rectangle rather than one cell a row.

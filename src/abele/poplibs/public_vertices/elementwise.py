@@ -12,7 +12,7 @@ from abele.errors import TypeMismatchError
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from abele.poplibs.popops.elementwise.cost import (
-    Form,
+    CostForm,
     element_cycles,
     vector_slots,
     vector_type,
@@ -140,7 +140,7 @@ def _vertex(fused: Fused, operands: Sequence[str], out: str, by_rows: bool) -> I
         fields.append(declare(out, fused.out_types[0], "Output", "SPAN"))
     places = [place(f"self.{a}{at}", t) for a, t in zip(attributes, fused.types, strict=True)]
     lines = element_statements(fused, places, [place(f"self.{out}{at}", fused.out_types[0])])
-    form = Form(streams=len(operands) + 1, scalars=0, in_place=in_place, rows=False)
+    form = CostForm(streams=len(operands) + 1, scalars=0, in_place=in_place, rows=False)
     if by_rows:
         start = UNARY_2D_START if len(operands) == 1 else BINARY_2D_START[in_place]
         return Instance("Vertex", tuple(fields), tuple(row_loop(out, lines)), rows_cycles(fused, form, out, start))
@@ -152,12 +152,12 @@ def _shared(fused: Fused, out: str, lines: Sequence[str]) -> list[str]:
     return shared_loop(f"len(self.{out})", lines, 4 if vector_type(fused) == f16 else 2)
 
 
-def flat_cycles(fused: Fused, form: Form, out: str) -> Formula:
+def flat_cycles(fused: Fused, form: CostForm, out: str) -> Formula:
     """Tile cycles of a vertex on one vector, as of the library's own."""
     return lambda v, ipu: element_cycles(fused, form, getattr(v, out), 0, ipu)
 
 
-def rows_cycles(fused: Fused, form: Form, field: str, start: int, each: int = 0) -> Formula:
+def rows_cycles(fused: Fused, form: CostForm, field: str, start: int, each: int = 0) -> Formula:
     """Slots of a vertex on rows: ``start``, ``each`` a row, and those of the vectors of each row."""
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
@@ -236,7 +236,7 @@ def _with_scalar(fused: Fused, data: Data, in_place: bool) -> Instance:
     fields.append(one("B", dtype) if single else f"B: Vector[{one('', dtype).removeprefix(': ')}]")
     places = [place(f"self.data{at}", dtype), place("self.B" if single else "self.B[r]", dtype)]
     lines = element_statements(fused, places, [place(f"self.{'data' if in_place else 'out'}{at}", out)])
-    form = Form(streams=2, scalars=1, in_place=in_place, rows=False)
+    form = CostForm(streams=2, scalars=1, in_place=in_place, rows=False)
     if by_rows:
         formula = rows_cycles(fused, form, "data", SCALAR_2D_START, SCALAR_2D_ROW)
         return Instance("Vertex", tuple(fields), tuple(row_loop("data", lines)), formula)
@@ -307,7 +307,7 @@ def _outer(by_row: bool, in_place: bool) -> Callable[..., Instance]:
 
 
 def _outer_cycles(fused: Fused, in_place: bool, by_row: bool, misaligned: bool) -> Formula:
-    form = Form(streams=2, scalars=0, in_place=in_place, rows=True)
+    form = CostForm(streams=2, scalars=0, in_place=in_place, rows=True)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         width = ipu.vector_width(vector_type(fused))

@@ -87,14 +87,14 @@ def _public(declared: FieldDef, defaults: Mapping[str, float]) -> FieldDef:
         start = defaults[declared.name]
         return replace(declared, initial=lambda num: np.full(num, start, declared.type.np))
     if declared.name == STREAM:
-        return replace(declared, initial=_Streams())
+        return replace(declared, initial=_VertexRandom())
     if declared.name == DRAWS:
         return replace(declared, initial=lambda num: np.zeros(num, np.uint32))
     bare = declared.name.removesuffix("_")
     return replace(declared, name=bare) if iskeyword(bare) else declared
 
 
-class _Streams:
+class _VertexRandom:
     """Random numbers of each vertex's own: every vertex of a codelet gets the next number."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ def families() -> list[Family]:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _VertexNames:
     """What one kind of vertex calls things.
 
     Attributes:
@@ -161,7 +161,7 @@ def _conv_nx1(
     sizes = ("kernelOuterSizeM1", "kernelInnerElementsM1", "ampKernelHeightM1")
     kernel = "(i64(self.kernelOuterSizeM1) + 1) * (i64(self.kernelInnerElementsM1) + 1)"
     loaded = 8 // dtype.bytes
-    form = _Form(
+    form = _VertexNames(
         dtype=dtype,
         partials=partials,
         limited=limited,
@@ -190,7 +190,7 @@ def _horizontal(dtype: ElementType, partials: ElementType, limited: bool) -> Ins
     if dtype == f32 and partials == f16:
         raise refuse("float inputs do not make half partials", "half inputs, or float partials")
     sizes: Sequence[str] = ("kernelSizeM1",)
-    form = _Form(
+    form = _VertexNames(
         dtype=dtype,
         partials=partials,
         limited=limited,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.expr import NONLINEARITIES
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
-from abele.poplibs.popops.elementwise.cost import Form, element_cycles
+from abele.poplibs.popops.elementwise.cost import CostForm, element_cycles
 from abele.poplibs.popops.expr import Op, PlaceHolder
 from abele.poplibs.popops.expressions.element_codelets import element_statements
 from abele.poplibs.popops.expressions.fused import Fused, fuse
@@ -76,7 +76,7 @@ def _backward(by_rows: bool) -> Callable[..., Instance]:
 
 
 def _vertex(fields: list[str], lines: list[str], out: str, fused: Fused, in_place: bool, by_rows: bool) -> Instance:
-    form = Form(streams=len(fused.types) + 1, scalars=0, in_place=in_place, rows=False)
+    form = CostForm(streams=len(fused.types) + 1, scalars=0, in_place=in_place, rows=False)
     if by_rows:
         formula = rows_cycles(fused, form, out, ROWS_START)
         return Instance("Vertex", tuple(fields), tuple(row_loop(out, lines)), formula)

@@ -25,7 +25,7 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class _Form:
+class _ScaledAddNames:
     """One scaled addition: A ← first·A + B·second.
 
     Attributes:
@@ -55,11 +55,11 @@ class _Form:
 
 
 _FORMS = (
-    _Form("ScaledAdd"),
-    _Form("ScaledSubtract", minus=True),
-    _Form("aXPlusbY", scales_a=True),
-    _Form("aXMinusbY", minus=True, scales_a=True),
-    _Form("XMinusaXPlusbY", scales_a=True, takes_away=True),
+    _ScaledAddNames("ScaledAdd"),
+    _ScaledAddNames("ScaledSubtract", minus=True),
+    _ScaledAddNames("aXPlusbY", scales_a=True),
+    _ScaledAddNames("aXMinusbY", minus=True, scales_a=True),
+    _ScaledAddNames("XMinusaXPlusbY", scales_a=True, takes_away=True),
 )
 
 
@@ -101,7 +101,7 @@ def _product(dtype: ElementType) -> Instance:
     )
 
 
-def _parameters(form: _Form) -> list[tuple[TemplateParameter, ...]]:
+def _parameters(form: _ScaledAddNames) -> list[tuple[TemplateParameter, ...]]:
     """Types of A, of B and of the scale, whether scales are numbers, and whether memory is constrained; older versions
     have one type for some of these."""
     number = type_of(f32, f16, i32, u32, name="type of A")
@@ -118,7 +118,7 @@ def _parameters(form: _Form) -> list[tuple[TemplateParameter, ...]]:
     ]
 
 
-def _maker(form: _Form, by_rows: bool) -> Callable[..., Instance]:
+def _maker(form: _ScaledAddNames, by_rows: bool) -> Callable[..., Instance]:
     def make(*arguments: Any) -> Instance:
         types = [a for a in arguments if isinstance(a, ElementType)]
         flags = [a for a in arguments if isinstance(a, bool)]
@@ -136,7 +136,13 @@ def _maker(form: _Form, by_rows: bool) -> Callable[..., Instance]:
 
 
 def _vertex(
-    form: _Form, by_rows: bool, a: ElementType, b: ElementType, scale: ElementType, constant: bool, memory: bool
+    form: _ScaledAddNames,
+    by_rows: bool,
+    a: ElementType,
+    b: ElementType,
+    scale: ElementType,
+    constant: bool,
+    memory: bool,
 ) -> Instance:
     kind = f32 if a.is_float else a
     declare, at = (rows, "[r][i]") if by_rows else (vector, "[i]")
@@ -162,7 +168,9 @@ def _vertex(
     )
 
 
-def _vector_cycles(form: _Form, a: ElementType, b: ElementType, memory: bool, extra: int) -> Callable[..., Int64]:
+def _vector_cycles(
+    form: _ScaledAddNames, a: ElementType, b: ElementType, memory: bool, extra: int
+) -> Callable[..., Int64]:
     def cycles(v: Any, ipu: Ipu) -> Int64:
         size = np.asarray(v.size, np.int64)
         return extra + scaled_add_cycles(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.expressions.element_codelets import Place
+from abele.poplibs.popops.expressions.element_codelets import OperandPlace
 from abele.poplibs.popops.expressions.generated import type_name
 
 WORKERS = 6
@@ -58,9 +58,9 @@ def row_loop(field: str, body: Sequence[str]) -> list[str]:
     return loop(f"len(self.{field})", loop(f"len(self.{field}[r])", body), "r")
 
 
-def place(text: str, dtype: ElementType) -> Place:
+def place(text: str, dtype: ElementType) -> OperandPlace:
     """The operand at ``text``."""
-    return Place("", dtype, "Input", "full", text)
+    return OperandPlace("", dtype, "Input", "full", text)
 
 
 def wide(text: str, dtype: ElementType, kind: ElementType) -> str:

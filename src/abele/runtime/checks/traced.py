@@ -45,7 +45,7 @@ class _Found(Exception):  # noqa: N818  never leaves this file
         self.found = found
 
 
-class _Watched(np.ndarray[Any, Any]):
+class _WatchedRow(np.ndarray[Any, Any]):
     """A copy of one row of a field that knows which elements were written."""
 
     valid: npt.NDArray[np.bool_]
@@ -127,12 +127,14 @@ def _rows(edge: Edge, vertex: int) -> list[Int64]:
     return np.split(address, np.searchsorted(row, np.arange(1, end - begin)))
 
 
-def _watched(address: Int64, name: str, replica: int, shadow: Shadow, arena: Arena, dtype: np.dtype[Any]) -> _Watched:
+def _watched(
+    address: Int64, name: str, replica: int, shadow: Shadow, arena: Arena, dtype: np.dtype[Any]
+) -> _WatchedRow:
     memory = arena.pieces(address, np.ones_like(address), replica)
     values = np.empty(len(address), dtype=dtype)
     for place, source in enumerate(memory.address.tolist()):
         values[place] = _element(source, dtype)
-    row = values.view(_Watched)
+    row = values.view(_WatchedRow)
     row.valid, row.address, row.name = shadow.valid[replica, address], address, name
     return row
 

@@ -18,7 +18,7 @@ def available_cores() -> int:
 
 
 @dataclass
-class _Round:
+class _ThreadJob:
     """One job on all threads."""
 
     job: Callable[[int], None]
@@ -34,7 +34,7 @@ class _Round:
             self.signal.put(None)
 
 
-_Inbox = SimpleQueue[_Round | None]
+_Inbox = SimpleQueue[_ThreadJob | None]
 
 
 class Workers:
@@ -48,7 +48,7 @@ class Workers:
     def __init__(self, num: int) -> None:
         self.num = num
         self._inboxes: list[_Inbox] = []
-        self._round: _Round | None = None
+        self._round: _ThreadJob | None = None
         self._process = os.getpid()
         weakref.finalize(self, _dismiss, self._inboxes)
 
@@ -60,7 +60,7 @@ class Workers:
             self._process = os.getpid()
         if not self._inboxes:
             self._inboxes.extend(_hired(self.num))
-        self._round = _Round(job)
+        self._round = _ThreadJob(job)
 
     def wait(self) -> None:
         """Do the job; return when all threads have. May be interrupted at any point, and must then be called again."""

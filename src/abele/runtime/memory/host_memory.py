@@ -50,7 +50,7 @@ def guarded_block(size: int) -> npt.NDArray[np.uint8]:
 def guarded_or_none(size: int, *, huge: bool = True) -> npt.NDArray[np.uint8] | None:
     """As :func:`guarded_block`, in large pages where it is ``huge``; None where that cannot be had."""
     if sys.platform == "linux" and sys.maxsize > 1 << 32 and size <= _SLOT_BYTES // 2 and _is_unlimited():
-        region = _Region.reserved(max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE, huge)
+        region = _MappedRegion.reserved(max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE, huge)
         return None if region is None else np.asarray(region)
     return None
 
@@ -65,7 +65,7 @@ def address_of(array: npt.NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-class _Region:
+class _MappedRegion:
     """Memory of the operating system, given back with the last array over it."""
 
     def __init__(self, slot: int, begin: int, size: int) -> None:
@@ -73,13 +73,13 @@ class _Region:
         weakref.finalize(self, _give_back, slot)
 
     @staticmethod
-    def reserved(size: int, huge: bool) -> _Region | None:
+    def reserved(size: int, huge: bool) -> _MappedRegion | None:
         """Memory between two guards, or None where there is no room."""
         library, slot = _library(), _reserved_slot()
         if slot is None:
             return None
         begin = (slot + (_SLOT_BYTES - size) // 2) // _HUGE * _HUGE
-        region = _Region(slot, begin, size)
+        region = _MappedRegion(slot, begin, size)
         if library.mprotect(begin, size, _READ_WRITE):
             return None
         if huge and size >= _HUGE:

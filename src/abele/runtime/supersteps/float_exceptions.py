@@ -49,7 +49,7 @@ class _Scan:
         np.bitwise_or.at(into, self.vertex, self.found[: len(self.vertex)])
 
 
-class _Watched:
+class _WatchedGroup:
     """One group: scans of what it reads and of what it writes."""
 
     def __init__(self, placed: PlacedGroup) -> None:
@@ -91,7 +91,7 @@ class FloatChecks:
         self._behaviour = behaviour
         self._callbacks = callbacks
         self._flags: Int64 = np.zeros(num_threads, dtype=np.int64)
-        self._groups: list[_Watched] = []
+        self._groups: list[_WatchedGroup] = []
         self._has_flags = True
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
@@ -102,7 +102,7 @@ class FloatChecks:
             groups: The vertices.
             native: Whether they run as native code, whose flags mean something.
         """
-        self._groups = [_Watched(placed) for placed in groups]
+        self._groups = [_WatchedGroup(placed) for placed in groups]
         self._has_flags = native
         scans = tuple(s.leaf for g in self._groups for s in g.reads if s.leaf.units)
         emitter.phase((*scans, *self._flag_leaves(primitives().clear_flags)))

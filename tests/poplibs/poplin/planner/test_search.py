@@ -15,19 +15,19 @@ from abele.poplibs import poplin
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.params import ConvParams
-from abele.poplibs.poplin.lowering.grid import Grid
+from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.operations.matmul_layout import _joint_cycles, best_layout
 from abele.poplibs.poplin.options import Planning, Types
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.search import find_plan
-from abele.poplibs.poplin.planner.target import Target, target_of
+from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.runtime import Engine
 from poplibs.poplin.support import system
 
 BOW = target_of(system(1472))
 
 
-def planned(problem: Contraction, target: Target = BOW, proportion: float = 0.6) -> Plan:
+def planned(problem: Contraction, target: PlanningTarget = BOW, proportion: float = 0.6) -> ContractionPlan:
     return find_plan(
         problem, tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims), target, Planning(proportion)
     )
@@ -200,7 +200,7 @@ def test_target__bow__has_the_conv_units_of_its_types() -> None:
 
 def test_grid__planned_sizes__are_those_of_the_largest_vertex() -> None:
     plan = planned(conv(3, 48, 32, 7, 3), target_of(system(64)))
-    grid = Grid(plan)
+    grid = VertexGrid(plan)
     work = grid.work()
     compute = dict(plan.terms)["partial products"]
     assert int(plan.method.cycles(work, BOW.load_bytes).max()) <= compute

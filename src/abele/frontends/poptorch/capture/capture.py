@@ -79,7 +79,7 @@ def capture(
     exported = torch_export.export(
         model, tuple(args), dict(kwargs or {}), training=training, losses=losses, handled=handler_of
     )
-    reader = _Reader(exported, own_tensors(model))
+    reader = _ExportReader(exported, own_tensors(model))
     reader.read()
     if training:
         reader.find_loss()
@@ -107,7 +107,7 @@ def own_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 @dataclass
-class _Reader:
+class _ExportReader:
     """Turns the nodes of one export into a network."""
 
     exported: torch_export.Exported

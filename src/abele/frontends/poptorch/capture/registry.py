@@ -18,7 +18,7 @@ from abele.errors import UnsupportedOpError
 from abele.expr.derivative import arg, substitute
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 from abele.kernels.nest.ir import Apply, Const, Expr
 from abele.numerics import ElementType, bool_, i32
 from abele.parallel import BlockBuilder, Value
@@ -175,7 +175,7 @@ def _mark_wide(net: BlockBuilder, fake: Any, result: Any) -> None:
         net.root.wide.add(result)
 
 
-def unsupported(name: str, origin: DebugInfo, what: str, remedy: str | None) -> UnsupportedOpError:
+def unsupported(name: str, origin: DebugRecord, what: str, remedy: str | None) -> UnsupportedOpError:
     """The error for an operator that cannot be lowered, with its place in the model."""
     module = origin.text or "the model"
     return UnsupportedOpError(

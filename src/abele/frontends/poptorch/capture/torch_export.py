@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from abele.errors import AbeleError
 from abele.frontends.poptorch.errors import Error
-from abele.graph.debug import DebugInfo
+from abele.graph.debug import DebugRecord
 
 _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -304,14 +304,14 @@ def fake(node: torch.fx.Node) -> Any:
     return node.meta.get("val")
 
 
-def origin(node: torch.fx.Node) -> DebugInfo:
+def origin(node: torch.fx.Node) -> DebugRecord:
     """Name, module path and the user's source line of a call."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = modules[-1] if modules else ("", "")
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
     file, line = user_frame(node.meta.get("stack_trace") or "")
     label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
-    return DebugInfo(op_name(node).rsplit(".", 1)[-1], path.replace(".", "/"), file, line, label)
+    return DebugRecord(op_name(node).rsplit(".", 1)[-1], path.replace(".", "/"), file, line, label)
 
 
 def user_frame(stack_trace: str) -> tuple[str, int]:

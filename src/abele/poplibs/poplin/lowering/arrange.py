@@ -23,7 +23,7 @@ from abele.graph.intervals import distinct
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Int64
-from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.permute import permute
 from abele.poplibs.poputil.regions import count_up
@@ -70,7 +70,7 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
     return target
 
 
-def arrange_estimate(elements: int, dtype: ElementType, machine: Target) -> int:
+def arrange_estimate(elements: int, dtype: ElementType, machine: PlanningTarget) -> int:
     """Cycles that arranging ``elements`` is expected to take: a superstep, their exchange and permutation."""
     share = -(-elements // machine.tiles)
     matrices = np.asarray(-(-share // (_WIDEST * _WIDEST)), dtype=np.int64)

@@ -11,15 +11,17 @@ from abele.graph import Execute, Graph, Regions
 from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.lowering.geometry import geometry
-from abele.poplibs.poplin.lowering.grid import Grid
+from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.lowering.home import Home
-from abele.poplibs.poplin.lowering.partials import Partials, finish, sum_stage
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.lowering.partials import OutputPartials, finish, sum_stage
+from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.vertices import partial_products
 
 
-def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: Operand, where: Home) -> None:
+def build(
+    graph: Graph, body: Program, plan: ContractionPlan, x: Operand, w: Operand, out: Operand, where: Home
+) -> None:
     """Append the supersteps of ``plan`` to ``body``.
 
     Args:
@@ -31,12 +33,12 @@ def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: 
         out: The output.
         where: Where the plan leaves it.
     """
-    grid = Grid(plan)
+    grid = VertexGrid(plan)
     if not plan.needs_finish:
         _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions)
         return
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
-    partials = Partials.create(graph, plan.problem.partials, sizes, plan.depth)
+    partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth)
     written = partials.regions()
     graph.map_regions(written, grid.tiles)
     _partial_products(graph, body, grid, x=x, w=w, out=out, written=written)
@@ -46,7 +48,7 @@ def build(graph: Graph, body: Program, plan: Plan, x: Operand, w: Operand, out: 
 
 
 def _partial_products(
-    graph: Graph, body: Program, grid: Grid, x: Operand, w: Operand, out: Operand, written: Regions
+    graph: Graph, body: Program, grid: VertexGrid, x: Operand, w: Operand, out: Operand, written: Regions
 ) -> None:
     plan = grid.plan
     problem, work = plan.problem, grid.work()

@@ -20,9 +20,9 @@ from abele.poplibs.poplin.lowering.body import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on
 from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.options import DEFAULT, Planning
-from abele.poplibs.poplin.planner.plan import Plan
-from abele.poplibs.poplin.planner.schedule import Schedule, make_schedule
-from abele.poplibs.poplin.planner.target import Target, target_of
+from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
+from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -46,10 +46,10 @@ class Meaning:
     restore: Callable[[Tensor], Tensor]
 
 
-class Expansion(Protocol):
+class InputExpansion(Protocol):
     """A way to write out the input before it is used."""
 
-    def estimate(self, machine: Target) -> int:
+    def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
@@ -74,7 +74,7 @@ class Spread(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class ContractionCall:
     """A contraction that is to become a library call.
 
     Attributes:
@@ -103,7 +103,7 @@ class Call:
     planning: Planning = DEFAULT
     like: Tensor | None = None
     meaning: Meaning | None = None
-    expansion: Expansion | None = None
+    expansion: InputExpansion | None = None
     widening: Widening | None = None
     spread: Spread | None = None
 
@@ -127,7 +127,7 @@ class Call:
         return layouts(self.problem, self.x.operand(), self.w.operand(), fixed)
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> PlanSeries:
         """The plans, on one IPU of the graph's system."""
         chosen = grains(self.problem, self.layouts)
         return make_schedule(self.problem, chosen, target_of(self.graph.system, self.planning), self.planning)
@@ -238,7 +238,7 @@ class Call:
             graph.map_regions(where.regions, where.tile)
         return made, homes, made if like is None else clone(graph, like, "out", self.problem.output)
 
-    def _parts(self, made: Tensor) -> Iterator[tuple[Plan, Operand]]:
+    def _parts(self, made: Tensor) -> Iterator[tuple[ContractionPlan, Operand]]:
         """Every plan and the part of the output that it makes."""
         out = self._output(made)
         for plan, begin, size in self.schedule.parts():
@@ -282,13 +282,13 @@ def _made(compute_set: ComputeSet | None) -> ComputeSet:
     return compute_set
 
 
-def cheapest(calls: Iterable[Call]) -> Call:
+def cheapest(calls: Iterable[ContractionCall]) -> ContractionCall:
     """The call that is expected to take the fewest cycles, of those that fit the tiles and what the plan is to be.
 
     Raises:
         OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
     """
-    fitting: list[tuple[int, Call]] = []
+    fitting: list[tuple[int, ContractionCall]] = []
     failure: OutOfMemoryError | InvalidOptionError | None = None
     for call in calls:
         try:

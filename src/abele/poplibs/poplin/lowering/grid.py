@@ -1,10 +1,10 @@
 """Slices: what of each operand every vertex of a planned contraction works on.
 
 There is one vertex for each combination of parts, and one tile for each vertex. The order of vertices is that of
-``Plan.split_dims``, in which dimensions that are summed over come last: so the vertices of one output block, whose
-partials are summed, are neighbours, and a block's partials are a row of a [blocks, depth] array. The order of *tiles*
-is another one: parts of the out-channels vary fastest, because their tiles want the same input, and the exchange
-delivers to an even and the next odd tile at once.
+``ContractionPlan.split_dims``, in which dimensions that are summed over come last: so the vertices of one output
+block, whose partials are summed, are neighbours, and a block's partials are a row of a [blocks, depth] array. The order
+of *tiles* is another one: parts of the out-channels vary fastest, because their tiles want the same input, and the
+exchange delivers to an even and the next odd tile at once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from abele.graph import Regions
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.geometry import Slices
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.vertices.work import Work
 
 
 @dataclass(frozen=True)
-class Grid:
+class VertexGrid:
     """The vertices of a plan: one for every combination of parts, those of one output block next to each other."""
 
-    plan: Plan
+    plan: ContractionPlan
 
     @property
     def num(self) -> int:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from abele.graph import IntervalMap, Regions
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Int64
-from abele.poplibs.poplin.lowering.grid import Grid
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.lowering.grid import VertexGrid
+from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poputil.regions import split_evenly
 
 PIECE_BYTES = 32
@@ -44,7 +44,7 @@ class Home:
     length: Int64
 
 
-def home(plan: Plan, out: Operand) -> Home:
+def home(plan: ContractionPlan, out: Operand) -> Home:
     """Where ``plan`` leaves the output ``out``.
 
     A block that one vertex computes stays on its tile; one that several have partials of is shared equally by the tiles
@@ -55,11 +55,11 @@ def home(plan: Plan, out: Operand) -> Home:
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
     # Share s of a block goes to the s-th of the tiles that hold its partials.
     first = np.searchsorted(block, np.arange(blocks.num))
-    tile = Grid(plan).tiles[block * plan.depth + np.arange(len(block)) - first[block]]
+    tile = VertexGrid(plan).tiles[block * plan.depth + np.arange(len(block)) - first[block]]
     return Home(cut_regions(blocks, block, low, length), tile, block, low, length)
 
 
-def home_on(plan: Plan, out: Operand, tiles: IntervalMap) -> Home:
+def home_on(plan: ContractionPlan, out: Operand, tiles: IntervalMap) -> Home:
     """Where ``plan`` leaves an output that is mapped already: every block cut where the tile changes."""
     blocks = _blocks(plan, out)
     begin, length, tile, interval = tiles.split(blocks.begin, blocks.length)
@@ -72,9 +72,9 @@ def home_on(plan: Plan, out: Operand, tiles: IntervalMap) -> Home:
     return Home(regions, tile[first], block[first], position[first] - block_start[block[first]], regions.sizes)
 
 
-def _blocks(plan: Plan, out: Operand) -> Regions:
+def _blocks(plan: ContractionPlan, out: Operand) -> Regions:
     """The output blocks, in the order of their vertices."""
-    grid = Grid(plan)
+    grid = VertexGrid(plan)
     slices = grid.slices(grid.out_dims)
     return out.regions(slices.start, slices.size)
 

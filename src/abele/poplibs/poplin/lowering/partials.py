@@ -27,7 +27,7 @@ from abele.poplibs.poputil.regions import split_evenly
 
 
 @dataclass(frozen=True)
-class Partials:
+class OutputPartials:
     """Blocks of an output, each as several partials that are contiguous in memory.
 
     Attributes:
@@ -46,12 +46,12 @@ class Partials:
         return int(self.begin.shape[1])
 
     @staticmethod
-    def create(graph: Graph, dtype: ElementType, size: Int64, depth: int) -> Partials:
+    def create(graph: Graph, dtype: ElementType, size: Int64, depth: int) -> OutputPartials:
         """Space for ``depth`` partials of every block, one after the other."""
         each = np.repeat(size, depth)
         tensor = graph.variable(dtype, int(each.sum()), name="partials")
         begin = tensor.variables[0].base + np.cumsum(each) - each
-        return Partials(tensor, begin.reshape(-1, depth), size)
+        return OutputPartials(tensor, begin.reshape(-1, depth), size)
 
     def regions(self) -> Regions:
         """One region for each partial."""
@@ -66,7 +66,9 @@ class Partials:
         return Regions(ptr, self.begin[block[share], partial] + low[share], length[share], self.tensor)
 
 
-def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles: npt.NDArray[np.int32]) -> Partials:
+def sum_stage(
+    graph: Graph, body: Program, partials: OutputPartials, step: int, tiles: npt.NDArray[np.int32]
+) -> OutputPartials:
     """Append a stage that sums every ``step`` partials of a block into one.
 
     Args:
@@ -78,7 +80,7 @@ def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles:
     """
     num_blocks, depth = partials.begin.shape
     groups = -(-depth // step)
-    made = Partials.create(graph, partials.tensor.dtype, partials.size, groups)
+    made = OutputPartials.create(graph, partials.tensor.dtype, partials.size, groups)
     block, group = (i.reshape(-1) for i in np.indices((num_blocks, groups), dtype=np.int64))
     first, end = group * depth // groups, (group + 1) * depth // groups
     per_partial = tiles.shape[1] // depth
@@ -96,7 +98,7 @@ def sum_stage(graph: Graph, body: Program, partials: Partials, step: int, tiles:
     return made
 
 
-def finish(graph: Graph, body: Program, partials: Partials, output: ElementType, where: Home) -> None:
+def finish(graph: Graph, body: Program, partials: OutputPartials, output: ElementType, where: Home) -> None:
     """Append the last stage: sum what partials are left of every share, or convert where there is one."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)

@@ -15,25 +15,25 @@ from abele.graph import Graph
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
-from abele.poplibs.poplin.lowering.call import Call
-from abele.poplibs.poplin.lowering.grid import Grid
+from abele.poplibs.poplin.lowering.call import ContractionCall
+from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.lowering.home import cut_regions
-from abele.poplibs.poplin.planner.plan import Plan
+from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poputil.mapping import DEFAULT_MIN_BYTES_PER_TILE
 from abele.poplibs.poputil.regions import split_evenly
 
 
-def place_input(graph: Graph, binding: Binding, call: Call) -> None:
+def place_input(graph: Graph, binding: Binding, call: ContractionCall) -> None:
     """Map the input of a contraction like that of ``call``, which has the same storage, by the plan of ``call``."""
     _place(graph, binding.operand(), call, "co")
 
 
-def place_weights(graph: Graph, binding: Binding, call: Call) -> None:
+def place_weights(graph: Graph, binding: Binding, call: ContractionCall) -> None:
     """Map the weights of a contraction like those of ``call``, which have the same storage, by the plan of ``call``."""
     _place(graph, binding.operand(), call, "bo")
 
 
-def _place(graph: Graph, operand: Operand, call: Call, absent: str) -> None:
+def _place(graph: Graph, operand: Operand, call: ContractionCall, absent: str) -> None:
     schedule = call.schedule
     serial = schedule.dim in operand.dims
     for plan, begin, size in schedule.parts():
@@ -43,9 +43,9 @@ def _place(graph: Graph, operand: Operand, call: Call, absent: str) -> None:
             return
 
 
-def _place_part(graph: Graph, operand: Operand, plan: Plan, absent: str) -> None:
+def _place_part(graph: Graph, operand: Operand, plan: ContractionPlan, absent: str) -> None:
     """Share every piece of ``operand`` that the same tiles read among them."""
-    grid, dims = Grid(plan), plan.problem.split_dims
+    grid, dims = VertexGrid(plan), plan.problem.split_dims
     own = [d for d in dims if d not in _shared_dims(plan, absent)]
     cuts = [_cut(plan, dim) for dim in own]
     index = np.indices([len(begins) for _, begins, _ in cuts], dtype=np.int64).reshape(len(cuts), -1)
@@ -66,7 +66,7 @@ def _place_part(graph: Graph, operand: Operand, plan: Plan, absent: str) -> None
     graph.map_regions(cut_regions(regions, region, low, length), tile)
 
 
-def _shared_dims(plan: Plan, absent: str) -> tuple[str, ...]:
+def _shared_dims(plan: ContractionPlan, absent: str) -> tuple[str, ...]:
     """Split dimensions whose parts read the same of an operand: those that it lacks."""
     dims = plan.problem.split_dims
     if absent == "co":
@@ -74,7 +74,7 @@ def _shared_dims(plan: Plan, absent: str) -> tuple[str, ...]:
     return tuple(d for d in dims if d == "b" or d[0] == "o")
 
 
-def _cut(plan: Plan, dim: str) -> tuple[str, Int64, Int64]:
+def _cut(plan: ContractionPlan, dim: str) -> tuple[str, Int64, Int64]:
     """An operand's dimension, and where its pieces begin and how long they are, for the parts of ``dim``."""
     start, size = plan.pieces(dim)
     if dim[0] != "o":

@@ -13,7 +13,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import as_element_type
 from abele.poplibs import popops
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
-from abele.poplibs.poplin.lowering.call import Call
+from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.multiconv.args import (
     CalculateWeightDeltasArgs,
     ConvolutionArgs,
@@ -27,7 +27,7 @@ from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas 
 from abele.poplibs.poplin.operations.convolution import check_shapes, exchanged, forward_call
 from abele.poplibs.poplin.operations.convolution import convolution as one_convolution
 from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
-from abele.poplibs.poplin.options import Settings, read_settings, resolve_types
+from abele.poplibs.poplin.options import ContractionOptions, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.popops.programs.side_by_side import zip_programs
@@ -239,7 +239,7 @@ def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None,
     return _gradient_call(graph, one, like, limits).phases
 
 
-def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Call:
+def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> ContractionCall:
     """The call that makes a convolution, or its core."""
     params, x, weights = one.params, one.inputs, one.weights
     given = {"inputs": (x, params.input_shape), "weights": (weights, params.weights_shape)}
@@ -251,7 +251,9 @@ def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Call:
     return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name="convolution")
 
 
-def _gradient_call(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits) -> Call:
+def _gradient_call(
+    graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits
+) -> ContractionCall:
     """The call that makes a gradient of weights, or of those of the core."""
     params, z, x = one.params, one.z_deltas, one.activations
     given = {"z_deltas": (z, params.output_shape), "activations": (x, params.input_shape)}
@@ -281,7 +283,7 @@ def _check_options(args: Sequence[Given]) -> None:
         _settings(one, Limits())
 
 
-def _settings(one: Given, limits: Limits) -> Settings:
+def _settings(one: Given, limits: Limits) -> ContractionOptions:
     """The settings of one convolution that keeps to its limits."""
     settings = read_settings("multiconv", one.options, is_conv=True)
     given = [n for n in (settings.planning.tiles, limits.tiles) if n]

@@ -80,7 +80,7 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
         return [Share(graph)]
     least = min(planning.reserved_tiles, tiles // count)
     sizes = _scaled(np.ones(count), tiles, least)
-    rounds: list[_Round] = []
+    rounds: list[_TriedShares] = []
     for _ in range(_ROUNDS):
         rounds.append(_tried(estimates, sizes))
         if rounds[-1].is_even(least, planning.back_off):
@@ -93,7 +93,7 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
 
 
 @dataclass(frozen=True)
-class _Round:
+class _TriedShares:
     """Shares that were tried.
 
     Attributes:
@@ -126,19 +126,19 @@ class _Round:
         return self.unfit is None and bool(cycles.max() <= (1 + back_off) * larger.min())
 
 
-def _tried(estimates: Sequence[Estimate], sizes: npt.NDArray[np.int64]) -> _Round:
+def _tried(estimates: Sequence[Estimate], sizes: npt.NDArray[np.int64]) -> _TriedShares:
     """A round with these shares."""
     alone = [Limits(int(n)) for n in sizes]
     found = tuple(_expected(e, limits) for e, limits in zip(estimates, alone, strict=True))
     fitting = [phases for phases in found if isinstance(phases, dict)]
     if len(fitting) < len(found):
-        return _Round(sizes, found, tuple(alone), 0)
+        return _TriedShares(sizes, found, tuple(alone), 0)
     lead = max(range(len(fitting)), key=lambda i: sum(fitting[i].values()))
     beside = tuple(fitting[lead].items())
     limits = tuple(own if i == lead else replace(own, beside=beside) for i, own in enumerate(alone))
     joint = [e(limit) if limit.beside else fitting[lead] for e, limit in zip(estimates, limits, strict=True)]
     kinds = dict.fromkeys(kind for phases in joint for kind in phases)
-    return _Round(sizes, found, limits, sum(max(phases.get(kind, 0) for phases in joint) for kind in kinds))
+    return _TriedShares(sizes, found, limits, sum(max(phases.get(kind, 0) for phases in joint) for kind in kinds))
 
 
 def _expected(estimate: Estimate, limits: Limits) -> Phases | AbeleError:
@@ -148,7 +148,7 @@ def _expected(estimate: Estimate, limits: Limits) -> Phases | AbeleError:
         return error
 
 
-def _unfit(name: str, tried: _Round) -> AbeleError:
+def _unfit(name: str, tried: _TriedShares) -> AbeleError:
     """The error of a convolution that does not fit its share."""
     number = tried.unfit
     assert number is not None
@@ -176,7 +176,7 @@ def _scaled(work: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArra
     return np.array(sizes, dtype=np.int64)
 
 
-def _cut(graph: Graph, chosen: _Round) -> list[Share]:
+def _cut(graph: Graph, chosen: _TriedShares) -> list[Share]:
     ends = np.cumsum(chosen.sizes)
     ipu, others = np.split(np.arange(graph.num_tiles), ends[-1:])
     return [

@@ -13,7 +13,7 @@ from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.binding import Binding, field_roles
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
-from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after
@@ -94,14 +94,14 @@ def convolution(
 
 def forward_call(
     graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, types: Types, planning: Planning, name: str
-) -> Call:
+) -> ContractionCall:
     """The call that makes a convolution of checked operands."""
     rank = len(params.field)
     problem = problems.forward(params, types.dtype, types.partials, types.output)
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*co", "ci", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(
+    call = ContractionCall(
         graph,
         function="poplin.convolution",
         name=name,
@@ -114,7 +114,7 @@ def forward_call(
     return _best_way(call)
 
 
-def _best_way(call: Call) -> Call:
+def _best_way(call: ContractionCall) -> ContractionCall:
     """``call``, or another way to do the same that is expected to take fewer cycles."""
     dense = dilated_after(call)
     if dense is not None:
@@ -189,7 +189,7 @@ def convolution_backward_data(
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
     roles = ("b", "g*co", *field_roles("o", rank))
-    call = Call(
+    call = ContractionCall(
         graph,
         function="poplin.convolution_backward_data",
         name=name,

@@ -16,13 +16,13 @@ from abele.machine import System
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.conv_params.params import ConvParams
-from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.operations.convolution import forward_call
 from abele.poplibs.poplin.operations.matmul import is_swapped
 from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout
-from abele.poplibs.poplin.options import Planning, Settings, Types, read_settings, resolve_types
+from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
 from abele.poplibs.poputil.options import Options
@@ -46,7 +46,9 @@ def create_input(
     return planned_input(graph, params, dtype, settings, name)
 
 
-def planned_input(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str) -> Tensor:
+def planned_input(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions, name: str
+) -> Tensor:
     """See :func:`create_input`."""
     call = created_conv_call(graph, params, dtype, settings)
     made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
@@ -70,7 +72,7 @@ def create_weights(
 
 
 def planned_weights(
-    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings, name: str
+    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions, name: str
 ) -> Tensor:
     """See :func:`create_weights`."""
     made = _new_conv_weights(graph, params, as_element_type(dtype), name)
@@ -164,7 +166,7 @@ def _input_blocks(params: ConvParams) -> tuple[int, ...]:
     return tuple(n for n in CHANNEL_GROUPS if params.groups % n == 0) or (channels_per_group(params.groups),)
 
 
-def _input_block(call: Call) -> int:
+def _input_block(call: ContractionCall) -> int:
     """Channels that follow each other in memory in the input of a convolution that was made to be planned."""
     seen = call.x.tensor if call.meaning is None else call.meaning.x.tensor
     return seen.variables[0].shape[-1]
@@ -176,14 +178,16 @@ def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name
     return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
 
 
-def created_conv_call(graph: Graph, params: ConvParams, dtype: ElementType | str, settings: Settings) -> Call:
+def created_conv_call(
+    graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions
+) -> ContractionCall:
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
     types = resolve_types("convolution", {"x": as_element_type(dtype)}, None, settings.partials)
     return created_call(graph.system, params, types, settings.planning)
 
 
 @lru_cache(maxsize=1024)
-def created_call(system: System, params: ConvParams, types: Types, planning: Planning) -> Call:
+def created_call(system: System, params: ConvParams, types: Types, planning: Planning) -> ContractionCall:
     """As :func:`created_conv_call`, for one of a kind."""
     element, elsewhere = types.dtype, Graph(system)
     w = _new_conv_weights(elsewhere, params, element, "weights")
@@ -199,7 +203,7 @@ def created_layout(
     a_shape: Sequence[int],
     b_shape: Sequence[int],
     dtype: ElementType | str,
-    settings: Settings,
+    settings: ContractionOptions,
     output_type: Type = None,
 ) -> MatmulLayout:
     """The layout of a product's operands that is expected to take the fewest cycles."""
@@ -208,13 +212,13 @@ def created_layout(
     return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
 
 
-def _placed(graph: Graph, made: Tensor, call: Call, *, is_left: bool) -> Tensor:
+def _placed(graph: Graph, made: Tensor, call: ContractionCall, *, is_left: bool) -> Tensor:
     """``made``, mapped as the left or right operand of the product ``call``."""
     _place(graph, made, call, "x" if is_left != is_swapped(call) else "w")
     return made
 
 
-def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
+def _place(graph: Graph, made: Tensor, call: ContractionCall, role: str) -> None:
     """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
     theirs = call.x if role == "x" else call.w
     if _is_rewritten(call, role) or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
@@ -226,7 +230,7 @@ def _place(graph: Graph, made: Tensor, call: Call, role: str) -> None:
     place(graph, Binding(view, theirs.roles, theirs.groups), call)
 
 
-def _is_rewritten(call: Call, role: str) -> bool:
+def _is_rewritten(call: ContractionCall, role: str) -> bool:
     """Whether an operand is written anew before anything else."""
     return call.expansion is not None or (role == "w" and call.widening is not None)
 

@@ -11,7 +11,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.options import Planning, read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
@@ -100,7 +100,7 @@ def product_call(
     like: Tensor | None = None,
     *,
     swapped: bool | None = None,
-) -> Call:
+) -> ContractionCall:
     """The call that makes the product: rows as the batch, or columns.
 
     Columns are the batch where that is said, where that writes ``like`` along its memory, or where that is faster.
@@ -117,7 +117,7 @@ def product_call(
         right = Binding(b, _roles(b, "ci", column), problem.groups)
         x, w = (right, left) if swap else (left, right)
         calls.append(
-            Call(
+            ContractionCall(
                 graph,
                 function=function,
                 name=name,
@@ -132,7 +132,7 @@ def product_call(
     return cheapest(calls)
 
 
-def is_swapped(call: Call) -> bool:
+def is_swapped(call: ContractionCall) -> bool:
     """Whether the columns of a product take the part of the rows."""
     return call.out_roles[-1] == "b"
 

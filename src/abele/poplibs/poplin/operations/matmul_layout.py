@@ -11,7 +11,7 @@ from abele.graph import Graph, Tensor
 from abele.machine import System
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.lowering.call import Call
+from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.operations.matmul import product_call
 from abele.poplibs.poplin.options import Planning, Types
@@ -34,7 +34,7 @@ class MatmulLayout:
 
     swapped: bool
     block: int
-    call: Call
+    call: ContractionCall
 
     def lhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
         """An unmapped left operand, [m, k] or [g, m, k]."""
@@ -93,7 +93,9 @@ def _joint_cycles(
     return layout.call.cycles + back.cycles + update.cycles
 
 
-def _gradient(graph: Graph, left: Tensor, right: Tensor, types: Types, planning: Planning, like: Tensor | None) -> Call:
+def _gradient(
+    graph: Graph, left: Tensor, right: Tensor, types: Types, planning: Planning, like: Tensor | None
+) -> ContractionCall:
     groups = left.shape[0] if left.ndim == 3 else 1
     shape = groups, left.shape[-2], left.shape[-1], right.shape[-1]
     problem = problems.matmul(*shape, types.dtype, types.partials, types.output)

@@ -15,7 +15,7 @@ _SUMMED = ("ci", "k")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ContractionPlan:
     """A contraction's parallel split, its vertex and its expected cost.
 
     Attributes:

@@ -15,16 +15,16 @@ from itertools import pairwise
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.options import Planning
-from abele.poplibs.poplin.planner.plan import Plan, cuts_of
+from abele.poplibs.poplin.planner.plan import ContractionPlan, cuts_of
 from abele.poplibs.poplin.planner.search import find_plan
-from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.planner.target import PlanningTarget
 
 _MOST_PARTS = 64
 _SERIAL_DIMS = ("co", "b")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PlanSeries:
     """A contraction as a series of plans, each for some of the out-channels or of the batch.
 
     Attributes:
@@ -33,7 +33,7 @@ class Schedule:
     """
 
     dim: str
-    plans: tuple[Plan, ...]
+    plans: tuple[ContractionPlan, ...]
 
     @property
     def cycles(self) -> int:
@@ -45,7 +45,7 @@ class Schedule:
         """Whether every plan sums partials after the vertices."""
         return all(plan.depth > 1 for plan in self.plans)
 
-    def parts(self) -> Iterator[tuple[Plan, int, int]]:
+    def parts(self) -> Iterator[tuple[ContractionPlan, int, int]]:
         """Every plan, with the first index and the number of indices of its part."""
         at = 0
         for plan in self.plans:
@@ -62,7 +62,9 @@ class Schedule:
         return f"{head}\n{self.plans[0]}"
 
 
-def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning) -> Schedule:
+def make_schedule(
+    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning
+) -> PlanSeries:
     """The schedule with the fewest serial parts that keeps to the memory allowed.
 
     Where none does, one plan with as much memory as it needs. For the arguments and errors see
@@ -76,12 +78,12 @@ def make_schedule(problem: Contraction, grains: tuple[int, ...], target: Target,
         if fitting:
             return min(fitting, key=lambda schedule: schedule.cycles)
         parts *= 2
-    return Schedule("co", (find_plan(problem, grains, target, planning),))
+    return PlanSeries("co", (find_plan(problem, grains, target, planning),))
 
 
 def _in_parts(
-    problem: Contraction, grains: tuple[int, ...], target: Target, planning: Planning, dim: str, parts: int
-) -> Schedule | None:
+    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, dim: str, parts: int
+) -> PlanSeries | None:
     """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
     if parts > -(-extent // grain):
@@ -90,7 +92,7 @@ def _in_parts(
     sizes = [end - begin for begin, end in pairwise(cuts)]
     problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
     try:
-        return Schedule(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
+        return PlanSeries(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
     except OutOfMemoryError:
         return None
     except InvalidOptionError:

@@ -35,9 +35,9 @@ from abele.numerics import f16, f32
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
 from abele.poplibs.poplin.options import DEFAULT, Planning
-from abele.poplibs.poplin.planner.plan import Plan, cuts_of
+from abele.poplibs.poplin.planner.plan import ContractionPlan, cuts_of
 from abele.poplibs.poplin.planner.sum_stages import stages
-from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.method import Method
 from abele.poplibs.poplin.vertices.slic_cost import slic_takes
@@ -79,11 +79,11 @@ class _Slices:
 def find_plan(
     problem: Contraction,
     grains: tuple[int, ...],
-    target: Target,
+    target: PlanningTarget,
     planning: Planning = DEFAULT,
     *,
     strict: bool = False,
-) -> Plan:
+) -> ContractionPlan:
     """The split of ``problem`` that is expected to take the fewest cycles.
 
     Args:
@@ -104,12 +104,12 @@ def find_plan(
 def best_plans(
     problem: Contraction,
     grains: tuple[int, ...],
-    target: Target,
+    target: PlanningTarget,
     planning: Planning,
     count: int,
     *,
     strict: bool = False,
-) -> list[Plan]:
+) -> list[ContractionPlan]:
     """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`."""
     parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
@@ -131,7 +131,7 @@ def best_plans(
     # of equal cost, the split that is cheaper alone; then the one that takes less memory
     order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
     return [
-        Plan(
+        ContractionPlan(
             problem=problem,
             method=methods[int(compute[:, i].argmin())],
             parts=tuple(int(p) for p in parts[i]),
@@ -282,7 +282,7 @@ def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tu
     return pairs, inputs
 
 
-def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
+def _methods(problem: Contraction, target: PlanningTarget) -> Iterator[Method]:
     """The vertices that can do the work, preferred first."""
     units, core = target.conv_units(problem.dtype, problem.partials)
     # Of equal cost the first method is taken, so the order is that of preference.
@@ -301,7 +301,7 @@ def _methods(problem: Contraction, target: Target) -> Iterator[Method]:
         yield Method("hmac")
 
 
-def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: Target) -> list[tuple[str, Int64]]:
+def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: PlanningTarget) -> list[tuple[str, Int64]]:
     """Expected cycles of every candidate, term by term."""
     summing = _summing(problem, slices, target)
     convert = (slices.depth == 1) & (problem.partials != problem.output)
@@ -334,7 +334,7 @@ class _Summing:
     compute: Int64
 
 
-def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
+def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _Summing:
     """Stage by stage: the tiles that hold the partials of a group share its block.
 
     After a stage of ``step`` partials each, as many tiles more share what is left, so shares shrink as the number of
@@ -360,7 +360,7 @@ def _summing(problem: Contraction, slices: _Slices, target: Target) -> _Summing:
     return _Summing(supersteps, exchange, compute)
 
 
-def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike, target: Target) -> Int64:
+def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike, target: PlanningTarget) -> Int64:
     """Cycles to receive a slice of which every sharer is taken to hold an equal part, piece by piece.
 
     Source: machine.md §5.10 for the part, §2.1 for the rate of pairs of tiles, §2.3 for what separate pieces take.
@@ -369,7 +369,7 @@ def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike,
     return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
 
 
-def _own_copies(slices: _Slices, target: Target) -> Int64:
+def _own_copies(slices: _Slices, target: PlanningTarget) -> Int64:
     """Cycles to put the part of a slice that lies on the tile beside what arrives; a slice that all lies there stays.
 
     Source: machine.md §1.1 (a local copy's fixed cost, and its rate).
@@ -397,7 +397,7 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
     return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing))
 
 
-def _bound(problem: Contraction, least: int, proportion: float, target: Target, *, strict: bool) -> int:
+def _bound(problem: Contraction, least: int, proportion: float, target: PlanningTarget, *, strict: bool) -> int:
     """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
     available = int(target.tile_bytes * proportion) or least
     # Doubled as PopLibs does, so that a proportion that is too small costs speed and not the whole plan.

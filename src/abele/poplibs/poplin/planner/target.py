@@ -11,7 +11,7 @@ from abele.poplibs.poplin.options import DEFAULT, Planning
 
 
 @dataclass(frozen=True)
-class Target:
+class PlanningTarget:
     """What the planner asks of a machine.
 
     Attributes:
@@ -49,11 +49,11 @@ class Target:
 
 
 @lru_cache(maxsize=256)
-def target_of(system: System, planning: Planning = DEFAULT) -> Target:
+def target_of(system: System, planning: Planning = DEFAULT) -> PlanningTarget:
     """One IPU of ``system``, or as many of its tiles as may be used: a contraction is not spread over several."""
     ipu = system.ipu
     amp = ipu.amp
-    return Target(
+    return PlanningTarget(
         name=ipu.name,
         tiles=min(ipu.num_tiles, planning.tiles or ipu.num_tiles),
         tile_bytes=ipu.tile.usable_bytes,

@@ -18,7 +18,7 @@ from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.lowering.call import Call, Meaning
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.vertices.widen import widen_diagonal
 from abele.poplibs.poputil.layout import clone
@@ -29,21 +29,21 @@ _COMBINED = (16, 8, 4)
 Source: machine.md §5.4."""
 
 
-def combinations_of_groups(call: Call) -> Iterator[Call]:
+def combinations_of_groups(call: ContractionCall) -> Iterator[ContractionCall]:
     """A convolution or input gradient of groups of one channel, with groups combined in every way there is."""
     problem = call.problem
     if problem.in_channels != 1 or problem.out_channels != 1:
         return
     for count in _counts(problem):
         inner = replace(problem, groups=problem.groups // count, in_channels=count, out_channels=count, diagonal=True)
-        widening = Widening(inner, call.w.tensor)
+        widening = GroupWidening(inner, call.w.tensor)
         x = Binding(call.x.tensor, call.x.roles, inner.groups)
         w = Binding(widening.allocate(Graph(call.graph.system)), inner.weight_dims, 1)
         meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
         yield replace(call, problem=inner, x=x, w=w, meaning=meaning, widening=widening)
 
 
-def combined_sums(call: Call) -> Iterator[Call]:
+def combined_sums(call: ContractionCall) -> Iterator[ContractionCall]:
     """A weight gradient of groups of one channel, with groups combined in every way there is."""
     problem = call.problem
     if problem.batch != 1 or problem.out_channels != 1:
@@ -74,7 +74,7 @@ def _diagonal(square: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Widening:
+class GroupWidening:
     """Weights of single channels as those of combined groups.
 
     Attributes:

@@ -12,13 +12,13 @@ from itertools import product
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.poplibs.poplin.conv_params.axis import Axis
-from abele.poplibs.poplin.lowering.call import Call, Meaning
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 
 
-def dilated_after(call: Call) -> Call | None:
+def dilated_after(call: ContractionCall) -> ContractionCall | None:
     """``call`` as a product over the positions that are not zero and a spreading out; None where that cannot be.
 
     Args:
@@ -29,7 +29,7 @@ def dilated_after(call: Call) -> Call | None:
         return None
     dense = tuple(Axis(axis.inputs, axis.inputs, 1) if axis.in_step > 1 else axis for axis in axes)
     meaning = Meaning(call.problem, call.x, call.w, call.out_roles, lambda out: out)
-    spread = Spread(tuple(axis.in_step for axis in axes), tuple(axis.outputs for axis in axes))
+    spread = DilatedSpread(tuple(axis.in_step for axis in axes), tuple(axis.outputs for axis in axes))
     return replace(call, problem=replace(call.problem, axes=dense), meaning=meaning, spread=spread)
 
 
@@ -42,7 +42,7 @@ def _can_wait(axis: Axis) -> bool:
 
 
 @dataclass(frozen=True)
-class Spread:
+class DilatedSpread:
     """How far apart results end up.
 
     Attributes:

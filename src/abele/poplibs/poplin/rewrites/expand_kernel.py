@@ -20,10 +20,10 @@ from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
-from abele.poplibs.poplin.lowering.call import Call, Meaning
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.geometry import Slices
 from abele.poplibs.poplin.planner.plan import cuts_of
-from abele.poplibs.poplin.planner.target import Target
+from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices import expand as expand_vertex
 from abele.poplibs.poplin.vertices import window_fields as at
@@ -36,7 +36,7 @@ _VECTOR = 4
 """Neighbours in memory that boxes do not part."""
 
 
-def expansions(call: Call) -> Iterator[Call]:
+def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
     """``call`` with its kernel folded into the channels, along every choice of field dimensions for which that is one.
 
     Dimensions whose kernel has one position but that are not pointwise (strides) are always among them.
@@ -59,12 +59,12 @@ def _growth(problem: Contraction, dims: tuple[int, ...]) -> float:
     return prod(axis.outputs * axis.kernel / axis.inputs for axis in axes)
 
 
-def _expanded(call: Call, dims: tuple[int, ...]) -> Call:
+def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
     problem = call.problem
     axes = tuple(Axis(a.outputs, a.outputs, 1) if d in dims else a for d, a in enumerate(problem.axes))
     taps = prod(problem.axes[d].kernel for d in dims)
     inner = replace(problem, in_channels=problem.in_channels * taps, axes=axes)
-    expansion = Expansion(problem, dims, call.x)
+    expansion = KernelExpansion(problem, dims, call.x)
     planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
     weights = Binding(_folded(call.w.operand(), dims), inner.weight_dims, 1)
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
@@ -89,7 +89,7 @@ def _folded(weights: Operand, dims: tuple[int, ...]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Expansion:
+class KernelExpansion:
     """An input that is written out.
 
     Attributes:
@@ -130,7 +130,7 @@ class Expansion:
         shape = turned.shape
         return turned.reshape((*shape[:2], prod(shape[2 : 3 + len(folded)]), *shape[3 + len(folded) :]))
 
-    def estimate(self, machine: Target) -> int:
+    def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing it out is expected to take."""
         elements = prod(n for _, n in self._fine)
         share = np.array([-(-elements // machine.tiles)], dtype=np.int64)

@@ -11,10 +11,10 @@ from math import prod
 
 from abele.graph import Tensor
 from abele.poplibs.poplin.contraction.binding import Binding
-from abele.poplibs.poplin.lowering.call import Call, Meaning
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 
 
-def flat_rows(call: Call) -> Call:
+def flat_rows(call: ContractionCall) -> ContractionCall:
     """A convolution or its input gradient without a kernel, with samples and field together as the batch.
 
     Args:
@@ -33,7 +33,7 @@ def flat_rows(call: Call) -> Call:
     return replace(call, problem=problem, x=x, w=w, out_roles=(call.out_roles[1], "b"), meaning=meaning)
 
 
-def flat_sum(call: Call) -> Call:
+def flat_sum(call: ContractionCall) -> ContractionCall:
     """A weight gradient without a kernel, summed over samples and field together.
 
     Args:

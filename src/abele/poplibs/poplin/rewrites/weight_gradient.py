@@ -14,7 +14,7 @@ from abele.graph import Graph, Tensor
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.binding import Binding, field_roles
 from abele.poplibs.poplin.conv_params.params import ConvParams
-from abele.poplibs.poplin.lowering.call import Call, cheapest
+from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.rewrites.combine_groups import combined_sums
 from abele.poplibs.poplin.rewrites.expand_kernel import expansions
@@ -45,7 +45,7 @@ class WeightGradient:
     planning: Planning
     like: Tensor | None
 
-    def cheapest(self) -> Call:
+    def cheapest(self) -> ContractionCall:
         """The call that is expected to take the fewest cycles."""
         calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
         calls += [combined for call in calls for combined in combined_sums(call)]
@@ -55,7 +55,7 @@ class WeightGradient:
             calls += [wide for call in calls for wide in expansions(call)]
         return cheapest(calls)
 
-    def _sliding(self, *, swapped: bool) -> Call:
+    def _sliding(self, *, swapped: bool) -> ContractionCall:
         """The activations slide over the gradients; or, ``swapped``, the gradients over the activations."""
         params, types, rank = self.params, self.types, len(self.params.field)
         problem = problems.weight_gradient(params, types.dtype, types.partials, types.output, swapped=swapped)
@@ -66,7 +66,7 @@ class WeightGradient:
         x, w = (deltas, inputs) if swapped else (inputs, deltas)
         roles = (f"g*{rows}", columns, *field_roles("o", rank))
         function = "poplin.calculate_weight_deltas"
-        return Call(
+        return ContractionCall(
             self.graph,
             function=function,
             name=self.name,

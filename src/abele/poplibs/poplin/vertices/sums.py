@@ -70,7 +70,7 @@ def cast(source: ElementType, target: ElementType) -> Any:
     """The vertex that converts partials to the type of the output."""
 
     @codelet
-    class Cast(SupervisorVertex):
+    class CastPartials(SupervisorVertex):
         """Converts every element."""
 
         x: Input[Vector[source]]
@@ -84,4 +84,4 @@ def cast(source: ElementType, target: ElementType) -> Any:
         def cycles(v, ipu):
             return cost.cast(v.out, source, target)
 
-    return Cast
+    return CastPartials

@@ -37,7 +37,7 @@ OPERAND_SLOTS = 2
 
 
 @dataclass(frozen=True)
-class Form:
+class CostForm:
     """What of an element-wise codelet decides its cost.
 
     Attributes:
@@ -58,7 +58,7 @@ def vector_type(fused: Fused) -> ElementType:
     return f16 if cost_class((*fused.types, *fused.out_types)) == "f16" else f32
 
 
-def element_cycles(fused: Fused, form: Form, size: Int64, columns: Int64 | int, ipu: Ipu) -> Int64:
+def element_cycles(fused: Fused, form: CostForm, size: Int64, columns: Int64 | int, ipu: Ipu) -> Int64:
     """Tile cycles of vertices that evaluate ``fused`` on ``size`` elements each, in rows of ``columns``.
 
     Args:
@@ -78,7 +78,7 @@ def element_cycles(fused: Fused, form: Form, size: Int64, columns: Int64 | int, 
     return np.asarray(supervisor + workers * (prologue + np.ceil(loops * slots)), np.int64)
 
 
-def _row_cycles(fused: Fused, form: Form, size: Int64, columns: Int64, vector: int, workers: int) -> Int64:
+def _row_cycles(fused: Fused, form: CostForm, size: Int64, columns: Int64, vector: int, workers: int) -> Int64:
     share = -(-size // workers)
     rows = -(-share // columns)
     aligned = columns % vector == 0
@@ -90,12 +90,12 @@ def _row_cycles(fused: Fused, form: Form, size: Int64, columns: Int64, vector: i
     )
 
 
-def vector_slots(fused: Fused, form: Form, vector: int) -> float:
+def vector_slots(fused: Fused, form: CostForm, vector: int) -> float:
     """Slots of one vector: operations, and one set of loads and stores."""
     return operation_slots(fused, vector, form.in_place) + max(1, form.streams - 1)
 
 
-def _flat_terms(fused: Fused, form: Form, vector: int) -> tuple[int, int, float]:
+def _flat_terms(fused: Fused, form: CostForm, vector: int) -> tuple[int, int, float]:
     """Supervisor cycles, worker prologue slots and slots a vector of vertices without rows."""
     slots = vector_slots(fused, form, vector)
     operations = fused.operations

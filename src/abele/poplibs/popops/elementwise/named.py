@@ -263,7 +263,7 @@ class _Function:
         map_with_output(graph, expression, tensors, out, prog, name or self.op, options=options)
 
 
-class Unary(_Function):
+class UnaryFunction(_Function):
     """A one-operand operation that makes a new tensor."""
 
     def __call__(self, graph: Graph, x: Tensor, prog: Sequence, name: str = "", *, options: Options = None) -> Tensor:
@@ -289,7 +289,7 @@ class UnaryWithOutput(_Function):
         self.into(graph, (x,), out, prog, name, options)
 
 
-class Binary(_Function):
+class BinaryFunction(_Function):
     """A two-operand operation that makes a new tensor."""
 
     def __call__(
@@ -382,14 +382,14 @@ class TernaryWithOutput(_Function):
         self.into(graph, (x, y, z), out, prog, name, options)
 
 
-def _unary(op: str) -> tuple[Unary, UnaryInPlace, UnaryWithOutput]:
+def _unary(op: str) -> tuple[UnaryFunction, UnaryInPlace, UnaryWithOutput]:
     find_popops(op)
-    return Unary(op), UnaryInPlace(op), UnaryWithOutput(op)
+    return UnaryFunction(op), UnaryInPlace(op), UnaryWithOutput(op)
 
 
-def _binary(op: str) -> tuple[Binary, BinaryInPlace, BinaryWithOutput]:
+def _binary(op: str) -> tuple[BinaryFunction, BinaryInPlace, BinaryWithOutput]:
     find_popops(op)
-    return Binary(op), BinaryInPlace(op), BinaryWithOutput(op)
+    return BinaryFunction(op), BinaryInPlace(op), BinaryWithOutput(op)
 
 
 def _ternary(op: str) -> tuple[Ternary, TernaryInPlace, TernaryWithOutput]:

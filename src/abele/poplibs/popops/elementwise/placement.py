@@ -12,12 +12,12 @@ import numpy.typing as npt
 from abele.errors import TileMappingError
 from abele.graph import Execute, Graph, Program, Regions, Tensor
 from abele.machine import Ipu
-from abele.poplibs.popops.elementwise.cost import Form, element_cycles, vector_type
-from abele.poplibs.popops.expressions.element_codelets import Access, Layout, Port, element_codelet
+from abele.poplibs.popops.elementwise.cost import CostForm, element_cycles, vector_type
+from abele.poplibs.popops.expressions.element_codelets import Access, OperandLayout, Port, element_codelet
 from abele.poplibs.popops.expressions.fused import Fused
 from abele.poplibs.popops.expressions.generated import identifier
 from abele.poplibs.poputil.broadcast import broadcast_dims
-from abele.poplibs.poputil.grid import Cells, Grid, cells_of, collapse, rectangles_of
+from abele.poplibs.poputil.grid import BlockGrid, Cells, cells_of, collapse, rectangles_of
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
@@ -121,7 +121,7 @@ class _Placement:
         flags = broadcast_dims(tensor.shape, self.order.shape)
         return tuple(flags[d] for d in self.order.dims())
 
-    def _grid(self) -> Grid:
+    def _grid(self) -> BlockGrid:
         extents = self.order.extents
         patterns: list[tuple[object, ...]] = []
         for i, flags in enumerate(self.repeated):
@@ -187,7 +187,7 @@ class _Placement:
         built = element_codelet(short, self.fused, layout, self._formula(layout), self.own_cycles)
         compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> OperandLayout:
         overwritten = {
             i for i, t in enumerate(self.inputs) for o in self.outputs if i in self.fused.used and is_same_view(t, o)
         }
@@ -204,7 +204,7 @@ class _Placement:
         ipu = self.graph.system.ipu
         grain = ipu.vector_width(vector_type(self.fused))
         rows = self.walks_rows
-        return Layout(
+        return OperandLayout(
             inputs=tuple(ports),
             outputs=outputs,
             rows=rows,
@@ -221,9 +221,9 @@ class _Placement:
                 return port
         return Port(f"y{number}", tensor.dtype, "Output", "full")
 
-    def _formula(self, layout: Layout) -> Callable[..., Int64]:
+    def _formula(self, layout: OperandLayout) -> Callable[..., Int64]:
         ports = layout.ports
-        form = Form(
+        form = CostForm(
             streams=sum(p.access == "full" for p in layout.inputs if p is not None) + len(layout.outputs),
             scalars=sum(p.access in ("single", "whole") for p in ports),
             in_place=any(p.direction == "InOut" for p in ports),
@@ -287,7 +287,7 @@ def _index_runs(order: StorageOrder) -> tuple[object, ...]:
     return tuple(result)
 
 
-def index_steps(order: StorageOrder, grid: Grid, cells: Cells) -> tuple[Int64, int, int]:
+def index_steps(order: StorageOrder, grid: BlockGrid, cells: Cells) -> tuple[Int64, int, int]:
     """Row-major index of each cell's first element, and its steps from row to row and column to column."""
     strides = order.logical_strides()
     steps = [_group_step(strides, order.extents, begin, end) for begin, end in grid.groups]

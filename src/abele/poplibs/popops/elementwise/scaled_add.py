@@ -123,7 +123,7 @@ def scaled_subtract_from(
 
 
 @dataclass(frozen=True)
-class _Form:
+class _ScaledAddition:
     """Which of the scaled additions it is.
 
     Attributes:
@@ -161,7 +161,7 @@ class _Cycles:
         return taken + CHECK_CYCLES * self.checks
 
 
-def _form(name: str, sign: float, specialisation: str, scale_a: Scale | None, options: Options) -> _Form:
+def _form(name: str, sign: float, specialisation: str, scale_a: Scale | None, options: Options) -> _ScaledAddition:
     if specialisation not in ("DEFAULT", "X_MINUS_AX_PLUS_BY"):
         raise InvalidOptionError(
             f"{name}: no specialisation {specialisation!r}", remedy="DEFAULT or X_MINUS_AX_PLUS_BY"
@@ -169,11 +169,18 @@ def _form(name: str, sign: float, specialisation: str, scale_a: Scale | None, op
     takes_away = specialisation == "X_MINUS_AX_PLUS_BY"
     if takes_away and scale_a is None:
         raise InvalidOptionError(f"{name}: X_MINUS_AX_PLUS_BY needs scale_a")
-    return _Form(sign, takes_away, read_options(name, options, SCALED_OPTIONS))
+    return _ScaledAddition(sign, takes_away, read_options(name, options, SCALED_OPTIONS))
 
 
 def _scaled(
-    graph: Graph, a: Tensor, b: Tensor, scale_b: Scale, prog: Sequence, scale_a: Scale | None, form: _Form, name: str
+    graph: Graph,
+    a: Tensor,
+    b: Tensor,
+    scale_b: Scale,
+    prog: Sequence,
+    scale_a: Scale | None,
+    form: _ScaledAddition,
+    name: str,
 ) -> None:
     if a.dtype.is_float != b.dtype.is_float:
         raise TypeMismatchError(f"{name}: {a!r} is {a.dtype} and {b!r} is {b.dtype}", remedy="cast one of them")

@@ -14,7 +14,7 @@ import abele.expr as ir
 from abele import numerics
 from abele.codelet import InOut, Input, Output, Vector
 from abele.codelet.tree import Local
-from abele.codelet.write import CodeWriter, Value
+from abele.codelet.write import CodeWriter, WrittenValue
 from abele.codelet.written import written_codelet
 from abele.expr import TABLE, InVertex
 from abele.numerics import ElementType, i32
@@ -51,7 +51,7 @@ class Port:
         content = self.type if self.access == "single" else _VECTOR[self.type]
         return _DIRECTIONS[self.direction][content]
 
-    def index(self, code: CodeWriter) -> tuple[Value, ...]:
+    def index(self, code: CodeWriter) -> tuple[WrittenValue, ...]:
         """Where the element lies that belongs to position i."""
         match self.access:
             case "full":
@@ -62,18 +62,18 @@ class Port:
                 return (code.local("i") - code.local("start"),)
         return ()
 
-    def load(self, code: CodeWriter) -> Value:
+    def load(self, code: CodeWriter) -> WrittenValue:
         """The element that belongs to position i."""
         index = self.index(code)
         return code.element(self.name, *index) if index else code.scalar(self.name)
 
-    def store(self, code: CodeWriter, value: Value) -> None:
+    def store(self, code: CodeWriter, value: WrittenValue) -> None:
         """Set the element that belongs to position i."""
         code.store(self.name, value, *self.index(code))
 
 
 @dataclass(frozen=True)
-class Layout:
+class OperandLayout:
     """What of a codelet is decided by how its operands lie, not by what it computes.
 
     Attributes:
@@ -102,7 +102,7 @@ class Layout:
 
 
 def element_codelet(
-    name: str, fused: Fused, layout: Layout, cycles: Callable[..., Any], cost_key: object = None
+    name: str, fused: Fused, layout: OperandLayout, cycles: Callable[..., Any], cost_key: object = None
 ) -> type:
     """The codelet class that evaluates ``fused``; one class for one text and cost.
 
@@ -131,7 +131,7 @@ def element_statements(fused: Fused, inputs: Sequence[Port | None], outputs: Seq
     return code.lines
 
 
-def _write_loop(code: CodeWriter, fused: Fused, layout: Layout) -> None:
+def _write_loop(code: CodeWriter, fused: Fused, layout: OperandLayout) -> None:
     out, chunk = layout.outputs[0].name, layout.workers * layout.grain
     if layout.base == "SupervisorVertex":
         code.let("begin", code.number(0))
@@ -186,7 +186,7 @@ class _Statements:
             narrow = ir.compute_type(port.type) != port.type
             port.store(self.code, value.converted(port.type) if narrow else value)
 
-    def value(self, expression: ir.Expr, wanted: ElementType) -> Value:
+    def value(self, expression: ir.Expr, wanted: ElementType) -> WrittenValue:
         """A variable or literal for ``expression``; a constant takes the type ``wanted``."""
         if isinstance(expression, ir.Const):
             return self.literal(expression.value, wanted)
@@ -196,7 +196,7 @@ class _Statements:
             self.code.let(name, value)
         return self.code.local(self.known[expression])
 
-    def literal(self, value: float | int | bool, type_: ElementType) -> Value:
+    def literal(self, value: float | int | bool, type_: ElementType) -> WrittenValue:
         """A number as one of ``type_``."""
         if type_ == numerics.bool_:
             return self.code.number(bool(value))
@@ -208,7 +208,7 @@ class _Statements:
         assert found is not None
         return found
 
-    def computed(self, expression: ir.Expr) -> Value:
+    def computed(self, expression: ir.Expr) -> WrittenValue:
         """What the variable of ``expression`` is set to."""
         match expression:
             case ir.Load():
@@ -229,7 +229,7 @@ class _Statements:
                 return self.apply(expression)
         raise TypeError(f"{expression!r} is no expression")
 
-    def cast(self, expression: ir.Cast) -> Value:
+    def cast(self, expression: ir.Cast) -> WrittenValue:
         """A conversion; to 16-bit floats and back."""
         wide = ir.compute_type(expression.type)
         inner = self.value(
@@ -237,7 +237,7 @@ class _Statements:
         )
         return (inner if wide == expression.type else inner.converted(expression.type)).converted(wide)
 
-    def apply(self, expression: ir.Apply) -> Value:
+    def apply(self, expression: ir.Apply) -> WrittenValue:
         """An operation on variables."""
         args, before = expression.args, []
         if expression.op == "select":
@@ -249,7 +249,7 @@ class _Statements:
             values = [values[-1], *values[:-1]]
         return self.said(expression.op, values, common)
 
-    def said(self, op: str, values: Sequence[Value], type_: ElementType) -> Value:
+    def said(self, op: str, values: Sequence[WrittenValue], type_: ElementType) -> WrittenValue:
         """An operation on ``values`` of type ``type_``, as the table says that vertices have it."""
         operation = TABLE[op]
         form = operation.in_vertex if type_.is_float else operation.in_integer_vertex or operation.in_vertex
@@ -258,7 +258,7 @@ class _Statements:
             return _construct(self.code, form, values)
         return self.inline(form(type_, *(ir.Load(n, ()) for n in range(len(values)))), values, type_)
 
-    def inline(self, expression: ir.Expr, values: Sequence[Value], type_: ElementType) -> Value:
+    def inline(self, expression: ir.Expr, values: Sequence[WrittenValue], type_: ElementType) -> WrittenValue:
         """An expression over ``%n[]`` for value n, in one statement."""
         match expression:
             case ir.Load():
@@ -269,13 +269,13 @@ class _Statements:
                 return self.said(expression.op, [self.inline(a, values, type_) for a in expression.args], type_)
         raise TypeError(f"{expression!r} has no place in a vertex")
 
-    def linear(self, index: ir.Affine) -> Value:
+    def linear(self, index: ir.Affine) -> WrittenValue:
         """A multiple of the position in the whole tensor, and a constant."""
         scale = index.terms[0][1] if index.terms else 0
         return self.code.local("at") * self.code.number(scale) + self.code.number(index.const)
 
 
-def _construct(code: CodeWriter, form: InVertex, values: Sequence[Value]) -> Value:
+def _construct(code: CodeWriter, form: InVertex, values: Sequence[WrittenValue]) -> WrittenValue:
     """A construct of the vertex language on values."""
     match form.kind:
         case "operator":
@@ -292,15 +292,15 @@ def _construct(code: CodeWriter, form: InVertex, values: Sequence[Value]) -> Val
 
 
 @dataclass(frozen=True)
-class Place(Port):
+class OperandPlace(Port):
     """An operand that is read or written where ``text`` says; only text of its statements can be written."""
 
     text: str = ""
 
-    def load(self, code: CodeWriter) -> Value:
+    def load(self, code: CodeWriter) -> WrittenValue:
         """The element at the place."""
-        return Value(Local(type=self.type, name=self.text), self.text)
+        return WrittenValue(Local(type=self.type, name=self.text), self.text)
 
-    def store(self, code: CodeWriter, value: Value) -> None:
+    def store(self, code: CodeWriter, value: WrittenValue) -> None:
         """Set the element at the place."""
         code.lines.append(f"{self.text} = {value.text}")

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from abele import codelet as language
-from abele.codelet import Function
+from abele.codelet import VertexFunction
 from abele.expr import FUNCTIONS
 from abele.numerics import ElementType, types
 
@@ -80,5 +80,5 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
 def _names() -> dict[str, Any]:
     kinds = ("codelet", "Vertex", "MultiVertex", "SupervisorVertex")
     words = ("Input", "Output", "InOut", "Vector", "VectorList", "SPAN", "ONE_PTR", "COMPACT_PTR")
-    functions = {name: Function(name) for name in (*FUNCTIONS, "random_u32")}
+    functions = {name: VertexFunction(name) for name in (*FUNCTIONS, "random_u32")}
     return {w: getattr(language, w) for w in (*kinds, *words)} | functions | {type_name(t): t for t in types.ALL}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from abele.graph.intervals import distinct
 from abele.poplibs.popops.reductions.codelets import Direction
 from abele.poplibs.popops.reductions.partials import Partials
-from abele.poplibs.poputil.grid import Cells, Grid
+from abele.poplibs.poputil.grid import BlockGrid, Cells
 from abele.poplibs.poputil.regions import count_up
 
 Int64 = npt.NDArray[np.int64]
@@ -96,7 +96,7 @@ def cut_columns(cells: Cells) -> Cells:
     return merged.taken(np.argsort(merged.position, kind="stable"))
 
 
-def output_position(grid: Grid, kept: tuple[bool, ...], block: Int64) -> Int64:
+def output_position(grid: BlockGrid, kept: tuple[bool, ...], block: Int64) -> Int64:
     """Flattened output index of each block, with its rows and columns, where kept, at 0."""
     kept_extents = [n if k else 1 for n, k in zip(grid.extents, kept, strict=True)]
     position = np.zeros(len(block), dtype=np.int64)

@@ -28,7 +28,7 @@ from abele.poplibs.popops.reductions.first_step import Rectangles, cut_columns, 
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
-from abele.poplibs.poputil.grid import Cells, Grid, collapse, rectangles_of
+from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
@@ -83,13 +83,13 @@ class Reduction:
         )
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> BlockGrid:
         """Neighbouring dimensions joined as long as all are kept or all are reduced; at least one group is reduced."""
         grid = collapse(self.order.extents, [tuple(d in self.kept for d in self.order.dims())])
         # Everything is kept: an empty group of one index is what is reduced, so that later code sees one case.
         if len(grid.groups) == 1 and self._keeps(grid.groups[0]):
             end = grid.groups[0][1]
-            return Grid((*grid.groups, (end, end)), (*grid.extents, 1))
+            return BlockGrid((*grid.groups, (end, end)), (*grid.extents, 1))
         return grid
 
     def _keeps(self, group: tuple[int, int]) -> bool:

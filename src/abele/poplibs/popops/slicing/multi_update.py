@@ -247,7 +247,7 @@ class _Update:
         inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
         library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
         flops = 0 if operation == "none" else rows.size
-        given = _Rows(rows, offsets, operation, factor)
+        given = _UpdateRows(rows, offsets, operation, factor)
         with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
             if operation == "none" or layout.lookup_split == 1:
                 body.add(_in_place(graph, layout, table, given))
@@ -258,7 +258,7 @@ class _Update:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _UpdateRows:
     """What a table is updated with.
 
     Attributes:
@@ -284,7 +284,7 @@ def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
         raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, so the scale {scale} must be a whole number")
 
 
-def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _Rows) -> Execute:
+def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _UpdateRows) -> Execute:
     """Each tile looks at all indices and updates the rows that it holds."""
     first, rows = own_entries(plan, plan.parts)
     parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
@@ -305,7 +305,7 @@ def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _Rows) -> Exe
     return Execute(step)
 
 
-def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, given: _Rows) -> None:
+def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, given: _UpdateRows) -> None:
     """Each tile joins the rows of its indices; what all have then joins the table."""
     type_ = plan.partial_type or table.dtype
     shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
@@ -321,7 +321,7 @@ def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, give
     emit_join(graph, body, plan, partials, table, REDUCTION[given.operation])
 
 
-def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given: _Rows) -> Execute:
+def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given: _UpdateRows) -> Execute:
     parts = plan.parts
     first, rows = entry_rows(plan, parts)
     low, num = lookup_rows(plan, parts, given.offsets.shape[1])
@@ -343,7 +343,7 @@ def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given
     return Execute(step)
 
 
-def _codelet(plan: SlicePlan, dtype: ElementType, given: _Rows) -> tuple[type, dict[str, Any]]:
+def _codelet(plan: SlicePlan, dtype: ElementType, given: _UpdateRows) -> tuple[type, dict[str, Any]]:
     """The vertex of an update, and its scale if it has one."""
     slices, offsets, operation, scale = given.slices, given.offsets, given.operation, given.scale
     scaled: Scaled = "tensor" if isinstance(scale, Tensor) else "" if scale == 1.0 else "number"

@@ -257,7 +257,7 @@ def _units(layout: _Layout) -> _Units:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _UnitRows:
     """Rows of the 2D vertices: some cells of a unit each.
 
     Attributes:
@@ -281,7 +281,7 @@ class _Rows:
         return begin, tile[begin]
 
 
-def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Rows, Int64]:
+def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _UnitRows, Int64]:
     """Units that all workers of a tile share, and rows of workers for the others, with the slots of each row.
 
     A tile whose regions are few takes whichever costs it less.
@@ -297,7 +297,7 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Ro
     begin = np.maximum(start[unit], worker * total[unit] // WORKERS)
     end = np.minimum((start + units.cells)[unit], (worker + 1) * total[unit] // WORKERS)
     keep = end > begin
-    rows = _Rows(unit[keep], worker[keep], (begin - start[unit])[keep], (end - begin)[keep])
+    rows = _UnitRows(unit[keep], worker[keep], (begin - start[unit])[keep], (end - begin)[keep])
     slots = region_slots(units.width, size, whole.dtype, ipu)[rows.unit] * rows.num
     busiest = np.zeros((len(tiles), WORKERS), np.int64)
     np.add.at(busiest, (of_tile[rows.unit], rows.worker), slots)
@@ -306,7 +306,7 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Ro
     np.add.at(together, of_tile, stretch_cycles(units.width, size, whole.dtype, ipu) * units.cells)
     is_shared = ((together <= apart) & (np.bincount(of_tile) == regions))[of_tile]
     chosen = ~is_shared[rows.unit]
-    return np.flatnonzero(is_shared), _Rows(*(a[chosen] for a in vars(rows).values())), slots[chosen]
+    return np.flatnonzero(is_shared), _UnitRows(*(a[chosen] for a in vars(rows).values())), slots[chosen]
 
 
 def _worker(region: Int64, total: Int64) -> Int64:
