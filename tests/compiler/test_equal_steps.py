@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.compiler import compile_program
-from abele.compiler.superstep import Superstep
+from abele.compiler import Step, Superstep, compile_program
+from abele.compiler.analyse import Analysis
+from abele.compiler.equal_steps import Analysed
 from abele.errors import ConstantWriteError, DataRaceError, TileMappingError
-from abele.graph import Execute, Graph, Sequence, Tensor, concat
+from abele.graph import ComputeSet, Execute, Graph, Sequence, Tensor, VertexGroup, concat
 from abele.numerics import f32, i32
 from compiler.support import Move, Reader, Search, Update, small_system
 
@@ -80,14 +81,12 @@ def pair(graph: Graph, name: str, home: object = range(TILES), dtype: object = f
 
 def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the compute sets that are analysed from scratch, filled as that happens."""
-    from abele.compiler.analyse import Analysis
-
     names: list[str] = []
     whole = Analysis._first
 
-    def noted(self: Analysis, superstep: Superstep, compute_set: object, groups: object) -> object:
-        names.append(compute_set.name)  # type: ignore[attr-defined]
-        return whole(self, superstep, compute_set, groups)  # type: ignore[arg-type]
+    def noted(self: Analysis, step: Step, compute_set: ComputeSet, groups: list[VertexGroup]) -> Analysed:
+        names.append(compute_set.name)
+        return whole(self, step, compute_set, groups)
 
     monkeypatch.setattr(Analysis, "_first", noted)
     return names

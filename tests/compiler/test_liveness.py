@@ -33,7 +33,7 @@ class Build:
         index = len(self.accesses)
         wrote = np.union1d(full, np.array(sorted(partial), dtype=np.int64))
         self.accesses[index] = Access(self._numbers(reads), wrote, full, partial, self._numbers(dead))
-        return Step(index, "execute", Sequence(), "", 1, False, -1, 0)
+        return Step(index, "execute", Sequence(), "", 1, False, -1, 0, superstep=index)
 
     @staticmethod
     def _numbers(names: str) -> np.ndarray:

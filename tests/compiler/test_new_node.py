@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import abele.graph as graph_room
-from abele.compiler import Executable, compile_program
+from abele.compiler import Executable, Step, Superstep, compile_program
+from abele.compiler.analyse import Analysis
 from abele.compiler.exchange import nothing_moves
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
@@ -47,10 +49,9 @@ class MarkRow(NodeForm, tag="Mark"):
 MARK_CYCLES = 7
 
 
-def analyse(analysis, superstep, step) -> None:  # type: ignore[no-untyped-def]
-    analysis.check_access(superstep, step)
-    analysis.set_exchange(superstep, nothing_moves(analysis.layout))
-    superstep.sync_cycles, superstep.work_cycles = 0, MARK_CYCLES
+def analyse(analysis: Analysis, step: Step) -> Superstep:
+    found = replace(Superstep.of(step, analysis.access(step)), sync_cycles=0, work_cycles=MARK_CYCLES)
+    return analysis.moving(found, nothing_moves(analysis.layout))
 
 
 def run(lowering, step) -> None:  # type: ignore[no-untyped-def]

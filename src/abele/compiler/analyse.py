@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +37,7 @@ from abele.graph.compute_set import ComputeSet
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
-from abele.graph.program import Copy, Execute
+from abele.graph.program import Copy, Program
 from abele.graph.tensor import Tensor
 from abele.graph.vertices import VertexGroup
 from abele.machine import System
@@ -53,7 +55,6 @@ class Analysis:
     Attributes:
         layout: Where the graph's elements live.
         groups: Tiles that advance on their own.
-        supersteps: The distinct supersteps, in order of first appearance.
         code: Bytes of vertex state and of code on each tile so far, by memory category.
         placement: What fields ask of the place of variables.
     """
@@ -63,19 +64,14 @@ class Analysis:
         self.system = graph.system
         self.layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
         self.groups = SyncGroups.of(graph)
-        self.supersteps: list[Superstep] = []
         self.code = {kind: TileTotal(graph.num_tiles) for kind in _CODE_KINDS}
         self.placement = ElementDemands(self.layout, self.system.ipu.tile.alignment_bytes)
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
-        self._known: dict[tuple[str, int, bool], int] = {}
         self._tiles_of: dict[CodeletDef, list[Int32]] = {}
-        self._controlled: set[int] = set()
-        self._nodes_of: dict[int, int] = {}
-        self._stream_groups: tuple[int, ...] = ()
 
-    def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> None:
-        """Analyse all steps; sets ``superstep`` of each.
+    def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
+        """The supersteps of a program, by their numbers; counts the code that they leave on the tiles.
 
         Raises:
             TileMappingError: A variable in use has no complete mapping.
@@ -84,53 +80,49 @@ class Analysis:
             MemoryElementError: Fields cannot lie where their codelet wants them.
             DataRaceError: Vertices of a compute set race.
         """
-        for number, step in enumerate(lowered.steps):
-            step.superstep = self._superstep_of(step)
-            self._add_control(step)
-            progress("supersteps", (number + 1) / len(lowered.steps))
-        self._add_control_code()
+        found = []
+        for step in lowered.distinct:
+            check_same_graph(step.node, self.graph)
+            found.append(meaning_of(step.node).analyse(self, step))
+            progress("supersteps", len(found) / len(lowered.distinct))
+        self._add_control_code(lowered.steps, found)
         self._add_vertex_code()
+        return tuple(found)
+
+    def meeting(self, node: Program) -> tuple[int, ...]:
+        """The sync groups that meet at a stream copy.
+
+        Raises:
+            ControlProgramError: Its view is of another graph.
+        """
+        if len(self.groups) == 1:
+            return self.groups.all
+        check_same_graph(node, self.graph)
+        return self._groups_of(node.reads() + node.writes())
 
     def code_bytes(self) -> dict[str, Int64]:
         """Bytes of vertex state, code, stacks and buffers on each tile, int64[tiles], by memory category."""
         return {kind: total.dense() for kind, total in self.code.items()}
 
-    def _superstep_of(self, step: Step) -> int:
-        node = step.node
-        if step.joins_previous and len(self.groups) > 1:
-            step.joins_previous = self._groups_of(node.reads() + node.writes()) == self._stream_groups
-        key = (step.kind, node.compute_set.id if isinstance(node, Execute) else id(node), step.joins_previous)
-        if key not in self._known:
-            superstep = Superstep(len(self.supersteps), step.kind, node, step.joins_previous)
-            self._analyse(superstep, step)
-            self._known[key] = superstep.index
-            self.supersteps.append(superstep)
-        if step.kind in STREAMS:
-            self._stream_groups = self.supersteps[self._known[key]].meets[0]
-        return self._known[key]
-
-    def _analyse(self, superstep: Superstep, step: Step) -> None:
-        check_same_graph(step.node, self.graph)
-        meaning_of(step.node).analyse(self, superstep, step)
-
     # --- what the meanings of nodes are made of ----------------------------------------------------------------------
 
-    def check_access(self, superstep: Superstep, step: Step) -> None:
-        """Note what a step touches by its node's word, and check that it may."""
-        self._check(superstep, node_access(step.node, self.layout), _user(step))
+    def access(self, step: Step) -> Access:
+        """What a step touches by its node's word, which it may."""
+        return self._checked(node_access(step.node, self.layout), step, _user(step))
 
     @property
     def tiles_per_ipu(self) -> int:
         """Tiles of one IPU."""
         return self.system.ipu.num_tiles
 
-    def _check(self, superstep: Superstep, access: Access, user: str) -> None:
+    def _checked(self, access: Access, step: Step, user: str) -> Access:
+        """An access to variables that have their place, and are no constants where it writes."""
         self._validator.check_placed(access.touched.tolist(), user)
-        self._validator.check_not_constant(access.writes.tolist(), user, superstep.node.debug)
-        superstep.access = access
+        self._validator.check_not_constant(access.writes.tolist(), user, step.node.debug)
+        return access
 
-    def compute_set(self, superstep: Superstep, compute_set: ComputeSet) -> None:
-        """Analyse the vertices of a compute set, unless it equals one that is known."""
+    def compute_set(self, step: Step, compute_set: ComputeSet) -> Superstep:
+        """What the vertices of a compute set do; they are analysed unless it equals one that is known."""
         where = f"compute set {compute_set.name!r}"
         groups = compute_set.groups
         for group in groups:
@@ -139,74 +131,80 @@ class Analysis:
         self.placement.add(field_uses(groups))
         equal = self._equal_steps.find(groups)
         if equal is None:
-            self._remember(self._first(superstep, compute_set, groups))
-        else:
-            self._follow(equal, superstep, where)
+            return self._remembered(self._first(step, compute_set, groups))
+        return self._following(equal, step, where)
 
-    def _remember(self, first: Analysed) -> None:
-        """Keep what was found of a step, for those that equal it, and count its code."""
+    def _remembered(self, first: Analysed) -> Superstep:
+        """What was found of a step, kept for those that equal it; counts its code."""
         self._equal_steps.add(first)
         self.code["vertex_state"].add(first.vertex_state)
         self.code["exchange_code"].add(first.exchange_code)
+        return first.superstep
 
-    def _follow(self, equal: EqualStep, superstep: Superstep, where: str) -> None:
-        """Take over what was found of a step that equals this one."""
-        relocated(equal, superstep, self.tiles_per_ipu)
-        self._check(superstep, equal.access, where)
+    def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
+        """What a step does that equals one that is known; counts its code."""
+        self._checked(equal.access, step, user)
         by = equal.ipus * self.tiles_per_ipu
         self.code["vertex_state"].add(equal.first.vertex_state.shifted(by))
         self.code["exchange_code"].add(equal.first.exchange_code.shifted(by))
+        return relocated(equal, step, self.tiles_per_ipu)
 
-    def copy(self, superstep: Superstep, node: Copy, user: str) -> None:
-        """Analyse a copy between two views, unless it equals one that is known; ``user`` is what errors call it."""
+    def copy(self, step: Step, node: Copy) -> Superstep:
+        """What a copy between two views does; it is planned unless it equals one that is known."""
         equal = self._equal_steps.find_copy(node)
         if equal is not None:
-            self._follow(equal, superstep, user)
-            return
+            return self._following(equal, step, step.name)
         assert isinstance(node.source, Tensor)
         assert isinstance(node.destination, Tensor)
-        self._check(superstep, node_access(node, self.layout), user)
+        access = self._checked(node_access(node, self.layout), step, step.name)
         plan = plan_copy(node.source, node.destination, self.layout, self.tiles_per_ipu)
-        superstep.set_exchange(plan, self.groups)
-        self._remember(Analysed((), superstep, TileVector.zero(self.graph.num_tiles), self._exchange_code(plan)))
+        found = Superstep.of(step, access).moving(plan, self.groups)
+        return self._remembered(Analysed((), found, TileVector.zero(self.graph.num_tiles), self._exchange_code(plan)))
 
-    def _first(self, superstep: Superstep, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
+    def _first(self, step: Step, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
         where, uses = f"compute set {compute_set.name!r}", field_uses(groups)
         check_constraints(uses, self.graph, where)
         writes = collect_writes(uses)
-        self._check(superstep, compute_set_access(uses, writes, self.layout), where)
+        access = self._checked(compute_set_access(uses, writes, self.layout), step, where)
         race = find_race(uses, writes)
         if race is not None:
             raise race_error(race, compute_set)
         del writes
         plan = plan_exchange(uses, self.layout, self.tiles_per_ipu)
-        superstep.set_exchange(plan, self.groups)
-        superstep.compute = compute_cycles(groups, self.system.ipu, self.graph.num_tiles)
-        superstep.data_dependent = superstep.compute.estimated
-        meeting = self._groups_at(groups)
-        superstep.meets, superstep.num_tiles = (meeting,), self.groups.num_tiles(meeting)
-        superstep.num_vertices = sum(g.num for g in groups)
-        superstep.num_edges = sum(len(u.edge.index) for u in uses)
-        superstep.codelets = tuple(dict.fromkeys(g.codelet for g in groups))
+        compute, meeting = compute_cycles(groups, self.system.ipu, self.graph.num_tiles), self._groups_at(groups)
+        found = replace(
+            Superstep.of(step, access).moving(plan, self.groups),
+            compute=compute,
+            data_dependent=compute.estimated,
+            meets=(meeting,),
+            num_tiles=self.groups.num_tiles(meeting),
+            num_vertices=sum(g.num for g in groups),
+            num_edges=sum(len(u.edge.index) for u in uses),
+            codelets=tuple(dict.fromkeys(g.codelet for g in groups)),
+        )
         state = vertex_state_bytes(groups, self.graph.num_tiles).packed()
-        return Analysed(tuple(groups), superstep, state, self._exchange_code(plan))
+        return Analysed(tuple(groups), found, state, self._exchange_code(plan))
 
-    def set_exchange(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> None:
-        """Note what a step moves between tiles; bytes between IPUs cross the links of ``linked``."""
-        superstep.set_exchange(plan, self.groups, linked)
+    def moving(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> Superstep:
+        """A superstep that moves data between tiles, besides; bytes between IPUs cross the links of ``linked``."""
         self.code["exchange_code"].add(self._exchange_code(plan))
+        return superstep.moving(plan, self.groups, linked)
 
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
 
-    def meet_host(self, superstep: Superstep, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> None:
-        """The sync groups that hold some tensors meet, to exchange them with what is outside the chip."""
+    def meeting_host(self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> Superstep:
+        """A step at which the sync groups that hold some tensors exchange them with what is outside the chip."""
         meeting = self._groups_of(tensors)
-        superstep.meets = (meeting,)
-        superstep.sync_cycles = rendezvous * self.groups.sync_cycles(meeting)
-        superstep.links = self.groups.host_links(meeting)
-        superstep.link_cycles = self.host_cycles(tensors, rendezvous=False)
+        return replace(
+            Superstep.of(step, self.access(step)),
+            host_bytes=sum(t.bytes for t in tensors),
+            meets=(meeting,),
+            sync_cycles=rendezvous * self.groups.sync_cycles(meeting),
+            links=self.groups.host_links(meeting),
+            link_cycles=self.host_cycles(tensors, rendezvous=False),
+        )
 
     def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
         """The sync groups whose tiles run some vertices; all where there are none."""
@@ -246,15 +244,13 @@ class Analysis:
         tiles = np.concatenate([self._tiles_holding(t) for t in tensors])
         return max(1, len(distinct(tiles.astype(np.int64) // self.tiles_per_ipu)))
 
-    def _add_control(self, step: Step) -> None:
+    def _add_control_code(self, steps: Sequence[Step], supersteps: Sequence[Superstep]) -> None:
         """Count the control code of a program node once, however often a function that holds it is called."""
-        if id(step.node) not in self._controlled:
-            self._controlled.add(id(step.node))
-            self._nodes_of[step.superstep] = self._nodes_of.get(step.superstep, 0) + 1
-
-    def _add_control_code(self) -> None:
-        for number, nodes in self._nodes_of.items():
-            activity = self.supersteps[number].activity(self.graph.num_tiles)
+        superstep_of: dict[int, int] = {}
+        for step in steps:
+            superstep_of.setdefault(id(step.node), step.superstep)
+        for number, nodes in Counter(superstep_of.values()).items():
+            activity = supersteps[number].activity(self.graph.num_tiles)
             self.code["control_code"].add(control_code_bytes(activity, self.system.ipu), nodes)
 
     def _add_vertex_code(self) -> None:

@@ -20,6 +20,7 @@ from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
 from abele.compiler.remote import check_remote_memory
+from abele.compiler.superstep import Superstep
 from abele.compiler.validate import check_programs
 from abele.errors import ControlProgramError
 from abele.graph.graph import Graph
@@ -66,14 +67,14 @@ def compile_program(
     if graph.auto_map:
         graph.map_unmapped()
     with _timed("lower", seconds, report):
-        lowered = lower(programs)
+        analysis = Analysis(graph)
+        lowered = lower(programs, analysis.meeting)
     check_remote_memory(graph)
-    analysis = Analysis(graph)
     with _timed("supersteps", seconds, report):
-        analysis.run(lowered, report)
-    check_countable(lowered.steps, analysis.supersteps, graph.system)
+        supersteps = analysis.run(lowered, report)
+    check_countable(lowered.steps, supersteps, graph.system)
     with _timed("memory", seconds, report):
-        memory = _memory(graph, lowered, analysis)
+        memory = _memory(graph, lowered, analysis, supersteps)
     if not allow_out_of_memory:
         check_fit(memory, graph, lowered.steps)
     fingerprint = Fingerprint.of(graph, programs)
@@ -82,7 +83,7 @@ def compile_program(
         tuple(programs),
         tuple(names),
         lowered,
-        tuple(analysis.supersteps),
+        supersteps,
         memory,
         seconds,
         meta or {},
@@ -121,14 +122,14 @@ def _timed(stage: str, seconds: dict[str, float], progress: Progress) -> Iterato
     progress(stage, 1.0)
 
 
-def _memory(graph: Graph, lowered: Lowered, analysis: Analysis) -> MemoryPlan:
-    accesses: dict[int, Access] = {s.index: analysis.supersteps[s.superstep].access for s in lowered.steps}
+def _memory(graph: Graph, lowered: Lowered, analysis: Analysis, supersteps: Sequence[Superstep]) -> MemoryPlan:
+    accesses: dict[int, Access] = {s.index: supersteps[s.superstep].access for s in lowered.steps}
     constants = np.array([v.is_constant for v in graph.variables], dtype=bool)
     lifetimes = liveness(lowered.programs, accesses, analysis.layout.size, constants)
     check_divergence(graph, lowered.steps, accesses, lifetimes.always_live)
     buffers = {}
     for step in lowered.steps:
-        needed = analysis.supersteps[step.superstep].buffer_bytes
+        needed = supersteps[step.superstep].buffer_bytes
         if needed is not None:
             buffers[step.index] = needed
     return plan_memory(analysis.layout, lifetimes, analysis.code_bytes(), buffers, graph.system, analysis.placement)

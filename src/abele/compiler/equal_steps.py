@@ -39,6 +39,7 @@ from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
 if TYPE_CHECKING:
+    from abele.compiler.lower import Step
     from abele.graph.graph import Graph
 
 _MOST_BYTES = 1 << 26
@@ -243,20 +244,25 @@ class EqualSteps:
         return Access(reads, writes, complete, partial)
 
 
-def relocated(equal: EqualStep, superstep: Superstep, tiles_per_ipu: int) -> None:
-    """Fill a superstep with what was found of the one that it equals."""
+def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
+    """What a step does, from what was found of the one that it equals."""
     first, by = equal.first.superstep, equal.ipus
-    copy = replace(first, index=superstep.index, kind=superstep.kind, node=superstep.node, access=equal.access)
-    if by:
-        tiles = by * tiles_per_ipu
-        copy.before, copy.after = (_exchanged_later(phase, tiles, by) for phase in (first.before, first.after))
-        copy.gather, copy.scatter = (_copied_later(part, tiles, by) for part in (first.gather, first.scatter))
-        if first.compute is not None:
-            copy.compute = replace(first.compute, by_tile=first.compute.by_tile.shifted(tiles))
-            copy.meets = tuple(_groups_later(groups, by) for groups in first.meets)
-        if first.buffer_bytes is not None:
-            copy.buffer_bytes = first.buffer_bytes.shifted(tiles)
-    vars(superstep).update(vars(copy))
+    tiles, compute, buffers = by * tiles_per_ipu, first.compute, first.buffer_bytes
+    if by == 0:
+        return replace(first, index=step.superstep, node=step.node, access=equal.access)
+    return replace(
+        first,
+        index=step.superstep,
+        node=step.node,
+        access=equal.access,
+        before=_exchanged_later(first.before, tiles, by),
+        gather=_copied_later(first.gather, tiles, by),
+        compute=None if compute is None else replace(compute, by_tile=compute.by_tile.shifted(tiles)),
+        scatter=_copied_later(first.scatter, tiles, by),
+        after=_exchanged_later(first.after, tiles, by),
+        meets=first.meets if compute is None else tuple(_groups_later(groups, by) for groups in first.meets),
+        buffer_bytes=None if buffers is None else buffers.shifted(tiles),
+    )
 
 
 def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchanged | None:

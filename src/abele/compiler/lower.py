@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.step_kinds import NEUTRAL, STREAMS
 from abele.graph.control import Block, CycleCount
 from abele.graph.flow import InOrder, OneOf, Rounds, While
-from abele.graph.program import Call, LibraryCall, Program, Sequence, check_nesting
+from abele.graph.program import Call, Execute, LibraryCall, Program, Sequence, check_nesting
 
 ASSUMED_TRIPS = 1
 
+Meeting = Callable[[Program], Hashable]
+"""Gives what of the machine meets at a stream copy; two copies that meet different parts share no rendezvous."""
 
-@dataclass(eq=False)
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """One step of the lowered program: a superstep, a copy, a host transfer or a decision.
 
@@ -28,7 +31,7 @@ class Step:
             a Switch its first case.
         call: Position of the library call that it belongs to, or −1.
         program: Position of the program that it belongs to.
-        superstep: Number of the analysed superstep that it runs; −1 before analysis.
+        superstep: Number of the superstep that it runs: steps that do the same thing run one, which is analysed once.
         joins_previous: Whether it is a stream copy that shares the host rendezvous of the one right before it.
         block: Names of the Blocks around it, joined by ``/``.
     """
@@ -41,7 +44,7 @@ class Step:
     is_assumed: bool
     call: int
     program: int
-    superstep: int = -1
+    superstep: int
     joins_previous: bool = False
     block: str = ""
 
@@ -79,11 +82,13 @@ class Lowered:
         programs: One block per program.
         steps: All steps in program order.
         calls: The library calls that steps refer to; a call inside a function appears once a call of the function.
+        distinct: The first step of each superstep, by its number.
     """
 
     programs: tuple[StepBlock, ...]
     steps: tuple[Step, ...]
     calls: tuple[LibraryCall, ...]
+    distinct: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -97,20 +102,43 @@ class _LoweringState:
 
 
 class _Lowering:
-    def __init__(self) -> None:
+    def __init__(self, meeting: Meeting) -> None:
         self.steps: list[Step] = []
         self.calls: list[LibraryCall] = []
-        self._stream: Step | None = None
+        self.distinct: list[Step] = []
+        self._meeting = meeting
+        self._stream: Hashable = None
+        self._numbers: dict[Hashable, int] = {}
 
     def add(self, kind: str, node: Program, name: str, at: _LoweringState) -> Step:
         full = f"{at.path}/{name}" if at.path and not name.startswith(at.path) else name
-        step = Step(len(self.steps), kind, node, full, at.executions, at.is_assumed, at.call, at.program)
-        step.block = at.block
+        joins = self._joins_previous(kind, node)
+        work = node.compute_set if isinstance(node, Execute) else node
+        number = self._numbers.setdefault((kind, id(work), joins), len(self.distinct))
+        step = Step(
+            len(self.steps),
+            kind,
+            node,
+            full,
+            at.executions,
+            at.is_assumed,
+            at.call,
+            at.program,
+            superstep=number,
+            joins_previous=joins,
+            block=at.block,
+        )
         self.steps.append(step)
-        if kind not in NEUTRAL:
-            step.joins_previous = self._stream is not None and self._stream.kind == kind
-            self._stream = step if kind in STREAMS else None
+        if number == len(self.distinct):
+            self.distinct.append(step)
         return step
+
+    def _joins_previous(self, kind: str, node: Program) -> bool:
+        """Whether a step shares the rendezvous of the stream copy right before it: same direction, same meeting."""
+        if kind in NEUTRAL:
+            return False
+        before, self._stream = self._stream, (kind, self._meeting(node)) if kind in STREAMS else None
+        return self._stream is not None and self._stream == before
 
     def lower_apart(self, node: Program, at: _LoweringState) -> Step | StepBlock:
         """What ``node`` becomes under control of its own: its stream copies join none outside."""
@@ -173,17 +201,26 @@ class _Lowering:
         return StepBlock("sequence", (start, body, self.add("timer_read", node, node.debug.full_name, at)))
 
 
-def lower(programs: list[Program]) -> Lowered:
+def _all_meet(node: Program) -> Hashable:
+    """The whole machine meets at every stream copy."""
+    return None
+
+
+def lower(programs: list[Program], meeting: Meeting = _all_meet) -> Lowered:
     """The control programs of one executable as blocks and steps.
+
+    Args:
+        programs: The control programs.
+        meeting: Gives what meets at a stream copy, on machines where that is not always the whole.
 
     Raises:
         GraphRecursionError: A function calls itself, or a program is inside itself.
         ControlProgramError: A node is of an unknown kind.
     """
-    lowering = _Lowering()
+    lowering = _Lowering(meeting)
     blocks = []
     for number, program in enumerate(programs):
         check_nesting(program)
         item = lowering.lower_apart(program, _LoweringState(program=number))
         blocks.append(item if isinstance(item, StepBlock) else StepBlock("sequence", (item,)))
-    return Lowered(tuple(blocks), tuple(lowering.steps), tuple(lowering.calls))
+    return Lowered(tuple(blocks), tuple(lowering.steps), tuple(lowering.calls), tuple(lowering.distinct))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from abele.compiler.access import Access
@@ -17,6 +17,7 @@ from abele.machine import System
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
+    from abele.compiler.lower import Step
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,7 +91,7 @@ class Copied:
         return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile), meeting, groups.num_tiles(meeting))
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Superstep:
     """What one compute set, copy, stream or decision does on the machine, analysed once however often it runs.
 
@@ -144,14 +145,22 @@ class Superstep:
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: TileVector | None = None
 
-    def set_exchange(self, plan: ExchangePlan, groups: SyncGroups, linked: System | None = None) -> None:
-        """Sum up an exchange plan between sync groups, whose bytes between IPUs cross the links of ``linked``."""
+    @staticmethod
+    def of(step: Step, access: Access) -> Superstep:
+        """What a step does that touches variables and costs nothing."""
+        return Superstep(step.superstep, step.kind, step.node, step.joins_previous, access)
+
+    def moving(self, plan: ExchangePlan, groups: SyncGroups, linked: System | None = None) -> Superstep:
+        """The same with an exchange plan between sync groups; bytes between IPUs cross the links of ``linked``."""
         system = groups.system
-        self.before = Exchanged.of(plan.before, linked or system, groups)
-        self.after = Exchanged.of(plan.after, linked or system, groups)
-        self.gather = Copied.of(plan.gather, system, groups)
-        self.scatter = Copied.of(plan.scatter, system, groups)
-        self.buffer_bytes = plan.buffer_bytes.packed() if plan.buffer_bytes.any() else None
+        return replace(
+            self,
+            before=Exchanged.of(plan.before, linked or system, groups),
+            after=Exchanged.of(plan.after, linked or system, groups),
+            gather=Copied.of(plan.gather, system, groups),
+            scatter=Copied.of(plan.scatter, system, groups),
+            buffer_bytes=plan.buffer_bytes.packed() if plan.buffer_bytes.any() else None,
+        )
 
     @property
     def estimated(self) -> tuple[str, ...]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.compiler.access import Access
 from abele.compiler.exchange import ExchangePlan, nothing_moves, plan_broadcast, plan_delivery
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
+from abele.compiler.superstep import Superstep
+from abele.compiler.sync_groups import Meets
 from abele.graph.control import (
     Abort,
     CycleCount,
@@ -30,7 +33,6 @@ from abele.words import tiles_text
 if TYPE_CHECKING:
     from abele.compiler.analyse import Analysis
     from abele.compiler.lower import Step
-    from abele.compiler.superstep import Superstep
 
 TIMER_READ_CYCLES = 45
 """Reading the cycle counter before and after a program, together.
@@ -49,37 +51,51 @@ Source: guessed from the instruction set.
 """
 
 
-def _steers(
+def _steering(
     analysis: Analysis,
-    superstep: Superstep,
-    plan: ExchangePlan | None,
+    step: Step,
+    access: Access,
+    *,
     sync_cycles: int,
+    plan: ExchangePlan | None = None,
     work_cycles: int = 0,
-    host_seconds: float = 0.0,
-) -> None:
-    """Fill in a step at which all sync groups meet, unless ``meets`` is set afterwards.
+    host_cycles: int = 0,
+    host_bytes: int = 0,
+    meets: Meets | None = None,
+) -> Superstep:
+    """A step that steers.
 
     Args:
         analysis: The analysis.
-        superstep: The step.
-        plan: What moves between tiles, if anything.
+        step: The step.
+        access: What it touches.
         sync_cycles: Its barriers.
-        work_cycles: What every tile does between them.
-        host_seconds: Waiting for the host.
+        plan: What moves between tiles, if anything.
+        work_cycles: What every tile does between the barriers.
+        host_cycles: Waiting for the host, or transfer to it.
+        host_bytes: Bytes of that transfer.
+        meets: Sync groups that meet there; all of them, unless others are given.
     """
-    analysis.set_exchange(superstep, plan if plan is not None else nothing_moves(analysis.layout))
-    superstep.sync_cycles, superstep.work_cycles = sync_cycles, work_cycles
-    superstep.host_cycles = math.ceil(host_seconds * analysis.system.ipu.clock_hz)
-    superstep.meets = (analysis.groups.all,)
+    found = Superstep(
+        step.superstep,
+        step.kind,
+        step.node,
+        access=access,
+        sync_cycles=sync_cycles,
+        work_cycles=work_cycles,
+        host_cycles=host_cycles,
+        host_bytes=host_bytes,
+        meets=(analysis.groups.all,) if meets is None else meets,
+    )
+    return analysis.moving(found, plan if plan is not None else nothing_moves(analysis.layout))
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------
 
 
-def _decide(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _decide(analysis: Analysis, step: Step) -> Superstep:
     """Every tile gets the scalar, so that all go the same way."""
-    analysis.check_access(superstep, step)
-    _look_at(analysis, superstep, _looked_at(step.node))
+    return _looking_at(analysis, step, _looked_at(step.node))
 
 
 def _looked_at(node: Program) -> Tensor:
@@ -88,9 +104,10 @@ def _looked_at(node: Program) -> Tensor:
     return flow.predicate if isinstance(flow, While) else flow.selector
 
 
-def _look_at(analysis: Analysis, superstep: Superstep, scalar: Tensor) -> None:
+def _looking_at(analysis: Analysis, step: Step, scalar: Tensor) -> Superstep:
+    access = analysis.access(step)
     plan = plan_broadcast(scalar, analysis.layout, analysis.system.ipu.num_tiles)
-    _steers(analysis, superstep, plan, analysis.system.sync_cycles)
+    return _steering(analysis, step, access, sync_cycles=analysis.system.sync_cycles, plan=plan)
 
 
 def _decide_why(node: Program) -> Iterator[str]:
@@ -108,13 +125,11 @@ DECISION = NodeMeaning(lambda n: "decide", _decide, why=_decide_why)
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
-def _abort(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _abort(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(step.node, Abort)
-    analysis.check_access(superstep, step)
     if step.node.condition is not None:
-        _look_at(analysis, superstep, step.node.condition)
-    else:
-        _steers(analysis, superstep, None, analysis.system.sync_cycles)
+        return _looking_at(analysis, step, step.node.condition)
+    return _steering(analysis, step, analysis.access(step), sync_cycles=analysis.system.sync_cycles)
 
 
 NODES.add(
@@ -123,12 +138,16 @@ NODES.add(
 )
 
 
-def _error(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _error(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(step.node, ErrorProgram)
-    analysis.check_access(superstep, step)
-    _steers(analysis, superstep, None, analysis.system.sync_cycles)
-    superstep.host_bytes = step.node.tensor.bytes
-    superstep.host_cycles = analysis.host_cycles([step.node.tensor])
+    return _steering(
+        analysis,
+        step,
+        analysis.access(step),
+        sync_cycles=analysis.system.sync_cycles,
+        host_cycles=analysis.host_cycles([step.node.tensor]),
+        host_bytes=step.node.tensor.bytes,
+    )
 
 
 NODES.add(ErrorProgram, NodeMeaning(lambda n: "abort", _error))
@@ -137,18 +156,26 @@ NODES.add(ErrorProgram, NodeMeaning(lambda n: "abort", _error))
 # --- barriers and timers ---------------------------------------------------------------------------------------------
 
 
-def _sync(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _sync(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(step.node, Sync)
-    analysis.check_access(superstep, step)
-    _barrier(analysis, superstep, step.node, None, 0)
+    return _barrier(analysis, step, analysis.access(step), step.node)
 
 
-def _barrier(analysis: Analysis, superstep: Superstep, sync: Sync, plan: ExchangePlan | None, work: int) -> None:
+def _barrier(
+    analysis: Analysis, step: Step, access: Access, sync: Sync, plan: ExchangePlan | None = None, work_cycles: int = 0
+) -> Superstep:
     """A barrier, and what is done after it; within an IPU each goes through it by itself."""
-    wait = analysis.system.ipu.sync.host_seconds if sync.kind == "global" else 0.0
-    _steers(analysis, superstep, plan, barrier_cycles(sync, analysis.graph), work, wait)
-    if sync.kind == "internal":
-        superstep.meets = analysis.groups.by_ipu
+    ipu = analysis.system.ipu
+    return _steering(
+        analysis,
+        step,
+        access,
+        sync_cycles=barrier_cycles(sync, analysis.graph),
+        plan=plan,
+        work_cycles=work_cycles,
+        host_cycles=math.ceil(ipu.sync.host_seconds * ipu.clock_hz) if sync.kind == "global" else 0,
+        meets=analysis.groups.by_ipu if sync.kind == "internal" else None,
+    )
 
 
 def barrier_cycles(sync: Sync, graph: Graph) -> int:
@@ -160,17 +187,16 @@ def barrier_cycles(sync: Sync, graph: Graph) -> int:
     return system.ipu.sync.on_chip_cycles if sync.kind == "internal" else system.sync_cycles
 
 
-def _timer(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _timer(analysis: Analysis, step: Step) -> Superstep:
     """Reading the counter; a timed program reads it before too, which stores nothing yet."""
     node = step.node
     assert isinstance(node, CycleCount | CycleStamp)
     if step.kind == "timer_start":
-        _barrier(analysis, superstep, node.sync, None, 0)
-        return
-    analysis.check_access(superstep, step)
+        return _barrier(analysis, step, Access(), node.sync)
+    access = analysis.access(step)
     tile = np.full(node.result.size, node.tile, dtype=np.int32)
     plan = plan_delivery(node.result, tile, analysis.layout, analysis.system.ipu.num_tiles, outward=True)
-    _barrier(analysis, superstep, node.sync, plan, TIMER_READ_CYCLES)
+    return _barrier(analysis, step, access, node.sync, plan, TIMER_READ_CYCLES)
 
 
 def _timer_why(node: Any) -> Iterator[str]:
@@ -187,23 +213,23 @@ NODES.add(CycleStamp, _TIMER)
 # --- registers -------------------------------------------------------------------------------------------------------
 
 
-def _mode(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _mode(analysis: Analysis, step: Step) -> Superstep:
     """Each tile writes its own registers."""
-    analysis.check_access(superstep, step)
-    _steers(analysis, superstep, None, 0, MODE_CYCLES)
-    superstep.meets = analysis.groups.apart
+    access, apart = analysis.access(step), analysis.groups.apart
+    return _steering(analysis, step, access, sync_cycles=0, work_cycles=MODE_CYCLES, meets=apart)
 
 
-def _seeds(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _seeds(analysis: Analysis, step: Step) -> Superstep:
     node, graph = step.node, analysis.graph
     assert isinstance(node, SetHwSeeds | GetHwSeeds)
-    analysis.check_access(superstep, step)
+    access = analysis.access(step)
     outward = isinstance(node, GetHwSeeds)
     tensor = node.result if isinstance(node, GetHwSeeds) else node.seeds
     tile = np.arange(tensor.size, dtype=np.int64) * graph.num_tiles // max(1, tensor.size)
     ipu = analysis.system.ipu
     plan = plan_delivery(tensor, tile.astype(np.int32), analysis.layout, ipu.num_tiles, outward=outward)
-    _steers(analysis, superstep, plan, analysis.system.sync_cycles, _seed_cycles(ipu))
+    sync, work = analysis.system.sync_cycles, _seed_cycles(ipu)
+    return _steering(analysis, step, access, sync_cycles=sync, plan=plan, work_cycles=work)
 
 
 def _seed_cycles(ipu: Ipu) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from abele.compiler.access import undef_access
 from abele.compiler.exchange import plan_replica_copy
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.compiler.remote import remote_cycles
+from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
@@ -20,15 +22,14 @@ from abele.words import counted, tiles_text
 if TYPE_CHECKING:
     from abele.compiler.analyse import Analysis
     from abele.compiler.lower import Step
-    from abele.compiler.superstep import Superstep
 
 
 # --- vertices --------------------------------------------------------------------------------------------------------
 
 
-def _execute(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _execute(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(step.node, Execute)
-    analysis.compute_set(superstep, step.node.compute_set)
+    return analysis.compute_set(step, step.node.compute_set)
 
 
 NODES.add(Execute, NodeMeaning(lambda n: "execute", _execute, name=lambda n: n.compute_set.name))
@@ -57,25 +58,25 @@ def _copy_name(node: Copy) -> str:
     return str(node.debug.full_name)
 
 
-def _copy(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _copy(analysis: Analysis, step: Step) -> Superstep:
     node = step.node
     assert isinstance(node, Copy)
     if isinstance(node.source, Tensor) and isinstance(node.destination, Tensor):
-        analysis.copy(superstep, node, step.name)
-        return
-    analysis.check_access(superstep, step)
+        return analysis.copy(step, node)
     tensor = node.source if isinstance(node.source, Tensor) else node.destination
     assert isinstance(tensor, Tensor)
-    superstep.host_bytes = tensor.bytes
-    analysis.meet_host(superstep, [tensor])
-    if node.remote is not None:
-        ipus = analysis.ipus_of([tensor])
-        superstep.host_cycles = remote_cycles(tensor.bytes, ipus, analysis.graph)
-        superstep.link_cycles = superstep.host_cycles - remote_cycles(0, ipus, analysis.graph)
-        superstep.links = analysis.groups.drams(superstep.meets[0])
-    else:
-        superstep.host_cycles = analysis.host_cycles([tensor], rendezvous=not superstep.joins_previous)
+    found = analysis.meeting_host(step, [tensor])
     analysis.add_buffers([tensor], inward=node.destination is tensor)
+    if node.remote is None:
+        return replace(found, host_cycles=analysis.host_cycles([tensor], rendezvous=not step.joins_previous))
+    ipus = analysis.ipus_of([tensor])
+    cycles = remote_cycles(tensor.bytes, ipus, analysis.graph)
+    return replace(
+        found,
+        host_cycles=cycles,
+        link_cycles=cycles - remote_cycles(0, ipus, analysis.graph),
+        links=analysis.groups.drams(found.meets[0]),
+    )
 
 
 def _copy_differs(node: Copy) -> str | None:
@@ -102,14 +103,14 @@ def _spread(tensor: Tensor) -> str:
 NODES.add(Copy, NodeMeaning(_copy_kind, _copy, name=_copy_name, differs=_copy_differs, why=_copy_why))
 
 
-def _cross_replica(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _cross_replica(analysis: Analysis, step: Step) -> Superstep:
     node = step.node
     assert isinstance(node, CrossReplicaCopy)
-    analysis.check_access(superstep, step)
+    access = analysis.access(step)
     plan = plan_replica_copy(node.source, node.destination, node.map, analysis.layout, analysis.tiles_per_ipu)
     whole = analysis.graph.whole_system
-    superstep.sync_cycles = whole.sync_cycles
-    analysis.set_exchange(superstep, plan, whole if analysis.graph.replicas > 1 else None)
+    found = replace(Superstep.of(step, access), sync_cycles=whole.sync_cycles)
+    return analysis.moving(found, plan, whole if analysis.graph.replicas > 1 else None)
 
 
 NODES.add(
@@ -126,16 +127,14 @@ NODES.add(
 # --- the host --------------------------------------------------------------------------------------------------------
 
 
-def _host_call(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _host_call(analysis: Analysis, step: Step) -> Superstep:
     """Inputs go to the host, outputs come back: a rendezvous each, even where nothing is given or taken."""
     node = step.node
     assert isinstance(node, HostCall)
-    analysis.check_access(superstep, step)
-    superstep.host_bytes = sum(t.bytes for t in (*node.inputs, *node.outputs))
-    superstep.host_cycles = analysis.host_cycles(node.inputs) + analysis.host_cycles(node.outputs)
-    analysis.meet_host(superstep, (*node.inputs, *node.outputs), rendezvous=2)
+    found = analysis.meeting_host(step, (*node.inputs, *node.outputs), rendezvous=2)
     analysis.add_buffers(node.inputs, inward=False)
     analysis.add_buffers(node.outputs, inward=True)
+    return replace(found, host_cycles=analysis.host_cycles(node.inputs) + analysis.host_cycles(node.outputs))
 
 
 NODES.add(
@@ -143,13 +142,10 @@ NODES.add(
 )
 
 
-def _print(analysis: Analysis, superstep: Superstep, step: Step) -> None:
-    node = step.node
-    assert isinstance(node, PrintTensor)
-    analysis.check_access(superstep, step)
-    superstep.host_bytes = node.tensor.bytes
-    superstep.host_cycles = analysis.host_cycles([node.tensor])
-    analysis.meet_host(superstep, [node.tensor])
+def _print(analysis: Analysis, step: Step) -> Superstep:
+    assert isinstance(step.node, PrintTensor)
+    tensors = [step.node.tensor]
+    return replace(analysis.meeting_host(step, tensors), host_cycles=analysis.host_cycles(tensors))
 
 
 NODES.add(PrintTensor, NodeMeaning(lambda n: "print", _print, name=lambda n: n.title))
@@ -158,13 +154,13 @@ NODES.add(PrintTensor, NodeMeaning(lambda n: "print", _print, name=lambda n: n.t
 # --- declarations ----------------------------------------------------------------------------------------------------
 
 
-def _undef(analysis: Analysis, superstep: Superstep, step: Step) -> None:
+def _undef(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(step.node, WriteUndef)
-    superstep.access = undef_access(step.node.tensor, analysis.layout)
+    return Superstep.of(step, undef_access(step.node.tensor, analysis.layout))
 
 
-def _assume(analysis: Analysis, superstep: Superstep, step: Step) -> None:
-    analysis.check_access(superstep, step)
+def _assume(analysis: Analysis, step: Step) -> Superstep:
+    return Superstep.of(step, analysis.access(step))
 
 
 NODES.add(WriteUndef, NodeMeaning(lambda n: "undef", _undef, name=lambda n: n.tensor.name))

@@ -32,14 +32,14 @@ class NodeMeaning:
 
     Attributes:
         kind: Gives the kind of step, one of ``step_kinds.KINDS``.
-        analyse: Fills in what one execution costs: the superstep, for the step, with the services of the analysis.
+        analyse: Gives what one execution of the step does and costs, with the services of the analysis.
         name: Gives what the step is called.
         differs: Gives what makes its results differ between replicas whatever it reads, in words; None if nothing does.
         why: Gives lines that say why it moves data, for listings.
     """
 
     kind: Callable[[Any], str]
-    analyse: Callable[[Analysis, Superstep, Step], None]
+    analyse: Callable[[Analysis, Step], Superstep]
     name: Callable[[Any], str] = _full_name
     differs: Callable[[Any], str | None] = _no_reason
     why: Callable[[Any], Iterable[str]] = _no_lines
