@@ -82,7 +82,7 @@ class CheckedMemory(VertexMemory):
         return b.load(b.select(inside, place, self._nowhere), align=8, typ=type_)
 
     def _inside(self, field: FieldDef, index: Value, size: Value) -> Value:
-        """Whether an index is inside; reported if not, unless something was reported before."""
+        """True if an index is inside; reported if not, unless something was reported before."""
         b = self.builder
         inside = b.icmp_unsigned("<", index, size)
         first = b.icmp_unsigned("==", b.load(self._report, typ=I64), constant(I64, 0))

@@ -109,7 +109,7 @@ class BodyEmitter(Values):
         loop_ids: Loop metadata of the module.
 
     Attributes:
-        reads_data: Whether the code may read what fields point to; counting alone may not.
+        reads_data: True if the code may read what fields point to; counting alone may not.
     """
 
     reads_data = True

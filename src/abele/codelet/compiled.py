@@ -37,7 +37,7 @@ class CompiledCodelet:
 
     Attributes:
         definition: The codelet.
-        guard: Whether accesses are checked.
+        guard: True if accesses are checked.
     """
 
     guard = driver.Guard.NONE
@@ -118,7 +118,7 @@ class CompiledCodelet:
 
     @cached_property
     def data_dependent(self) -> bool:
-        """Whether the cost of a vertex depends on the data of its edges."""
+        """True if the cost of a vertex depends on the data of its edges."""
         return bool(ctypes.c_int64.from_address(self._counts.address("data_dependent")).value)
 
     @cached_property

@@ -81,7 +81,7 @@ def infix(
         left: First operand.
         right: Second operand.
         line: Source line.
-        products: Whether each operand is written as a product in the operation itself.
+        products: True if each operand is written as a product in the operation itself.
 
     Raises:
         RuleError: Operands that the operator does not take.

@@ -67,7 +67,7 @@ class LoopContext:
     hoisted: dict[Any, VertexExpr] = field(default_factory=dict)
 
     def is_invariant(self, expression: VertexExpr) -> bool:
-        """Whether ``expression`` has one value throughout the loop."""
+        """True if ``expression`` has one value throughout the loop."""
         for part in expression.walk():
             if isinstance(part, HelperCall) or (isinstance(part, Math) and part.function == "random_u32"):
                 return False
@@ -85,7 +85,7 @@ class Segment:
         schedule: Its operations.
         made: Operation that made each local variable set in it.
         known: Operation that made each expression evaluated in it.
-        steps: Whether it uses the variable of its loop.
+        steps: True if it uses the variable of its loop.
     """
 
     def __init__(self, loop: LoopContext | None) -> None:
@@ -141,7 +141,7 @@ class Segment:
         return ()
 
     def _steps(self, index: VertexExpr) -> bool:
-        """Whether ``index`` is the loop variable times an invariant, plus an invariant."""
+        """True if ``index`` is the loop variable times an invariant, plus an invariant."""
         loop = self.loop
         if loop is None or not loop.counter:
             return False

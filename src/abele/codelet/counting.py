@@ -46,7 +46,7 @@ class Control:
     Attributes:
         variables: Local variables that matter, by function.
         results: Helpers whose result matters.
-        data_dependent: Whether data of edges, or state that changes, matters.
+        data_dependent: True if data of edges, or state that changes, matters.
     """
 
     variables: dict[Helper, set[str]] = field(default_factory=dict)

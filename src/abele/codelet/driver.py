@@ -43,7 +43,7 @@ class VertexLoop:
 
 
 class Guard(Enum):
-    """Whether accesses are held against the sizes of fields, and where the first one outside is reported."""
+    """True if accesses are held against the sizes of fields, and where the first one outside is reported."""
 
     NONE = 0
     REPORT = 1
@@ -67,9 +67,9 @@ def value_module(
     Args:
         definition: The codelet.
         function: Its ``compute``, read.
-        aliasing: Whether fields of one vertex may overlap.
+        aliasing: True if fields of one vertex may overlap.
         sizes: What all vertices have in common.
-        guard: Whether accesses are checked.
+        guard: True if accesses are checked.
         rounding: How results are rounded to narrow floats.
     """
     module, ids = ll.Module("codelet"), LoopIds()

@@ -22,8 +22,8 @@ class FieldDef:
         rank: 0 for one element, 1 for a vector, 2 for a vector of vectors (edges only).
         layouts: How each dimension is described in the vertex's record, the outer first.
         min_align: Bytes that the address of each vector must be a multiple of.
-        interleaved: Whether the data must lie in interleaved memory.
-        is_scattered: Whether each element of a vector is wired on its own, ``Vector[Input[f32]]``.
+        interleaved: True if the data must lie in interleaved memory.
+        is_scattered: True if each element of a vector is wired on its own, ``Vector[Input[f32]]``.
         initial: Of state that nobody sets: gives the values that a number of new vertices start with.
     """
 
@@ -39,12 +39,12 @@ class FieldDef:
 
     @property
     def is_edge(self) -> bool:
-        """Whether the field is wired to a tensor."""
+        """True if the field is wired to a tensor."""
         return self.direction != "state"
 
     @property
     def writable(self) -> bool:
-        """Whether compute may write it."""
+        """True if compute may write it."""
         return self.direction != "in"
 
     def layout(self, dimension: int = 0) -> FieldLayout:
@@ -53,7 +53,7 @@ class FieldDef:
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a ``VectorList``."""
+        """True if it is a ``VectorList``."""
         return self.rank == 2 and self.layout() in LIST_LAYOUTS.values()
 
     @property
@@ -72,8 +72,8 @@ class FieldType:
         direction: ``in``, ``out``, ``inout``, or None where no direction is given.
         layouts: Layouts of its vectors, the outer first.
         min_align: Bytes that its data is aligned to.
-        interleaved: Whether its data lies in interleaved memory.
-        is_scattered: Whether its elements have directions of their own.
+        interleaved: True if its data lies in interleaved memory.
+        is_scattered: True if its elements have directions of their own.
     """
 
     element: ElementType

@@ -14,7 +14,7 @@ class FieldLayout:
     Attributes:
         name: Poplar's name.
         bytes: Size of the description.
-        has_size: Whether it carries the number of elements, so that ``len`` works.
+        has_size: True if it carries the number of elements, so that ``len`` works.
         max_size: Most elements that it can describe; None for no limit.
         granule_bytes: What the address must be a multiple of, because its low bits are not kept; 0 for the element.
 

@@ -52,7 +52,7 @@ def num_columns(field: FieldDef) -> int:
 
 
 class Aliasing:
-    """Metadata that tells LLVM that fields do not overlap: one scope a field, and one for the tables themselves.
+    """Metadata that tells LLVM that fields do not overlap: one scope per field, and one for the tables themselves.
 
     Attributes:
         enabled: Off where fields may overlap.
@@ -106,7 +106,7 @@ class VertexMemory:
         rounding: How results are rounded to narrow floats.
         draws: The random words that they are rounded by, if they are.
         said: Where prints go, in codelets that print.
-        may_vectorise: Whether loops over elements can become vector code.
+        may_vectorise: True if loops over elements can become vector code.
     """
 
     may_vectorise: ClassVar[bool] = True

@@ -30,7 +30,7 @@ Access = tuple[str, VertexExpr]
 
 
 def is_parallel(loop: For) -> bool:
-    """Whether no iteration of an innermost loop touches an element of a written field that another one touches.
+    """True if no iteration of an innermost loop touches an element of a written field that another one touches.
 
     Every access to a written field must have the same index, which grows with the loop. Rows of a field need not be
     told apart: two rows are either the same, then the index decides, or separate, as fields that do not overlap are.
@@ -64,7 +64,7 @@ def _accesses(statements: list[Stmt], expressions: list[VertexExpr]) -> Iterator
 
 
 def _grows(index: VertexExpr, variable: str, changed: set[str]) -> bool:
-    """Whether an index is the loop variable plus or minus something that the loop does not change."""
+    """True if an index is the loop variable plus or minus something that the loop does not change."""
     match index:
         case Local():
             return index.name == variable
@@ -80,12 +80,12 @@ def _both(sum_: BinaryExpr) -> tuple[tuple[VertexExpr, VertexExpr], tuple[Vertex
 
 
 def _fixed(expression: VertexExpr, changed: set[str]) -> bool:
-    """Whether the loop leaves a value as it is."""
+    """True if the loop leaves a value as it is."""
     return not any(isinstance(e, Element) or (isinstance(e, Local) and e.name in changed) for e in expression.walk())
 
 
 def _same(one: object, two: object) -> bool:
-    """Whether two expressions are written alike."""
+    """True if two expressions are written alike."""
     if type(one) is not type(two):
         return False
     if isinstance(one, tuple) and isinstance(two, tuple):

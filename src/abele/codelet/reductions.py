@@ -1,7 +1,7 @@
 """Accumulators: the order in which a loop adds up floating-point values.
 
 In a ``for`` loop without inner loops, ``break``, ``continue`` or ``return``, a float variable that is only ever
-accumulated — ``a += e``, ``a *= e``, ``a = max(a, e)``, ``a = min(a, e)``, one operation a variable — and not read
+accumulated — ``a += e``, ``a *= e``, ``a = max(a, e)``, ``a = min(a, e)``, one operation per variable — and not read
 otherwise is kept in ``LANES`` lanes. Iteration k of the first ``LANES * (n // LANES)`` works on lane k % LANES; then
 the lanes are halved, lane j taking lane j + half, until one is left, which is combined into the variable; the
 remaining iterations follow one by one. That order is part of the language: it lets the loop use vectors, compiled code

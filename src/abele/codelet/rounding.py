@@ -27,8 +27,8 @@ class Rounding:
     """A way of rounding to narrow floats.
 
     Attributes:
-        is_random: Whether results are rounded up or down with the odds that keep their mean, instead of to nearest.
-        saturates: Whether what is too large becomes the largest number, instead of infinity (f16, bf16) or NaN (8-bit
+        is_random: True if results are rounded up or down with the odds that keep their mean, instead of to nearest.
+        saturates: True if what is too large becomes the largest number, instead of infinity (f16, bf16) or NaN (8-bit
             floats).
     """
 
@@ -96,7 +96,7 @@ class PlainRounding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is what NumPy's scalars do themselves."""
+        """True if it is what NumPy's scalars do themselves."""
         return self.way == NEAREST
 
     def begin(self, seed: int, vertex: int, worker: int | None) -> None:

@@ -40,12 +40,12 @@ def _wider(one: ElementType, two: ElementType) -> ElementType:
 
 
 def is_weak(value: VertexExpr) -> bool:
-    """Whether ``value`` is a number without a type of its own."""
+    """True if ``value`` is a number without a type of its own."""
     return isinstance(value, ConstExpr) and value.weak
 
 
 def converts(value: VertexExpr, wanted: ElementType, *, narrowing: bool) -> bool:
-    """Whether ``value`` becomes a ``wanted`` without being asked: integers and bools to any integer (modulo) and to
+    """True if ``value`` becomes a ``wanted`` without being asked: integers and bools to any integer (modulo) and to
     floats, floats to floats; to a narrower float only where ``narrowing`` (when stored to a field)."""
     have = value.type
     if have == wanted:

@@ -32,7 +32,7 @@ class StraightCode:
     STREAM triad among the tests.
 
     Attributes:
-        branches: Whether a branch on the main pipe ends it, in its last bundle or in one of its own.
+        branches: True if a branch on the main pipe ends it, in its last bundle or in one of its own.
     """
 
     branches: bool = False

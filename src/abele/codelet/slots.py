@@ -1,6 +1,6 @@
 """What instructions cost a worker, in issue slots: the one table that counting goes by.
 
-A worker issues one bundle a turn: at most one instruction on the main pipe (memory, integers, control) and one on the
+A worker issues one bundle per turn: at most one instruction on the main pipe (memory, integers, control) and one on the
 auxiliary pipe (floating point). Workers take turns, six cycles apart, so results are there when the next bundle issues
 and every latency is one slot. Code is scalar, as the IPU's C++ compiler makes it from scalar source.
 
@@ -55,7 +55,7 @@ def of_function(name: str) -> Slots:
 LOOP_SETUP = 2
 """Slots to start a loop: a test that it runs at all, and the count. Source: §1.2 D."""
 LOOP_STEP = MAIN
-"""Stepping the index that elements are addressed by, once an iteration.
+"""Stepping the index that elements are addressed by, once per iteration.
 
 Counting down and branching (``brnzdec``) is one more instruction, the last of an iteration. Source: §1.2 S; §7.1 D: the
 naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots per element, where two loads, product, sum,

@@ -366,7 +366,7 @@ def _identity(argument: Any) -> Any:
 
 
 def _ends(statement: Stmt) -> bool:
-    """Whether control never reaches what follows ``statement``."""
+    """True if control never reaches what follows ``statement``."""
     if isinstance(statement, IfStmt):
         return (
             bool(statement.then and statement.otherwise)

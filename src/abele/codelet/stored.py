@@ -17,7 +17,7 @@ class StoredCode:
     Attributes:
         tree: Its ``compute``, read.
         text: The same as text: what its native code depends on.
-        trusted: Whether native code may run without checking every access.
+        trusted: True if native code may run without checking every access.
     """
 
     tree: Helper

@@ -185,7 +185,7 @@ class Values:
         return self.call_helper(e)
 
     def _is_harmless(self, expression: VertexExpr) -> bool:
-        """Whether evaluating it without need neither fails, nor costs much, nor draws random numbers."""
+        """True if evaluating it without need neither fails, nor costs much, nor draws random numbers."""
         parts = list(expression.walk())
         # Random rounding draws a number, so evaluating more than the source does would shift all later ones.
         if self.memory.draws is not None and any(p.type.is_narrow for p in parts):

@@ -58,7 +58,7 @@ class WrittenValue:
         tree: The typed expression.
         text: The same in the vertex language.
         level: How tightly the text binds.
-        is_product: Whether it is a product that is written where it is used.
+        is_product: True if it is a product that is written where it is used.
     """
 
     tree: VertexExpr

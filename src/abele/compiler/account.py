@@ -197,7 +197,7 @@ class Reporter:
 
     @cached_property
     def _is_alone(self) -> list[bool]:
-        """Whether the steps of each program keep one sync group busy, so that they follow each other."""
+        """True if the steps of each program keep one sync group busy, so that they follow each other."""
         groups: list[set[int]] = [set() for _ in self.lowered.programs]
         for step in self.lowered.steps:
             groups[step.program].update(g for part in self._parts[step.superstep] for g in part.groups)
@@ -244,7 +244,7 @@ def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep], acc
 
 
 def _is_estimated(program: int, superstep: Superstep, account: RunAccount) -> bool:
-    """Whether some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
+    """True if some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
     compute = account.compute.get((program, superstep.index), superstep.compute)
     return compute is not None and bool(compute.estimated)
 

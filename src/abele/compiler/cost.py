@@ -29,7 +29,7 @@ class VertexCosts:
 
     Attributes:
         amount: Issue slots of each (tile cycles for multi-worker kinds), int64[N].
-        is_estimate: Whether the true figure depends on data and is only known after a run.
+        is_estimate: True if the true figure depends on data and is only known after a run.
         flops: Floating-point operations of all vertices, where an estimator tells.
     """
 
@@ -103,7 +103,7 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
 
 
 def needs_counting(group: VertexGroup) -> bool:
-    """Whether the cost of vertices comes from their code, because no estimate is given."""
+    """True if the cost of vertices comes from their code, because no estimate is given."""
     return group.cycles is None and group.estimator is None and group.codelet.formula is None
 
 

@@ -1,4 +1,4 @@
-"""Whether the cycles of a program can be counted in 64 bits."""
+"""True if the cycles of a program can be counted in 64 bits."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class EqualSteps:
         return 0
 
     def _may_take(self, first: Analysed, found: dict[int, int], shift: int) -> bool:
-        """Whether what was found of a step holds ``shift`` tiles further on."""
+        """True if what was found of a step holds ``shift`` tiles further on."""
         if shift == 0:
             return True
         if not self._may_shift or shift % self._tiles_per_ipu:
@@ -190,7 +190,7 @@ class EqualSteps:
         return found if self._are_alike(found, shift) else None
 
     def _are_alike(self, found: dict[int, int], shift: int) -> bool:
-        """Whether variables lie as their counterparts do, in the same order in memory and ``shift`` tiles apart."""
+        """True if variables lie as their counterparts do, in the same order in memory and ``shift`` tiles apart."""
         numbers = [found[x] for x in sorted(found)]
         # The exchange sorts by address: counterparts must come in the same order.
         if any(x >= y for x, y in pairwise(numbers)):
@@ -350,7 +350,7 @@ def _later(tile: Int32, shift: int) -> Int32:
 
 
 def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    """Whether two arrays, or the lack of both, are the same."""
+    """True if two arrays, or the lack of both, are the same."""
     if a is None or b is None:
         return a is b
     return a is b or np.array_equal(a, b)

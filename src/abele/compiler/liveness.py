@@ -193,7 +193,7 @@ class _Events:
         step: Its step, int64[n].
         does: What the step does to it, as flags, int64[n].
         run: Run of the step, int64[n].
-        fresh: Whether an event is the first of its run and variable, bool[n].
+        fresh: True where an event is the first of its run and variable, bool[n].
     """
 
     variable: Int64
@@ -571,7 +571,7 @@ def _starts(programs: Sequence[StepBlock], accesses: Mapping[int, Access], sizes
 
 
 def _covers(parts: Sequence[tuple[Int64, Int64]], size: int) -> bool:
-    """Whether intervals of one variable cover its ``size`` elements."""
+    """True if intervals of one variable cover its ``size`` elements."""
     if sum(int((end - begin).sum()) for begin, end in parts) < size:
         return False
     begin, end = (np.concatenate(side) for side in zip(*parts, strict=True))

@@ -20,7 +20,7 @@ class Reason:
 
     Attributes:
         use: The field.
-        outward: Whether the vertices' results go home, instead of their inputs coming.
+        outward: True if the vertices' results go home, instead of their inputs coming.
         tiles: Tiles that need such data, ascending int32[n].
         pieces: What they need, piece by piece in packed addresses.
         width: Bytes of an element.
@@ -44,7 +44,7 @@ class Reason:
 
     @property
     def is_arranged(self) -> bool:
-        """Whether some region is put together from, or taken apart into, several pieces."""
+        """True if some region is put together from, or taken apart into, several pieces."""
         return not bool(self.pieces.alone.all())
 
     def of_tile(self, tile: int) -> PairPieces:

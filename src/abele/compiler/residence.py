@@ -54,7 +54,7 @@ class PairPieces(NamedTuple):
         length: Elements, int64[k].
         holder: Tile that holds the piece, int32[k].
         share: First packed address of the holder's share, int64[k].
-        alone: Whether the region is one piece, bool[k].
+        alone: True where the region is one piece, bool[k].
     """
 
     needer: Int32

@@ -32,7 +32,7 @@ class RunAccount:
 
     Attributes:
         executions: Times that each step runs in one run of its program, int64[steps], read-only.
-        assumed: Whether that depends on data and no run has counted it, bool[steps], read-only.
+        assumed: True where that depends on data and no run has counted it, bool[steps], read-only.
         compute: Counted compute phases, by program and number of the superstep; all others are as the executable says.
     """
 

@@ -77,7 +77,7 @@ class Scopes:
 
     @property
     def decided(self) -> bool:
-        """Whether data decides how often some steps run."""
+        """True if data decides how often some steps run."""
         return any(scope.node is not None for scope in self.scopes)
 
     def _walk(self, item: Step | StepBlock, scope: int, steps: list[int], of_step: list[int]) -> None:

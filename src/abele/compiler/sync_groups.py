@@ -29,7 +29,7 @@ class SyncGroups:
         names: Name of each group: as the user gave it, or ``IPU i`` for the tiles of an IPU that are in no other.
         of_tile: Group of each tile, int32[tiles].
         tiles: Tiles of each group, int64[groups].
-        on_ipu: Whether a group has tiles on an IPU, bool[groups, ipus].
+        on_ipu: True where a group has tiles on an IPU, bool[groups, ipus].
         system: The machine of one replica.
         all: Every group.
     """

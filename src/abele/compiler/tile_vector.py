@@ -84,7 +84,7 @@ class TileSet:
 
     @property
     def is_all(self) -> bool:
-        """Whether it has every tile of the machine."""
+        """True if it has every tile of the machine."""
         return len(self.tiles) == self.num_tiles
 
     def positions(self, tile: Int32) -> Positions:
@@ -217,7 +217,7 @@ class TileVector:
         return [int(n) for n in self.dense()]
 
     def any(self) -> bool:
-        """Whether some tile's number is not zero."""
+        """True if some tile's number is not zero."""
         return bool(self.values.any())
 
     def max(self) -> int:

@@ -42,7 +42,7 @@ class Transfers(NamedTuple):
         length: Elements, int64[k].
         share: Packed address from which the piece is laid out without a gap, int64[k].
         width: Bytes of an element, int8[k].
-        alone: Whether whoever wants the piece is content with it wherever it arrives, bool[k]; otherwise a second
+        alone: True where whoever wants the piece is content with it wherever it arrives, bool[k]; otherwise a second
             wish for the same element on a tile costs a copy there.
     """
 

@@ -38,12 +38,12 @@ class FieldUse:
 
     @property
     def reads(self) -> bool:
-        """Whether the vertices may read the field."""
+        """True if the vertices may read the field."""
         return bool(self.field.direction != "out")
 
     @property
     def writes(self) -> bool:
-        """Whether the vertices may write the field."""
+        """True if the vertices may write the field."""
         return bool(self.field.direction != "in")
 
     @property
@@ -59,7 +59,7 @@ class FieldUse:
 
     @cached_property
     def is_identity(self) -> bool:
-        """Whether row i is wired to region i and every region is used."""
+        """True if row i is wired to region i and every region is used."""
         index = self.edge.index
         if len(index) != self.edge.regions.num:
             return False

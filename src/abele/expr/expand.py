@@ -11,7 +11,7 @@ from abele.expr.types import Typing
 
 
 def is_primitive(expression: Expr) -> bool:
-    """Whether every operation of an expression is primitive."""
+    """True if every operation of an expression is primitive."""
     return all(TABLE[e.op].is_primitive for e in expression.walk() if isinstance(e, Apply))
 
 

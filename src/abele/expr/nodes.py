@@ -65,11 +65,11 @@ class Expr:
         return apply("ge", self, other)
 
     def eq(self, other: ExprLike) -> Apply:
-        """Whether both are equal."""
+        """True if both are equal."""
         return apply("eq", self, other)
 
     def ne(self, other: ExprLike) -> Apply:
-        """Whether both differ."""
+        """True if both differ."""
         return apply("ne", self, other)
 
     @property

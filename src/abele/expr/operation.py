@@ -192,7 +192,7 @@ class Operation:
 
     @property
     def is_primitive(self) -> bool:
-        """Whether there is code of its own for it."""
+        """True if there is code of its own for it."""
         return self.code is not None
 
     @property

@@ -29,7 +29,7 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 def is_number(expression: Expr, number: float) -> bool:
-    """Whether it is the constant ``number``."""
+    """True if it is the constant ``number``."""
     return isinstance(expression, Const) and expression.value == number
 
 

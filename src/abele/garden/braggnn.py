@@ -65,7 +65,7 @@ def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
 
 
 def training_options(settings: DemoSettings) -> poptorch.Options:
-    """Options of training: so many weight updates a call."""
+    """Options of training: so many weight updates per call."""
     return options(settings).deviceIterations(DEVICE_ITERATIONS)
 
 

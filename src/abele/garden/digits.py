@@ -63,7 +63,7 @@ def options(settings: DemoSettings) -> poptorch.Options:
 
 
 def training_options(settings: DemoSettings) -> poptorch.Options:
-    """Options of training: so many weight updates a call, each of so many micro-batches."""
+    """Options of training: so many weight updates per call, each of so many micro-batches."""
     opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
     opts.Training.gradientAccumulation(GRADIENT_ACCUMULATION)
     return opts

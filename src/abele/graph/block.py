@@ -60,7 +60,7 @@ class StridedBlock(NamedTuple):
 
     @property
     def is_box(self) -> bool:
-        """Whether the block fills a box of the view, with no other block between its indices."""
+        """True if the block fills a box of the view, with no other block between its indices."""
         return all(count_of(f) == span_of(f) for f in self.factors)
 
 

@@ -20,7 +20,7 @@ class BlockList(Content):
 
     Args:
         blocks: The blocks, in no particular order; together they fill the view.
-        is_cut: Whether they are what a reshape or a step left of larger ones.
+        is_cut: True if they are what a reshape or a step left of larger ones.
     """
 
     __slots__ = ("_blocks", "_is_cut")

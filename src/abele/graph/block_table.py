@@ -31,7 +31,7 @@ class BlockTable(Content):
         extent: For each dimension, extents of its factors, int64[k, f]; 1 where a block has fewer.
         step: For each dimension, their steps in the view, int64[k, f]; 1 where there is none.
         stride: For each dimension, their strides in the variable, int64[k, f]; 0 where there is none.
-        is_cut: Whether they are what a reshape or a step left of larger ones.
+        is_cut: True if they are what a reshape or a step left of larger ones.
     """
 
     __slots__ = ("_is_cut", "extent", "offset", "origin", "owner", "pool", "step", "stride")

@@ -146,7 +146,7 @@ def _intervals(group: VertexGroup, vertex: int | None, directions: Iterable[str]
 
 
 def _meet(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether two sets of intervals, each in ascending order, share an element."""
+    """True if two sets of intervals, each in ascending order, share an element."""
     if not len(one[0]) or not len(other[0]):
         return False
     reach = np.maximum.accumulate(other[0] + other[1])

@@ -92,12 +92,12 @@ class Content(ABC):
 
     @property
     def is_surely_distinct(self) -> bool:
-        """Whether the form of the blocks alone shows that no element appears twice."""
+        """True if the form of the blocks alone shows that no element appears twice."""
         return False
 
     @property
     def is_cut(self) -> bool:
-        """Whether the blocks are what a reshape or a step left of larger ones."""
+        """True if the blocks are what a reshape or a step left of larger ones."""
         return False
 
 

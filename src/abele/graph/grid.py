@@ -1,6 +1,6 @@
 """Many pieces of one variable in rows and columns: what remains of a matrix after much slicing and joining.
 
-The address of an element is a sum of one term a dimension, and each term is a piecewise linear function of the index.
+The address of an element is a sum of one term per dimension, and each term is a piecewise linear function of the index.
 So p pieces along one dimension and q along another take p + q numbers, not p x q blocks.
 """
 
@@ -85,7 +85,7 @@ class Line(NamedTuple):
         return Line((start + skip) // every, self.offset[keep] + skip * stride, stride * every, extent)
 
     def same_as(self, other: Line) -> bool:
-        """Whether both add the same."""
+        """True if both add the same."""
         return self is other or (
             self.extent == other.extent and all(np.array_equal(a, b) for a, b in zip(self[:3], other[:3], strict=True))
         )
@@ -97,8 +97,8 @@ class PieceGrid(Content):
     Args:
         variable: The storage.
         offset: Element of the variable to which the lines add.
-        lines: One a dimension.
-        is_cut: Whether a reshape or a step left it.
+        lines: One per dimension.
+        is_cut: True if a reshape or a step left it.
     """
 
     __slots__ = ("_is_cut", "lines", "offset", "variable")

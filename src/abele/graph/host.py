@@ -54,8 +54,8 @@ class HostHandle:
     Attributes:
         name: The handle.
         tensor: What it stands for.
-        readable: Whether the host may read it.
-        writable: Whether the host may write it.
+        readable: True if the host may read it.
+        writable: True if the host may write it.
         debug: Where the user made it.
     """
 

@@ -67,14 +67,14 @@ class IntervalSet:
         return IntervalSet.of(low[keep], (high - low)[keep])
 
     def contains(self, address: Int64) -> npt.NDArray[np.bool_]:
-        """Whether each address is in the set."""
+        """True if each address is in the set."""
         if not self:
             return np.zeros(len(address), dtype=bool)
         slot = np.searchsorted(self.begin, address, side="right") - 1
         return np.asarray((slot >= 0) & (address < self.end[np.maximum(slot, 0)]))
 
     def meets(self, other: IntervalSet) -> bool:
-        """Whether the two sets share an element."""
+        """True if the two sets share an element."""
         if not self or not other:
             return False
         slot = np.searchsorted(other.begin, self.end, side="left") - 1

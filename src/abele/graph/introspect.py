@@ -19,7 +19,7 @@ class FieldInfo:
     Attributes:
         sizes: Elements of each row; one row for a vector, one of one element for a scalar.
         values: Values of state; None for edges.
-        nested: Whether the field is a vector of vectors.
+        nested: True if the field is a vector of vectors.
     """
 
     sizes: npt.NDArray[np.int64]

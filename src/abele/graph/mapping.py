@@ -46,7 +46,7 @@ class TileMapping:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every element has a tile."""
+        """True if every element has a tile."""
         return bool((self.tile >= 0).all())
 
     def first_unmapped(self) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ class PerfEstimator:
         function: ``function(view, ipu)`` gives one number per vertex, int[N], as ``cycles`` of a codelet does; if it is
             asked per vertex, ``function(introspector, target)`` gives the number of one. Either may give a pair:
             cycles, and floating-point operations.
-        per_vertex: Whether it is asked vertex by vertex, as Poplar's are.
+        per_vertex: True if it is asked vertex by vertex, as Poplar's are.
         target: The machine that it is asked with then.
         introspector: What shows it the vertex then.
     """

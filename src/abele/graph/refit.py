@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from abele.graph.block import Factor, Factors, NotStridedError, StridedBlock, normal, row_major
 
 Placed = tuple[tuple[int, ...], tuple[Factors, ...], int]
-"""Origin, factors a dimension, and offset in the variable."""
+"""Origin, factors per dimension, and offset in the variable."""
 
 
 def reshaped(block: StridedBlock, old: Sequence[int], new: Sequence[int], most: int) -> list[StridedBlock]:

@@ -190,7 +190,7 @@ class _Axis(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        """Whether neighbours along it are neighbours in memory."""
+        """True if neighbours along it are neighbours in memory."""
         return self.table is None and self.stride == 1
 
     def within(self, start: int, size: int) -> Int64:

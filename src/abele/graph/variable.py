@@ -52,7 +52,7 @@ class Variable:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the variable is read-only."""
+        """True if the variable is read-only."""
         return self.kind != "variable"
 
     def coordinates(self, element: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ def to_f32(builder: ll.IRBuilder, bits: Value, name: str, *, native: bool | None
         builder: Where the code goes.
         bits: The 16-bit float.
         name: Its element type.
-        native: Whether to use the CPU's f16 instructions; by default if it has them.
+        native: True if to use the CPU's f16 instructions; by default if it has them.
     """
     if name == "bf16":
         wide = builder.zext(bits, like(bits, I32))

@@ -27,17 +27,17 @@ class HostCpu:
 
     @property
     def is_x86(self) -> bool:
-        """Whether this is an x86-64 CPU; otherwise it is taken for AArch64."""
+        """True if this is an x86-64 CPU; otherwise it is taken for AArch64."""
         return self.triple.startswith(("x86_64", "amd64", "i686"))
 
     @property
     def is_aarch64(self) -> bool:
-        """Whether this is a 64-bit Arm CPU."""
+        """True if this is a 64-bit Arm CPU."""
         return self.triple.startswith(("aarch64", "arm64"))
 
     @property
     def converts_half(self) -> bool:
-        """Whether instructions convert between f16 and f32."""
+        """True if instructions convert between f16 and f32."""
         return self.is_aarch64 or "f16c" in self.features
 
     @property

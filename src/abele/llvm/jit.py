@@ -28,7 +28,7 @@ class Native:
 
     Attributes:
         key: What identifies its content.
-        cached: Whether the object came from the disk cache.
+        cached: True if the object came from the disk cache.
     """
 
     def __init__(self, key: str, data: bytes, cached: bool) -> None:

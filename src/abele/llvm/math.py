@@ -80,7 +80,7 @@ def _times_power_of_two(b: Builder, value: Value, power: Value) -> Value:
 
 
 def _scales_in_one(type_: ll.Type) -> bool:
-    """Whether the CPU has one instruction that adds to the exponents of such a vector."""
+    """True if the CPU has one instruction that adds to the exponents of such a vector."""
     if not isinstance(type_, ll.VectorType) or not host_cpu().is_x86:
         return False
     needed = {16: "avx512f", 8: "avx512vl", 4: "avx512vl"}.get(type_.count)

@@ -67,7 +67,7 @@ def _limited(b: ll.IRBuilder, value: Value, largest: float) -> Value:
 
 
 def _small(b: ll.IRBuilder, value: Value, magnitude: Value, fmt: Format) -> tuple[Value, Value]:
-    """Whether a value is less than the least normal number; and how many times the least number it is, else 0."""
+    """True if a value is less than the least normal number; and how many times the least number it is, else 0."""
     small = _is(b, "<", magnitude, fmt.least_normal)
     size = b.bitcast(b.select(small, magnitude, constant(magnitude.type, 0)), value.type)
     return small, b.fmul(size, constant(value.type, fmt.steps_per_unit))

@@ -86,7 +86,7 @@ class Ipu(Spec):
         return self.num_tiles * self.exchange.bytes_per_cycle * self.clock_hz
 
     def peak_flops(self, input: str, partials: str) -> float:
-        """Peak rate of the matrix units in floating-point operations a second, types given by name.
+        """Peak rate of the matrix units in floating-point operations per second, types given by name.
 
         Raises:
             MachineError: The matrix unit lacks such a mode.

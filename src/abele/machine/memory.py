@@ -16,7 +16,7 @@ class TileMemory(Spec):
     Attributes:
         total_bytes: All of it.
         base_address: Address of the first byte.
-        element_bytes: One element; one access an element a cycle.
+        element_bytes: One element; one access per element and cycle.
         plain_bytes: Region 0, not interleaved; region 1 behind it alternates between two elements every 8 bytes.
         executable_bytes: Instructions can be fetched only from the first so many bytes.
         reserved_bytes: At the end, beyond the loader's reach.

@@ -65,7 +65,7 @@ class System(Spec):
         return self.host.bandwidth_bytes_per_second(self.num_ipus)
 
     def peak_flops(self, input: str = "f16", partials: str = "f16") -> float:
-        """Peak rate of all matrix units in floating-point operations a second, types given by name."""
+        """Peak rate of all matrix units in floating-point operations per second, types given by name."""
         return self.num_ipus * self.ipu.peak_flops(input, partials)
 
     def seconds(self, cycles: float) -> float:

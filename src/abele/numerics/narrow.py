@@ -26,7 +26,7 @@ class Format:
         bits: All of them.
         fraction_bits: Bits of the fraction.
         bias: What the exponent is too large by.
-        has_infinity: Whether the highest exponent means infinity and NaN, as in IEEE 754. Otherwise it means numbers,
+        has_infinity: True if the highest exponent means infinity and NaN, as in IEEE 754. Otherwise it means numbers,
             and the bits of negative zero are the only NaN.
 
     Source: IEEE 754 binary16; bfloat16; 8-bit floats: Noune et al., 8-bit Numerical Formats for Deep Neural Networks,

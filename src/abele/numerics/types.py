@@ -40,17 +40,17 @@ class ElementType:
 
     @property
     def is_float(self) -> bool:
-        """Whether the type is a floating-point one."""
+        """True if the type is a floating-point one."""
         return self.kind == "float"
 
     @property
     def is_quarter(self) -> bool:
-        """Whether it is an 8-bit float, which the machine only converts and multiplies matrices of."""
+        """True if it is an 8-bit float, which the machine only converts and multiplies matrices of."""
         return self.is_float and self.bits == 8
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is a float of fewer than 32 bits, which results are rounded to."""
+        """True if it is a float of fewer than 32 bits, which results are rounded to."""
         return self.is_float and self.bits < 32
 
     def toString(self) -> str:

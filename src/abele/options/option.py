@@ -28,7 +28,7 @@ class Option:
         default: Its value where none is given; it need not be one that can be given (None: left to the function).
         type: What values are read into: a type that msgspec can read, or :class:`~abele.numerics.ElementType`.
         doc: What it does; of one that is only accepted, why it does nothing.
-        honoured: Whether it does something here; the others are accepted, so that programs that set them run.
+        honoured: True if it does something here; the others are accepted, so that programs that set them run.
         variable: The environment variable that decides where no value is given.
     """
 

@@ -22,7 +22,7 @@ class OutputCollector:
         name: Prefix of the streams.
 
     Attributes:
-        streams: A stream an output.
+        streams: A stream per output.
         before: Steps before the first micro-batch.
         after: Steps after the last.
     """

@@ -33,8 +33,8 @@ class NetworkProgram:
         graph: The graph.
         program: One run.
         schedule: How the run goes over its micro-batches.
-        inputs: A stream an input; each copy is one micro-batch.
-        outputs: A stream an output; each copy is one micro-batch of the result.
+        inputs: A stream per input; each copy is one micro-batch.
+        outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
         weights: Parameters and buffers by name.
         groups: The device side of each optimiser.

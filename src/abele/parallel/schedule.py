@@ -26,9 +26,9 @@ class Schedule:
     """How one run goes over its micro-batches.
 
     Attributes:
-        device_iterations: Weight updates (or inference batches) a run.
+        device_iterations: Weight updates (or inference batches) per run.
         accumulation: Micro-batches whose gradients make one update.
-        mean: Whether the update uses their mean; otherwise their sum.
+        mean: True if the update uses their mean; otherwise their sum.
         outputs: Which micro-batches the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
 

@@ -1,4 +1,4 @@
-"""Lowering of optimisers: one fused update a parameter; numbers that may change are scalars on the device."""
+"""Lowering of optimisers: one fused update per parameter; numbers that may change are scalars on the device."""
 
 from __future__ import annotations
 

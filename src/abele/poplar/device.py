@@ -71,7 +71,7 @@ class Device:
             self._attached = False
 
     def isAttached(self) -> bool:
-        """Whether this program has taken the device."""
+        """True if this program has taken the device."""
         return self._attached
 
     def createVirtualDevice(self, tiles: int | Sequence[int]) -> Device:
@@ -90,11 +90,11 @@ class Device:
         return Device(target, self._id, tuple(self._members), self._busy)
 
     def supportsRemoteBuffers(self) -> bool:
-        """Whether the machine has streaming memory."""
+        """True if the machine has streaming memory."""
         return self.system.dram is not None
 
     def hasRemoteBuffers(self) -> bool:
-        """Whether the machine has streaming memory."""
+        """True if the machine has streaming memory."""
         return self.system.dram is not None
 
     def getAttributes(self) -> dict[str, str]:

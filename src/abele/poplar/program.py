@@ -174,7 +174,7 @@ def sync_kind(kind: SyncType | str) -> str:
 
 
 def _is_name(item: Any) -> bool:
-    """Whether an argument is a debug context: text, a context, or a list that begins with either."""
+    """True if an argument is a debug context: text, a context, or a list that begins with either."""
     first = item[0] if isinstance(item, (list, tuple)) and item else item
     return isinstance(first, (str, DebugContext, DebugNameAndId))
 

@@ -118,7 +118,7 @@ class Target(machine.Target):
         return self.system.ipu.exchange.tiles_per_bus
 
     def supportsExchangeBusSharing(self) -> bool:
-        """Whether tiles that share a bus and want the same data receive it at twice the rate."""
+        """True if tiles that share a bus and want the same data receive it at twice the rate."""
         exchange = self.system.ipu.exchange
         return exchange.pair_bytes_per_cycle > exchange.bytes_per_cycle
 
@@ -149,7 +149,7 @@ class Target(machine.Target):
         return "cpu" if self.type is TargetType.CPU else self.system.ipu.generation
 
     def isHW(self) -> bool:
-        """Whether it is hardware: never here."""
+        """True if it is hardware: never here."""
         return False
 
     # --- matrix unit -------------------------------------------------------------------------------------------------

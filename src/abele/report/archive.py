@@ -254,7 +254,7 @@ class Archive:
             )
 
     def _can_map(self, info: zipfile.ZipInfo) -> bool:
-        """Whether a member costs no memory: it lies in the file as it is."""
+        """True if a member costs no memory: it lies in the file as it is."""
         return self._kind.mapped and info.compress_type == zipfile.ZIP_STORED and info.filename != self._kind.member
 
     def __contains__(self, name: str) -> bool:

@@ -104,7 +104,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether every tile has room for what it holds."""
+        """True if every tile has room for what it holds."""
         return bool((self.run_bytes.sum(axis=0) <= self.available_bytes).all())
 
     def of_tile(self, tile: int) -> dict[str, int]:

@@ -40,7 +40,7 @@ class ColumnSpec:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column holds strings."""
+        """True if the column holds strings."""
         return self.dtype == "text"
 
 

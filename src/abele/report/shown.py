@@ -35,7 +35,7 @@ def report_line(report: Report) -> str:
 
 
 def memory_line(held: npt.NDArray[np.int64], available: int) -> str:
-    """Whether the tiles have room, and how full the fullest is.
+    """True if the tiles have room, and how full the fullest is.
 
     Args:
         held: Bytes on each tile, int64[tiles].

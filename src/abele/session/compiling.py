@@ -58,7 +58,7 @@ class Compiled:
 
     @property
     def training(self) -> bool:
-        """Whether runs train."""
+        """True if runs train."""
         return self.optimisers is not None
 
 

@@ -76,7 +76,7 @@ def _read(compiled: Compiled, end: End, given: Any) -> Any:
 
 
 def _is_feed(given: Any) -> bool:
-    """Whether micro-batches are given one at a time: a generator, an iterator, or a list or tuple of arrays."""
+    """True if micro-batches are given one at a time: a generator, an iterator, or a list or tuple of arrays."""
     if isinstance(given, (list, tuple)):
         return bool(given) and all(isinstance(item, np.ndarray) for item in given)
     return isinstance(given, Iterable) and not hasattr(given, "__array__") and not hasattr(given, "shape")
@@ -102,7 +102,7 @@ def checked(array: Array, end: End, shape: tuple[int, ...], what: str) -> Array:
 
 
 def _converts(given: np.dtype[Any], wanted: ElementType) -> bool:
-    """Whether arrays of a type are taken for an element type: any width of its kind, and whole numbers for floats."""
+    """True if arrays of a type are taken for an element type: any width of its kind, and whole numbers for floats."""
     if wanted.is_float:
         return given.kind in "iub" or _kind_of(given) == "float"
     return given.kind == "b" or (wanted.kind != "bool" and given.kind in "iu")

@@ -25,11 +25,11 @@ class Mirror:
         arrays: Their cells on the host; those that are missing are passed over.
         lock: Held while the engine is used.
         changing: Names of those that runs change.
-        follow_host: Whether a write on the host reaches the device by itself, and is newer than what the device has
+        follow_host: True if a write on the host reaches the device by itself, and is newer than what the device has
             learnt. Otherwise only writes of other sessions do, and the device's values win.
 
     Attributes:
-        changed: Whether the device may have newer values than the host.
+        changed: True if the device may have newer values than the host.
     """
 
     def __init__(

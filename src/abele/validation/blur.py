@@ -1,7 +1,7 @@
 """A 3 × 3 Gaussian blur of a large image on GC2, phase by phase.
 
 Measurements: L. Louw and S. McIntosh-Smith, "Using the Graphcore IPU for traditional HPC applications" and the data of
-its repository (machine.md §2.6 and §7.5): an image of 2,200 × 1,122 pixels of 4 channels, two steps an iteration.
+its repository (machine.md §2.6 and §7.5): an image of 2,200 × 1,122 pixels of 4 channels, two steps per iteration.
 """
 
 from __future__ import annotations

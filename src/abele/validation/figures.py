@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether the errors keep to the bars."""
+        """True if the errors keep to the bars."""
         bars, errors = self.bars, self.spread
         return bars is None or (errors.worst <= bars.worst and (bars.median is None or errors.median <= bars.median))
 

@@ -1,8 +1,8 @@
 """What the model says of an operator benchmark.
 
 Published memory holds no vertex code and no stacks: Graphcore's cycle model compiles no codelets by default. The
-reduction ``bert_reduce_0`` has 87 B a tile beyond its input, ``fc_layer_1_1000_5_half`` 359 B a tile in all, less than
-the code of either would take. Ours is compared without these categories, and without gaps.
+reduction ``bert_reduce_0`` has 87 B per tile beyond its input, ``fc_layer_1_1000_5_half`` 359 B per tile in all, less
+than the code of either would take. Ours is compared without these categories, and without gaps.
 """
 
 from __future__ import annotations

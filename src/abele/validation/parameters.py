@@ -160,7 +160,7 @@ class Parameters:
             raise InvalidOptionError(f"--{name} takes a number, got {self.values[name]!r}") from None
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Whether an option is on: given without a value, or ``true``, ``yes``, ``on``, ``1``.
+        """True if an option is on: given without a value, or ``true``, ``yes``, ``on``, ``1``.
 
         Raises:
             InvalidOptionError: Its value is neither one of these nor the contrary of one.

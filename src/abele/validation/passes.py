@@ -32,7 +32,7 @@ class Passes:
 
     @property
     def is_training(self) -> bool:
-        """Whether there is more than the forward pass."""
+        """True if there is more than the forward pass."""
         return self.backward or self.update
 
 

@@ -12,7 +12,7 @@ _LINES = ((0.1, "#888888", "±10 %"), (0.3, "#cccccc", "±30 %"))
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is installed."""
+    """True if matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

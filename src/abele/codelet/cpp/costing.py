@@ -50,7 +50,7 @@ _LIBRARY = {"exp10": 4, "log2": 6, "log10": 7, "hypot": 8, "fmod": 50}
 """Slots of one f32 element, of what is no operation of the table. Source: §1.3 S, of 2 elements halved; log10, hypot
 and fmod are G."""
 _LIBRARY_SLOTS = 110
-"""Slots of other functions of the C library. Source: §1.3 S: asin 102 and more an element."""
+"""Slots of other functions of the C library. Source: §1.3 S: asin 102 and more per element."""
 _NAME = re.compile(r"^(?:llvm\.|abele_|abele\.)?([a-z]\w*?)(?:_f32|_f16)?(?:f)?(?:\..*)?$")
 
 

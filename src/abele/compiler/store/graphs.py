@@ -151,7 +151,7 @@ class GraphIn:
         table: What :meth:`GraphOut.table` gave.
         views: What the views' rows are.
         archive: Gives arrays.
-        trusted: Whether codelets may run without checks.
+        trusted: True if codelets may run without checks.
 
     Attributes:
         graph: The graph.
@@ -274,7 +274,7 @@ class GraphIn:
 
 
 def _counts(begin: Any, rows: int, num: int) -> bool:
-    """Whether rows belong to ``num`` vertices: one each, or as ``begin`` says."""
+    """True if rows belong to ``num`` vertices: one each, or as ``begin`` says."""
     if begin is None:
         return rows == num
     return len(begin) == num + 1 and begin[0] == 0 and begin[-1] == rows and bool((begin[1:] >= begin[:-1]).all())

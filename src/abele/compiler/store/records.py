@@ -167,7 +167,7 @@ def all_hints() -> dict[type[Any], dict[str, Any]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type, to the first level: what is inside was held against the types of its place."""
+    """True if a value is of a type, to the first level: what is inside was held against the types of its place."""
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
         return any(fits(value, one) for one in get_args(hint))
     kind = get_origin(hint) or hint

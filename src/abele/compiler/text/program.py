@@ -47,7 +47,7 @@ Part = tuple[str, tuple[Program, ...]]
 
 
 def program_text(program: Program, *, lines: bool = False, most: int = 1000) -> str:
-    """A control program as an indented tree, one step a line.
+    """A control program as an indented tree, one step per line.
 
     Args:
         program: Its root.

@@ -18,7 +18,7 @@ _HASH = (8 + NATURAL, 1)
 
 
 def truth(x: Expr, types: Types) -> Expr:
-    """Whether ``x`` is not zero, as a bool."""
+    """True if ``x`` is not zero, as a bool."""
     return x if result_type(x, types) == bool_ else Cast(bool_, x)
 
 

@@ -10,7 +10,7 @@ def words(advice: Advice, *, training: bool) -> list[str]:
 
     Args:
         advice: What would help.
-        training: Whether the model is trained.
+        training: True if the model is trained.
     """
     found = ["half precision: model.half() and inputs in torch.float16"] if advice.halve else []
     if advice.batch is not None:

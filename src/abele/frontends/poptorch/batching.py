@@ -34,7 +34,7 @@ class Batching:
 
     Attributes:
         options: Where the numbers come from.
-        training: Whether gradients are accumulated.
+        training: True if gradients are accumulated.
     """
 
     options: Options

@@ -20,10 +20,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         options: Options of the model; they are frozen.
         dataset: Where samples come from.
         batch_size: Samples of one micro-batch; None to let ``dataset`` give whole batches.
-        shuffle: Whether to shuffle; no by default.
+        shuffle: True if to shuffle; no by default.
         num_workers: Worker processes that load samples.
-        drop_last: Whether an incomplete last batch is left out; yes by default.
-        persistent_workers: Whether workers outlive an epoch; by default when there are any.
+        drop_last: True if an incomplete last batch is left out; yes by default.
+        persistent_workers: True if workers outlive an epoch; by default when there are any.
         mode: ``Sync``; the asynchronous modes load in the same way here.
         batch_sampler: Batches of indices; consecutive ones are joined.
         **kwargs: For PyTorch's loader.

@@ -48,7 +48,7 @@ class SyncPattern(IntEnum):
 
 
 class DataLoaderMode(IntEnum):
-    """Whether batches are loaded in the background."""
+    """True if batches are loaded in the background."""
 
     Sync = 0
     Async = 1

@@ -33,7 +33,7 @@ _COMPILING = ForkLock()
 
 
 def isRunningOnIpu() -> bool:
-    """Whether a model's ``forward`` is being recorded right now."""
+    """True if a model's ``forward`` is being recorded right now."""
     return _capturing
 
 
@@ -46,7 +46,7 @@ class PoplarExecutor(Inspection):
     Args:
         model: The model.
         options: Frozen here.
-        training: Whether calls train.
+        training: True if calls train.
         optimizer: How they do.
     """
 
@@ -176,11 +176,11 @@ class PoplarExecutor(Inspection):
         session.detach()
 
     def isAttachedToDevice(self) -> bool:
-        """Whether the model is on the device."""
+        """True if the model is on the device."""
         return self._compiled is not None and self._compiled.session.attached
 
     def isCompiled(self) -> bool:
-        """Whether the model was compiled."""
+        """True if the model was compiled."""
         return self._compiled is not None
 
     def destroy(self) -> None:

@@ -19,7 +19,7 @@ class VariableAttributes:
         self._allowed = set(allowed)
 
     def isConstant(self, attribute: str) -> bool:
-        """Whether ``attribute`` is compiled into the program."""
+        """True if ``attribute`` is compiled into the program."""
         self._check(attribute)
         return attribute not in self._variable
 

@@ -31,7 +31,7 @@ class ModelWatch:
 
     Args:
         model: The model.
-        training: Whether it matters which parameters are trained.
+        training: True if it matters which parameters are trained.
     """
 
     def __init__(self, model: torch.nn.Module, *, training: bool) -> None:

@@ -33,7 +33,7 @@ class _Callable(torch.nn.Module):
 
 
 def _tells_parameters(function: Callable[..., Any]) -> bool:
-    """Whether Python knows the parameters of a function; of those written in C it often does not."""
+    """True if Python knows the parameters of a function; of those written in C it often does not."""
     try:
         return inspect.signature(function) is not None
     except ValueError:

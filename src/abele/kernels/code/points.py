@@ -45,7 +45,7 @@ class Typed:
 
     @property
     def wide(self) -> bool:
-        """Whether it has a value per lane."""
+        """True if it has a value per lane."""
         return isinstance(self.value.type, ll.VectorType)
 
 
@@ -224,7 +224,7 @@ class Points:
         return self.builder.add(splat(self.builder, value, self.lanes), iota(self.lanes, step, type_))
 
     def condition(self, bounds: Iterable[Bound], at: Point) -> Value:
-        """Whether all ``bounds`` hold at ``at``, as i1; a vector if that differs between lanes."""
+        """True if all ``bounds`` hold at ``at``, as i1; a vector if that differs between lanes."""
         result: Value = None
         for bound in bounds:
             place = self.position(bound.position, at)

@@ -142,9 +142,9 @@ class LoopNest:
         parallel: Dims of the outputs with their extents. Where an output combines (not ``set``), points run in order.
         reduced: Dims that the accumulators run over.
         accumulates: The accumulators.
-        outs: Evaluated once a point of the parallel dims, in order.
+        outs: Evaluated once per point of the parallel dims, in order.
         num_arrays: Number of pointer arguments.
-        locals: Values that outputs, and later locals, use: evaluated once a point of the parallel dims.
+        locals: Values that outputs, and later locals, use: evaluated once per point of the parallel dims.
         unit: Dims, in order, whose points are the function's units; empty: the schedule chooses.
         lane: Dim that lies in the vector lanes; empty: the schedule chooses.
     """

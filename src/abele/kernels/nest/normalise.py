@@ -93,7 +93,7 @@ def _start(shape: tuple[int, ...], stored: ElementType, item: Store) -> Nest:
 
 
 def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
-    """Whether ``target`` reaches every element of its operand, each from one point of the dims that it mentions."""
+    """True if ``target`` reaches every element of its operand, each from one point of the dims that it mentions."""
     extents = item.extents
     inside = all(
         low >= 0 and high < n for (low, high), n in zip((a.bounds(extents) for a in target.index), shape, strict=True)
@@ -104,7 +104,7 @@ def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
 
 
 def injective(index: Sequence[Affine], extents: Mapping[str, int]) -> bool:
-    """Whether different points of the mentioned dims have different indices."""
+    """True if different points of the mentioned dims have different indices."""
     names = [name for a in index for name in a.names]
     return len(set(names)) == len(names) and all(_mixed_radix(a, extents) for a in index)
 

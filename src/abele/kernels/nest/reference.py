@@ -74,7 +74,7 @@ class _Evaluator:
             self.store(store, value, grid)
 
     def store(self, store: Store, value: Array, grid: dict[str, Array]) -> None:
-        """Combine ``value``, one element a point of ``grid``, into the target of ``store``."""
+        """Combine ``value``, one element per point of ``grid``, into the target of ``store``."""
         target = self.operands[store.operand]
         index = [np.broadcast_to(_position(a, grid), value.shape) for a in store.index]
         inside = _inside(index, target.shape, value.shape)

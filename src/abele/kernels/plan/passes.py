@@ -104,7 +104,7 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
     Args:
         form: What the first pass takes.
         after: Name of the last pass to run; None: all.
-        check: Whether each form is checked (:func:`abele.kernels.plan.check.check_form`); None: as the environment
+        check: True if each form is checked (:func:`abele.kernels.plan.check.check_form`); None: as the environment
             variable ``ABELE_CHECK_PASSES`` says.
         watch: Called after each pass.
 

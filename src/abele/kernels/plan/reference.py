@@ -199,7 +199,7 @@ def _position(position: Affine, grid: Mapping[str, Array]) -> Array:
 
 
 def _hold(bounds: Sequence[Bound], dims: Dims) -> Array:
-    """Whether all ``bounds`` hold, at every point of ``dims``."""
+    """True if all ``bounds`` hold, at every point of ``dims``."""
     grid, holds = _grid(dims), np.ones([extent for _, extent in dims], np.bool_)
     for bound in bounds:
         at = _position(bound.position, grid)

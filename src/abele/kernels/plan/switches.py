@@ -12,7 +12,7 @@ DUMP_VARIABLE = "ABELE_DUMP_PASSES"
 
 
 def checks_passes() -> bool:
-    """Whether forms between passes are checked."""
+    """True if forms between passes are checked."""
     return os.environ.get(CHECK_VARIABLE, "0") not in ("", "0")
 
 

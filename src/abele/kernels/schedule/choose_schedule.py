@@ -241,7 +241,7 @@ def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:
 
 
 def _is_separate(nest: LoopNest, dim: str) -> bool:
-    """Whether points of ``dim`` never store to the same element."""
+    """True if points of ``dim`` never store to the same element."""
     for out in nest.outs:
         if out.combine == "set":
             continue

@@ -68,7 +68,7 @@ def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
 
 
 def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
-    """Whether ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
+    """True if ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
     if nest.unit or len(nest.accumulates) != 1 or fetch not in _candidates(nest):
         return False
     # The tile is not known yet: a vector of lanes times four points stands for it.

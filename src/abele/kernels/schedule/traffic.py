@@ -110,7 +110,7 @@ class Traffic:
         return total
 
     def _is_streamed(self, array: _Array) -> bool:
-        """Whether ``array`` is read once from end to end, so that its lines come from memory."""
+        """True if ``array`` is read once from end to end, so that its lines come from memory."""
         return array.loaded and all(d in array.dims for d, extent in self.extents.items() if extent > 1)
 
     def _run(self, array: _Array, steps: dict[str, int]) -> tuple[int, str]:

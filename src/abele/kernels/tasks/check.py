@@ -206,7 +206,7 @@ class _TaskCheck:
 
 
 def _may_be_guarded(position: Affine, guards: Sequence[Bound]) -> bool:
-    """Whether one of ``guards`` speaks of ``position``: shares a dim with it, or as it is a number."""
+    """True if one of ``guards`` speaks of ``position``: shares a dim with it, or as it is a number."""
     names = set(position.names)
     return any(names & set(guard.position.names) or names == set(guard.position.names) for guard in guards)
 

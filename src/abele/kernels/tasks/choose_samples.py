@@ -41,19 +41,19 @@ def samples_per_block(samples: int, lanes: int) -> int:
 
 
 def _is_one_contraction(program: TaskProgram) -> bool:
-    """Whether all there is to do is one task with much to reuse, and enough results for threads to share."""
+    """True if all there is to do is one task with much to reuse, and enough results for threads to share."""
     return len(program.tasks) == 1 and _reuses_much(program, program.tasks[0])
 
 
 def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
-    """Whether all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
+    """True if all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
     return all(
         _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
 
 
 def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:
-    """Whether no task reads what another made, and sums are of products, within samples: each is faster by itself."""
+    """True if no task reads what another made, and sums are of products, within samples: each is faster by itself."""
     tasks = program.tasks
     products = all(is_product(r) for task in tasks for r in task.reductions)
     within = all(dim in dict(tasks[n].parallel) for n, dim in sample.tasks.items())

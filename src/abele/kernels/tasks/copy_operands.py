@@ -57,7 +57,7 @@ def _with_copies(spaces: SpaceTable, task: Task) -> list[Task]:
 
 
 def is_product(reduction: TaskReduction) -> bool:
-    """Whether it adds up products of two loads, in f32."""
+    """True if it adds up products of two loads, in f32."""
     value = reduction.value
     product = isinstance(value, Apply) and value.op == "mul" and all(isinstance(a, Ref) for a in value.args)
     return product and reduction.combine == "add" and reduction.type.is_float

@@ -77,7 +77,7 @@ def flatten(
 
 
 def _streams_along_others(nest: LoopNest) -> bool:
-    """Whether samples lie apart in memory that is passed over once, in rows along another dim.
+    """True if samples lie apart in memory that is passed over once, in rows along another dim.
 
     Such rows are better read along than across. Where values are used many times, as in contractions, reading them
     across once costs little.

@@ -102,7 +102,7 @@ def _constants(index: Index) -> dict[int, int]:
 
 
 def _whole(spaces: Spaces, task: Task, put: Put) -> list[str] | None:
-    """The dims of ``put``'s index if it stores all elements of its space that have its constants, one a point."""
+    """The dims of ``put``'s index if it stores all elements of its space that have its constants, one per point."""
     moving = [(plain(a), extent) for a, extent in zip(put.index, spaces[put.space].shape, strict=True) if a.terms]
     names, extents = [name for name, _ in moving], dict(task.parallel)
     if set(names) != set(extents) or len(set(names)) < len(names):
@@ -123,7 +123,7 @@ def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
 
 
 def _same_points(producer: Task, consumer: Task) -> bool:
-    """Whether the two touch common elements only at the same point, so that one pass does both."""
+    """True if the two touch common elements only at the same point, so that one pass does both."""
     touched: list[Ref | Put] = [*consumer.refs, *consumer.puts]
     if any(_meet(p, other) for p in producer.puts for other in touched):
         return False
@@ -138,12 +138,12 @@ def _same_points(producer: Task, consumer: Task) -> bool:
 
 
 def _meet(a: Ref | Put, b: Ref | Put) -> bool:
-    """Whether the two may touch the same element at different points."""
+    """True if the two may touch the same element at different points."""
     return a.space == b.space and a.index != b.index and not _apart(a.index, b.index)
 
 
 def _apart(a: Index, b: Index) -> bool:
-    """Whether the two differ in a constant place, so that they never name the same element."""
+    """True if the two differ in a constant place, so that they never name the same element."""
     return any(not x.terms and not y.terms and x.const != y.const for x, y in zip(a, b, strict=True))
 
 

@@ -81,7 +81,7 @@ def _can_join(program: TaskProgram, pair: Pair, users: dict[int, set[int]]) -> b
 
 
 def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:
-    """Whether ``task`` runs over both digits as over one."""
+    """True if ``task`` runs over both digits as over one."""
     parallel = dict(task.parallel)
     if (slow in parallel) != (fast in parallel):
         return False

@@ -125,7 +125,7 @@ def _without_fill(value: Expr, ref: Ref) -> Expr:
 
 
 def _absorbs(combine: str, value: Expr, ref: Ref, type_: ElementType) -> bool:
-    """Whether points at which ``ref`` has its fill value leave the accumulator as it is."""
+    """True if points at which ``ref`` has its fill value leave the accumulator as it is."""
     if value == ref:
         return bool(ref.fill == identity(combine, type_.np).item())
     factor = isinstance(value, Apply) and value.op == "mul" and combine == "add" and ref.fill == 0

@@ -40,7 +40,7 @@ class Space:
 
     @property
     def pinned(self) -> bool:
-        """Whether the caller owns its storage."""
+        """True if the caller owns its storage."""
         return self.buffer is not None
 
     @property

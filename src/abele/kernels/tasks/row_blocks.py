@@ -53,7 +53,7 @@ def rows_in_block(program: TaskProgram, local: set[int], rows: set[int]) -> int:
 
 
 def reads_again(space: Space, tasks: Collection[Task]) -> bool:
-    """Whether one of ``tasks`` reads elements of ``space`` more than once."""
+    """True if one of ``tasks`` reads elements of ``space`` more than once."""
     return any(t.points > space.size for t in tasks for r in t.refs if r.space == space.number)
 
 

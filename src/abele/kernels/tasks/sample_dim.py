@@ -87,7 +87,7 @@ def _state(program: TaskProgram) -> set[int]:
 
 
 def _is_within_rows(program: TaskProgram, candidate: SampleDim) -> bool:
-    """Whether it is the innermost dim of a pinned buffer of several."""
+    """True if it is the innermost dim of a pinned buffer of several."""
     spaces = ((program.spaces[n], place) for n, place in candidate.spaces.items())
     return any(s.pinned and 0 < place == len(s.shape) - 1 for s, place in spaces)
 

@@ -121,7 +121,7 @@ def _with_copies(
 
 
 def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
-    """Whether ``buffer`` holds values that count after ``earlier`` calls."""
+    """True if ``buffer`` holds values that count after ``earlier`` calls."""
     return buffer.pinned or any(c.bindings[n].buffer == buffer.id for c in earlier for n in c.kernel.outputs)
 
 
@@ -386,7 +386,7 @@ class _View:
         return ElementAccess(self.space(operand), u32, affine(const=self._binding(operand).offset))
 
     def _is_seed(self, operand: int) -> bool:
-        """Whether the two numbers of a seed lie side by side."""
+        """True if the two numbers of a seed lie side by side."""
         return self._binding(operand).factors[0][-1] == (2, 1)
 
 

@@ -2,7 +2,7 @@
 
 A register tile reads a panel of one operand over the whole reduction. Of a long reduction the panel, and the rows of
 the other operand beside it, no longer stay near: parts of the reduction whose panels fit run at full speed, and the
-results are read and written once more a part, which is little. Windows of convolutions stay whole: they read the same
+results are read and written once more per part, which is little. Windows of convolutions stay whole: they read the same
 elements again as they move, wherever the reduction ends.
 """
 

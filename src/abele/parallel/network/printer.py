@@ -1,6 +1,6 @@
 """The text of networks.
 
-Entering values come first, then the ops, one a line: what they make with types, their kind, what they read, their
+Entering values come first, then the ops, one per line: what they make with types, their kind, what they read, their
 attributes, and after ``#`` the module and source line. A heading such as ``backward:`` gives the stage of the ops
 below it. Functions stand before the network, long contents of constants after it. :mod:`abele.parallel.network.parser`
 reads all of this back.

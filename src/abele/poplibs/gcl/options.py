@@ -35,7 +35,7 @@ _DIRECTIONS = {
 
 
 def read_directions(function: str, given: Options) -> tuple[bool, ...]:
-    """Whether the ring of each part of the data runs clockwise.
+    """True if the ring of each part of the data runs clockwise.
 
     Raises:
         InvalidOptionError: A misspelt option, or a value that it does not take.

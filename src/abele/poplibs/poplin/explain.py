@@ -47,7 +47,7 @@ class Explanation:
 
     Attributes:
         call: The call that would be made, in a graph of its own.
-        is_matmul: Whether it is a matrix product.
+        is_matmul: True if it is a matrix product.
         runner_up: The next best split of the same, or None where there is no other.
         others: The best split with each other kind of vertex that can do it.
     """
@@ -88,7 +88,7 @@ class Explanation:
 
     @cached_property
     def split(self) -> tuple[str, ...]:
-        """The split over the tiles in words, one line a dimension that is split."""
+        """The split over the tiles in words, one line per dimension that is split."""
         swapped = self.is_matmul and is_swapped(self.call)
         lines = []
         for dim, parts in self.plan.split.items():

@@ -55,7 +55,7 @@ class Planning:
 
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
-        swaps: Whether the matrix units hold the left operand, and the right one streams past; None for either.
+        swaps: True if the matrix units hold the left operand, and the right one streams past; None for either.
         joint: Operands are laid out for forward pass, backward pass and weight update together.
         wide_loads: Weights enter the units by 128-bit loads.
         tiles: Tiles that are used at most; 0 for all.

@@ -21,7 +21,7 @@ from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
 
 LossReduction = Literal["mean", "sum"]
-"""Whether a loss is the mean over samples (elements, for the squared error) or their sum."""
+"""Reduction of a loss over samples (elements, for the squared error): their mean or their sum."""
 Gradient = Tensor | None
 """Gradient of the loss itself: a tensor of one element, or None for 1."""
 
@@ -253,7 +253,7 @@ def _gradient(
 
 
 def _is_label(labels: Tensor) -> ir.Expr:
-    """Whether the class of the point is its sample's label."""
+    """True if the class of the point is its sample's label."""
     number = ir.Index(ir.affine("d1"))
     label = ir.Load(1, (ir.affine("d0"),))
     kind = ir.compute_type(labels.dtype)

@@ -41,8 +41,8 @@ class PoolWork:
         kernel: Window along each field dimension.
         stride: Its step along each.
         dtype: Element type.
-        is_max: Whether maxima are taken.
-        is_gradient: Whether the blocks are of the input's gradient.
+        is_max: True if maxima are taken.
+        is_gradient: True if the blocks are of the input's gradient.
     """
 
     kernel: tuple[int, ...]
@@ -133,7 +133,8 @@ class _FieldBlocks:
     Attributes:
         out: Positions of each, int64[blocks].
         which: The kind that each is of, int64[blocks].
-        met: Whether a window position meets what is read, at each position of a kind: bool[kinds, positions, kernel].
+        met: True where a window position meets what is read, at each position of a kind: bool[kinds, positions,
+            kernel].
     """
 
     out: Int64

@@ -82,7 +82,7 @@ def create_blocks(
         params: The pooling.
         name: Name of the variable.
         group: Channels that lie together.
-        is_input: Whether they have the shape of its input, rather than of its output.
+        is_input: True if they have the shape of its input, rather than of its output.
     """
     shape = params.in_shape if is_input else params.out_shape
     made = unmapped_activations(graph, dtype, shape, name, group=group)

@@ -80,7 +80,7 @@ class PoolParams:
 
     @property
     def pads(self) -> bool:
-        """Whether there is any padding."""
+        """True if there is any padding."""
         return any(self.padding_lower) or any(self.padding_upper)
 
     @property
@@ -106,5 +106,5 @@ class PoolParams:
 
     @property
     def has_empty_windows(self) -> bool:
-        """Whether some window covers nothing but padding; it gives 0."""
+        """True if some window covers nothing but padding; it gives 0."""
         return any(0 in self.window_sizes(d) for d in range(self.rank))

@@ -37,7 +37,7 @@ class RoiAlignParams:
         aligned_width: Columns of bins.
         sampling_ratio: Samples of a bin along each dimension; 0 for as many as it has pixels, rounded up.
         spatial_scale: Pixels of the image for one unit of the regions' coordinates.
-        aligned: Whether coordinates are of the corners of pixels, so that pixels lie at their centres, half a pixel on.
+        aligned: True if coordinates are of the corners of pixels, so that pixels lie at their centres, half a pixel on.
             Otherwise regions are at least one pixel wide and high.
 
     Raises:
@@ -206,7 +206,7 @@ class _Cut:
 
     @classmethod
     def of(cls, graph: Graph, data: Tensor, regions: int, *, most: int) -> _Cut:
-        """Up to ``most`` channels a tile, fewer where they would fill it; then regions over the tiles that are left."""
+        """Up to ``most`` channels per tile, fewer where they would fill it; regions over the tiles that are left."""
         tiles, channels = graph.system.num_tiles, data.shape[1]
         image_bytes = data.size // channels * f32.bytes
         fits = max(int(graph.system.ipu.tile.total_bytes * IMAGE_PROPORTION) // image_bytes, 1)

@@ -194,8 +194,8 @@ def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tenso
 
 
 Nests = Callable[[tuple[int, ...], int], tuple[ir.Nest, ...]]
-"""Nests over the shape of the operands, from the number of the output. Temporaries follow it: two with one value a row,
-and one like the output, in f32."""
+"""Nests over the shape of the operands, from the number of the output. Temporaries follow it: two with one value per
+row, and one like the output, in f32."""
 
 
 def _kernel(inputs: Sequence[Tensor], out: Tensor, nests: Nests) -> ir.HostKernel:

@@ -15,7 +15,7 @@ def top_k(
     Args:
         graph: Where vertices and results are made.
         tensor: At least one dimension.
-        k: Elements a row.
+        k: Elements per row.
         prog: Sequence that the steps are appended to.
         sort: The largest first; otherwise in any order.
         name: Name of the steps.

@@ -34,7 +34,7 @@ FAST_BLOCK = 4
 def can_use_fast_transpose(
     target: Target | Graph, dtype: ElementType | str, rows: int, columns: int, num_transpositions: int
 ) -> bool:
-    """Whether tiles can transpose such matrices in registers: 16-bit elements in blocks of 4 by 4.
+    """True if tiles can transpose such matrices in registers: 16-bit elements in blocks of 4 by 4.
 
     Args:
         target: The machine.

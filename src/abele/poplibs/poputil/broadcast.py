@@ -15,7 +15,7 @@ def broadcast_shape(op: str, shapes: Sequence[Shape]) -> Shape:
 
     Args:
         op: Name of the operation, for the error.
-        shapes: One shape an operand.
+        shapes: One shape per operand.
 
     Raises:
         TensorError: Two extents differ and neither is 1.
@@ -52,7 +52,7 @@ def broadcast_dims(shape: Shape, target: Shape) -> tuple[bool, ...]:
 
 
 def can_broadcast_to_match(one: Tensor, other: Tensor) -> bool:
-    """Whether the two shapes broadcast to one."""
+    """True if the two shapes broadcast to one."""
     try:
         broadcast_shape("can_broadcast_to_match", [one.shape, other.shape])
     except TensorError:

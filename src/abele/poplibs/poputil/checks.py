@@ -31,7 +31,7 @@ def check_operand(what: str, role: str, value: Any, graph: Graph) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is a number of Python's or NumPy's."""
+    """True if ``value`` is a number of Python's or NumPy's."""
     return isinstance(value, (int, float, np.number, np.bool_))
 
 

@@ -18,7 +18,7 @@ def cast_to_device_half_value(value: float) -> float:
 
 
 def check_accuracy_when_cast(value: float, source: ElementType, target: ElementType, tolerance: float) -> bool:
-    """Whether ``value`` keeps its accuracy when cast from ``source`` to ``target``.
+    """True if ``value`` keeps its accuracy when cast from ``source`` to ``target``.
 
     Args:
         value: The number.

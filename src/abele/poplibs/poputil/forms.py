@@ -37,9 +37,9 @@ class Word:
     Attributes:
         name: The parameter that it is; empty where it changes nothing.
         fits: What is taken.
-        optional: Whether it may be left out.
-        spread: Whether its fields are the parameters.
-        skipped: Whether others may follow where it is left out, as where a header has an overload without it.
+        optional: True if it may be left out.
+        spread: True if its fields are the parameters.
+        skipped: True if others may follow where it is left out, as where a header has an overload without it.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Word:
     skipped: bool = True
 
     def skipped_for(self, value: Any) -> bool:
-        """Whether ``value`` is the next argument because this one is left out."""
+        """True if ``value`` is the next argument because this one is left out."""
         return self.optional and not self.fits(value) and (self.skipped or isinstance(value, DebugContext))
 
 
@@ -61,7 +61,7 @@ class Form:
         target: The function that is called.
         words: The arguments after the graph.
         text: What the form was made from.
-        has_graph: Whether the graph comes first; otherwise it comes later, or is that of a tensor.
+        has_graph: True if the graph comes first; otherwise it comes later, or is that of a tensor.
         parameters: Names of all parameters of the target.
     """
 

@@ -122,7 +122,7 @@ class VoidFunction(_Base):
         graph: Where parameters and function are made.
         signature: One entry per parameter.
         fn: Called once.
-        inlined: Whether the steps are repeated at every call instead of being called.
+        inlined: True if the steps are repeated at every call instead of being called.
         name: Name of the function.
 
     Raises:

@@ -164,7 +164,7 @@ def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
 def rectangles_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     """As :func:`cells_of`, with parts of successive rows joined where they have the same columns and tile.
 
-    So rows that are split over tiles give each tile one rectangle rather than one cell a row.
+    So rows that are split over tiles give each tile one rectangle rather than one cell per row.
     """
     cells = cells_of(grid, mapping)
     cells = cells.taken(np.lexsort((cells.row, cells.column, cells.block, cells.tile)))

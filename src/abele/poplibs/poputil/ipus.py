@@ -54,7 +54,7 @@ def create_ipu_copy(graph: Graph, tensor: Tensor, ipu: int, name: str = "ipu_cop
 
 
 def dim_is_split_over_tiles(graph: Graph, tensor: Tensor, dim: int) -> bool:
-    """Whether two elements that differ in dimension ``dim`` alone lie on different tiles.
+    """True if two elements that differ in dimension ``dim`` alone lie on different tiles.
 
     Raises:
         TensorError: No such dimension.
@@ -63,7 +63,7 @@ def dim_is_split_over_tiles(graph: Graph, tensor: Tensor, dim: int) -> bool:
 
 
 def dim_is_split_over_ipus(graph: Graph, tensor: Tensor, dim: int) -> bool:
-    """Whether two elements that differ in dimension ``dim`` alone lie on different IPUs.
+    """True if two elements that differ in dimension ``dim`` alone lie on different IPUs.
 
     Raises:
         TensorError: No such dimension.

@@ -34,7 +34,7 @@ def debug_name(value: Any) -> str:
 
 
 def is_debug_name(value: Any) -> bool:
-    """Whether ``value`` can stand where PopLibs takes a debug context."""
+    """True if ``value`` can stand where PopLibs takes a debug context."""
     if isinstance(value, (set, frozenset, list, tuple, dict)):
         return all(isinstance(part, (str, DebugContext, DebugNameAndId)) for part in value) and not (
             isinstance(value, dict) and value
@@ -43,7 +43,7 @@ def is_debug_name(value: Any) -> bool:
 
 
 def is_type(value: Any) -> bool:
-    """Whether ``value`` is an element type, or what stands for one."""
+    """True if ``value`` is an element type, or what stands for one."""
     if isinstance(value, ElementType):
         return True
     if not isinstance(value, (str, type, np.dtype)):
@@ -61,22 +61,22 @@ def _is_known_type(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether ``value`` is a whole number, and no truth value."""
+    """True if ``value`` is a whole number, and no truth value."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_boolean(value: Any) -> bool:
-    """Whether ``value`` is ``True`` or ``False``, of Python or NumPy."""
+    """True if ``value`` is ``True`` or ``False``, of Python or NumPy."""
     return isinstance(value, (bool, np.bool_))
 
 
 def is_real(value: Any) -> bool:
-    """Whether ``value`` is a number, and no truth value."""
+    """True if ``value`` is a number, and no truth value."""
     return isinstance(value, (numbers.Real, np.number)) and not isinstance(value, (bool, np.bool_))
 
 
 def are_whole(value: Any) -> bool:
-    """Whether ``value`` is a list of whole numbers."""
+    """True if ``value`` is a list of whole numbers."""
     if isinstance(value, np.ndarray):
         return value.ndim == 1 and value.dtype.kind in "iu"
     return isinstance(value, (list, tuple, range)) and all(isinstance(n, numbers.Integral) for n in value)

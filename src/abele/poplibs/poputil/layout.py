@@ -157,7 +157,7 @@ def create_broadcast_operand(
         full: What it is broadcast over.
         dtype: Element type.
         dim: Dimension that it has.
-        dither: Whether it starts on a tile chosen by its shape rather than where ``full`` starts.
+        dither: True if it starts on a tile chosen by its shape rather than where ``full`` starts.
         name: Name of the variable.
 
     Raises:

@@ -71,7 +71,7 @@ def storage_order(tensor: Tensor) -> StorageOrder:
 
 
 def is_same_view(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors show the same elements in the same order, without listing these where it can be avoided."""
+    """True if two tensors show the same elements in the same order, without listing these where it can be avoided."""
     if one is other:
         return True
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -21,7 +21,7 @@ def create_partitionable_tensor(
     Parts along a dimension have ceil(extent / parts) elements but for the last ones, which may have fewer or none.
 
     Raises:
-        TensorError: Not one number of parts a dimension, or one below 1.
+        TensorError: Not one number of parts per dimension, or one below 1.
     """
     _check(tuple(shape), parts, name)
     return _part_of(graph, dtype, tuple(shape), tuple(parts), name)
@@ -31,7 +31,7 @@ def iterate_tensor_partitions(tensor: Tensor, parts: Sequence[int], visit: Visit
     """Call ``visit(numbers, part)`` for the parts of :func:`create_partitionable_tensor`, row-major; empty ones too.
 
     Raises:
-        TensorError: Not one number of parts a dimension, or one below 1.
+        TensorError: Not one number of parts per dimension, or one below 1.
     """
     _check(tuple(tensor.shape), parts, "iterate_tensor_partitions")
     for numbers in product(*(range(n) for n in parts)):

@@ -28,7 +28,7 @@ class TensorUseTracker:
 
     @property
     def empty(self) -> bool:
-        """Whether no use is known."""
+        """True if no use is known."""
         return not self._uses
 
     def add(self, tile: int, tensor: Tensor) -> None:

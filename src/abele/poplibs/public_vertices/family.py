@@ -31,7 +31,7 @@ class Instance:
         fields: Declarations. A field that Python reserves the name of has ``_`` after it.
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
-        draws: Whether it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
+        draws: True if it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
         defaults: What state starts from that need not be set, by name.
     """
 

@@ -1,7 +1,7 @@
 """Partial convolutions with kernels, whose work lists say which inputs meet each position of the kernel.
 
-There are six work lists for each kernel position, one a worker. They have three numbers for each run of positions: the
-first output, how many, and the first input.
+There are six work lists for each kernel position, one per worker. They have three numbers for each run of positions:
+the first output, how many, and the first input.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _VertexNames:
     Attributes:
         dtype: Element type of the inputs.
         partials: Element type of the outputs.
-        limited: Whether sizes have 16 bits.
+        limited: True if sizes have 16 bits.
         sizes: State beside those that both kinds have.
         kernel: Number of kernel positions that have work lists.
         height: Kernel rows that share them.

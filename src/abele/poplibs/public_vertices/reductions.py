@@ -48,8 +48,8 @@ class _Reduction:
         op: The operation.
         dtype: Element type of the partials.
         out: Element type of the outputs.
-        updates: Whether results are combined with what the output held.
-        scaled: Whether they are multiplied by ``k`` first.
+        updates: True if results are combined with what the output held.
+        scaled: True if they are multiplied by ``k`` first.
     """
 
     op: ReduceOp

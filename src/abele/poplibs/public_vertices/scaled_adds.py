@@ -30,10 +30,10 @@ class _ScaledAddNames:
 
     Attributes:
         name: Its name without what tells vectors from rows.
-        minus: Whether B is subtracted.
-        scales_a: Whether A is scaled.
-        takes_away: Whether it is A − scaleA·A.
-        constant: Whether scales may be numbers.
+        minus: True if B is subtracted.
+        scales_a: True if A is scaled.
+        takes_away: True if it is A − scaleA·A.
+        constant: True if scales may be numbers.
     """
 
     name: str

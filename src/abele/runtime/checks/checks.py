@@ -55,15 +55,15 @@ class Checks:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to watch for."""
+        """True if there is anything to watch for."""
         return self != Checks()
 
     @property
     def interpreted(self) -> bool:
-        """Whether Python runs vertices, with every access checked."""
+        """True if Python runs vertices, with every access checked."""
         return self.bounds or self.inputs
 
     @property
     def watched(self) -> bool:
-        """Whether memory is looked at between steps."""
+        """True if memory is looked at between steps."""
         return self.uninitialised or self.nan

@@ -97,7 +97,7 @@ class Emitter:
 
     @property
     def dirty(self) -> bool:
-        """Whether persistent state may be in the middle of a step here."""
+        """True if persistent state may be in the middle of a step here."""
         return self._dirty
 
     @dirty.setter

@@ -34,7 +34,7 @@ _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MI
 
 
 def can_recover() -> bool:
-    """Whether a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
+    """True if a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
     return host_cpu().is_x86 and sys.platform == "linux"
 
 
@@ -48,8 +48,8 @@ class Primitives:
         element_copies: By bytes of a run, the leaf for runs that are all as long.
         move_rows: Leaf that moves rows of a remote buffer.
         nonfinite: By element type, the leaf that finds rows with a NaN or an infinity.
-        clear_flags: Leaf that clears a thread's floating-point flags; one unit a thread.
-        read_flags: Leaf that notes a thread's flags; one unit a thread.
+        clear_flags: Leaf that clears a thread's floating-point flags; one unit per thread.
+        read_flags: Leaf that notes a thread's flags; one unit per thread.
         changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
         fill_zones: ``void fill_zones(i64 first, i64 count, i64* begins, i64* ends)``.
         call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args, i64 extra)``; 1 if it faulted.

@@ -75,7 +75,7 @@ class Debugger:
 
     @property
     def done(self) -> bool:
-        """Whether the program has come to its end."""
+        """True if the program has come to its end."""
         return self.step_at_hand is None
 
     def step(self, count: int = 1) -> bool:
@@ -259,7 +259,7 @@ class Debugger:
 
 
 def _meets_host(step: Program) -> bool:
-    """Whether the host sees a step, so that it must not happen twice."""
+    """True if the host sees a step, so that it must not happen twice."""
     ends = (step.source, step.destination) if isinstance(step, Copy) else ()
     return isinstance(step, HostCall | PrintTensor) or any(isinstance(e, Stream) for e in ends)
 

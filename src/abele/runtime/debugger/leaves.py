@@ -46,5 +46,5 @@ class Leaves:
 
 
 def is_leaf(step: Program) -> bool:
-    """Whether a step does something itself; a timed program is run by the debugger around its body."""
+    """True if a step does something itself; a timed program is run by the debugger around its body."""
     return not step.children() and not isinstance(step, Sequence | CycleCount)

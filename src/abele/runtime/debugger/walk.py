@@ -19,7 +19,7 @@ class Frame:
 
     Attributes:
         node: The step.
-        at: Steps inside that were begun (rounds of a loop; two a round where a condition is tested).
+        at: Steps inside that were begun (rounds of a loop; two per round where a condition is tested).
         mark: What was noted when it was entered: cycles at that time.
         serial: A number of its own each time that it is entered.
     """

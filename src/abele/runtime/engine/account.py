@@ -104,7 +104,7 @@ class EngineAccount:
 
         Args:
             counts: What it counted; None if it did not come to its end.
-            recorded: Whether somebody may ask for its cycles.
+            recorded: True if somebody may ask for its cycles.
 
         Returns:
             The run; None if it did not come to its end.

@@ -27,7 +27,7 @@ class RunLog:
     """The runs of an engine, as rows of the report's table, and what they counted.
 
     Args:
-        options: Whether runs are recorded, and of which programs.
+        options: True if runs are recorded, and of which programs.
         executable: What is run.
 
     Attributes:
@@ -48,7 +48,7 @@ class RunLog:
 
     @property
     def enabled(self) -> bool:
-        """Whether runs are recorded."""
+        """True if runs are recorded."""
         return not self._switched_off
 
     def enable(self) -> None:

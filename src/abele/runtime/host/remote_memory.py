@@ -1,4 +1,4 @@
-"""Remote buffers: streaming memory on the host, once a replica."""
+"""Remote buffers: streaming memory on the host, once per replica."""
 
 from __future__ import annotations
 

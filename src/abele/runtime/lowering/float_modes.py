@@ -48,7 +48,7 @@ def _rounded(lowering: ProgramLowering, compute_set: ComputeSet, watch: Superste
 
 
 def stores_narrow(compute_set: ComputeSet) -> bool:
-    """Whether some vertex has an output in a float of fewer than 32 bits."""
+    """True if some vertex has an output in a float of fewer than 32 bits."""
     fields = (f for group in compute_set.groups for f in group.codelet.fields)
     return any(f.direction in ("out", "inout") and f.type.is_narrow for f in fields)
 

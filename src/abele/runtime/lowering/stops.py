@@ -41,7 +41,7 @@ def _find(owner: Program, body: tuple[Program, ...], effects: EffectsOf, scopes:
 
 
 def _is_part_of_step(loop: Program, parts: list[Program], state: IntervalSet, effects: EffectsOf) -> bool:
-    """Whether state that the loop reads is written elsewhere in the same round of what is around it."""
+    """True if state that the loop reads is written elsewhere in the same round of what is around it."""
     elsewhere = IntervalSet.union(effects(p).written for p in parts if p is not loop) & state
     return elsewhere.meets(effects(loop).exposed)
 

@@ -46,7 +46,7 @@ class MemoryPieces:
 
 
 class Arena:
-    """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once a replica.
+    """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once per replica.
 
     Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
     so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
@@ -136,7 +136,7 @@ class Arena:
         return list(self._variables[max(0, after - 1) : after + 1])
 
     def holds(self, address: int) -> bool:
-        """Whether an address is in the arena."""
+        """True if an address is in the arena."""
         return 0 <= address - address_of(self._block) < len(self._block)
 
     def pieces(self, begin: Int64, length: Int64, replica: int = 0) -> MemoryPieces:

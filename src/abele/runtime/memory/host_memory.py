@@ -1,6 +1,6 @@
 """Host memory for variables, in the middle of address space that nobody may touch.
 
-An index of 32 bits, whatever its sign and up to eight bytes an element, leads from any variable to the variables, or
+An index of 32 bits, whatever its sign and up to eight bytes per element, leads from any variable to the variables, or
 to a page without access, where :mod:`abele.runtime.control.faults` turns it into an error; never to memory of
 Python's. Reserving address space costs two system calls and no memory. It is done far from where libraries and code
 made at run time lie, which must stay within 2 GiB of each other, in slots of one size. Where the process may only have
@@ -126,7 +126,7 @@ def _library() -> Any:
 
 
 def _is_unlimited() -> bool:
-    """Whether address space costs the process nothing."""
+    """True if address space costs the process nothing."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY

@@ -64,7 +64,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
 
 
 def is_fusible(step: Program) -> bool:
-    """Whether a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
+    """True if a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
     match step:
         case LibraryCall():
             return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
@@ -81,14 +81,14 @@ def is_fusible(step: Program) -> bool:
 
 
 def _is_rearrangement(step: Program) -> bool:
-    """Whether a fusible step copies many elements one by one: a host kernel needs no list of them."""
+    """True if a fusible step copies many elements one by one: a host kernel needs no list of them."""
     if not (isinstance(step, Copy) and isinstance(step.source, Tensor) and isinstance(step.destination, Tensor)):
         return False
     return step.source.size >= _MANY_ELEMENTS and any(_is_scattered(side) for side in matched(step))
 
 
 def _is_scattered(tensor: Tensor) -> bool:
-    """Whether neighbours in a view of strided blocks are apart in its variables."""
+    """True if neighbours in a view of strided blocks are apart in its variables."""
     return any(next((f[-1][-1] for f in reversed(b.factors) if f), 1) != 1 for b in tensor.blocks or ())
 
 
@@ -154,7 +154,7 @@ class Storage:
             self._visit(program)
 
     def is_stored(self, variable: Variable) -> bool:
-        """Whether a variable has storage of its own, valid before and after each run."""
+        """True if a variable has storage of its own, valid before and after each run."""
         return (
             variable in self._stored
             or variable.is_constant

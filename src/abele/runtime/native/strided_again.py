@@ -65,7 +65,7 @@ def _joined_shapes(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _separated(table: Int64) -> tuple[Factors, ...] | None:
-    """Factors of every dimension, if the offset of an element is a sum of one strided term a dimension."""
+    """Factors of every dimension, if the offset of an element is a sum of one strided term per dimension."""
     lines = [table[tuple(slice(None) if e == d else 0 for e in range(table.ndim))] for d in range(table.ndim)]
     factors = [_line_factors(line) for line in lines]
     if any(f is None for f in factors):

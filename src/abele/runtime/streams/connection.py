@@ -92,7 +92,7 @@ class Connection:
 
     @property
     def is_staged(self) -> bool:
-        """Whether data passes through staging areas, and not straight from or to an array."""
+        """True if data passes through staging areas, and not straight from or to an array."""
         return self._feed is not None
 
     def stage(self, copies: int) -> None:

@@ -19,9 +19,9 @@ class Feed:
     """Serves the copies of one stream.
 
     Attributes:
-        ahead: Whether :meth:`prefetch` may be called.
-        keeps: Whether data that was prefetched and not used is good for the next run; else it is invalidated.
-        completes: Whether :meth:`complete` does anything.
+        ahead: True if :meth:`prefetch` may be called.
+        keeps: True if data that was prefetched and not used is good for the next run; else it is invalidated.
+        completes: True if :meth:`complete` does anything.
     """
 
     ahead = False
@@ -70,7 +70,7 @@ class ArrayFeed(Feed):
 
 
 class FunctionFeed(Feed):
-    """A function that gives an array a copy, or takes one."""
+    """A function that gives an array per copy, or takes one."""
 
     def __init__(self, stream: Stream, function: Callable[..., Any]) -> None:
         self._stream = stream
@@ -89,7 +89,7 @@ class FunctionFeed(Feed):
 
 
 class IterableFeed(Feed):
-    """Items of an iterable, one a copy; the iterable may run ahead, and nothing that it yields is lost."""
+    """Items of an iterable, one per copy; the iterable may run ahead, and nothing that it yields is lost."""
 
     ahead = True
     keeps = True

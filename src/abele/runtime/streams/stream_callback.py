@@ -24,9 +24,9 @@ class Result(Enum):
 class StreamCallback:
     """Serves one stream. Subclasses write :meth:`fetch`, and what else they need.
 
-    The engine calls :meth:`fetch` once a copy unless prefetched data is there, and :meth:`complete` once a copy, after
-    the data was used. :meth:`prefetch` runs in a thread of its own before the program asks, when the stream's buffering
-    depth is over 1; it is never called while :meth:`fetch` or another prefetch of the stream is.
+    The engine calls :meth:`fetch` once per copy unless prefetched data is there, and :meth:`complete` once per copy,
+    after the data was used. :meth:`prefetch` runs in a thread of its own before the program asks, when the stream's
+    buffering depth is over 1; it is never called while :meth:`fetch` or another prefetch of the stream is.
 
     Any object that has ``fetch`` will do; methods that it lacks are taken from here.
     """
@@ -61,5 +61,5 @@ setattr(StreamCallback, "Result", Result)  # noqa: B010  Poplar's name; as an an
 
 
 def is_callback(data: object) -> bool:
-    """Whether something serves streams as a callback object does."""
+    """True if something serves streams as a callback object does."""
     return callable(getattr(data, "fetch", None)) and not isinstance(data, np.ndarray)

@@ -49,7 +49,7 @@ class Runs:
         return Runs(*(np.concatenate(c) for c in columns))
 
     def overlap(self) -> bool:
-        """Whether a byte is both read and written."""
+        """True if a byte is both read and written."""
         order = np.argsort(self.destination, kind="stable")
         begin, end = self.destination[order], (self.destination + self.bytes)[order]
         slot = np.searchsorted(begin, self.source + self.bytes, side="left") - 1

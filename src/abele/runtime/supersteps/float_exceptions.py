@@ -100,7 +100,7 @@ class FloatChecks:
         Args:
             emitter: Where the code goes.
             groups: The vertices.
-            native: Whether they run as native code, whose flags mean something.
+            native: True if they run as native code, whose flags mean something.
         """
         self._groups = [_WatchedGroup(placed) for placed in groups]
         self._has_flags = native

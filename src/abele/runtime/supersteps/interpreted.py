@@ -83,7 +83,7 @@ class InterpretedSupersteps:
 
 
 def can_interpret(group: VertexGroup) -> bool:
-    """Whether the codelet is written in Python."""
+    """True if the codelet is written in Python."""
     return group.codelet.language == "python"
 
 

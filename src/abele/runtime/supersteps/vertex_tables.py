@@ -38,7 +38,7 @@ class FieldMemory:
         vertex: Vertex of each row, int64[rows], non-decreasing.
         address: First byte of each, int64[rows].
         bytes: Length of each, int64[rows].
-        written: Whether the vertices may write it.
+        written: True if the vertices may write it.
     """
 
     vertex: Int64
@@ -188,7 +188,7 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
 
 
 def fields_overlap(tables: VertexTables) -> bool:
-    """Whether some vertex has two fields (or rows of one) that share memory, of which one is written."""
+    """True if some vertex has two fields (or rows of one) that share memory, of which one is written."""
     memory = [m for m in tables.memory if len(m.vertex)]
     if not any(m.written for m in memory):
         return False
@@ -208,7 +208,7 @@ def fields_overlap(tables: VertexTables) -> bool:
 
 
 def _meet(low: Int64, high: Int64, begin: Int64, end: Int64) -> bool:
-    """Whether an interval [low, high) meets one of the sorted, separate intervals [begin, end)."""
+    """True if an interval [low, high) meets one of the sorted, separate intervals [begin, end)."""
     slot = np.searchsorted(begin, high, side="left") - 1
     return bool(((slot >= 0) & (end[np.maximum(slot, 0)] > low) & (high > low)).any())
 

@@ -84,7 +84,7 @@ def params_of(given: Parameters) -> ConvParams:
 
 
 def _flips(given: Parameters, rank: int) -> tuple[int, ...]:
-    """Whether the kernel runs backwards along each dimension."""
+    """True if the kernel runs backwards along each dimension."""
     if given.text("flip-kernel").lower() in ("true", "false"):
         return (int(given.flag("flip-kernel")),) * rank
     return given.per_dim("flip-kernel", rank, 0)

@@ -68,7 +68,7 @@ def capture(
         model: The model; it is run once, on tensors without data.
         args: Positional arguments of one micro-batch.
         kwargs: Keyword arguments.
-        training: Whether a loss is wanted.
+        training: True if a loss is wanted.
 
     Raises:
         Error: No loss, or several, when training; Python code that depends on values.

@@ -98,9 +98,9 @@ def export(
         model: What to record.
         args: Positional arguments; tensors give shapes and types only.
         kwargs: Keyword arguments.
-        training: Whether gradients will be taken.
+        training: True if gradients will be taken.
         losses: Operators that are kept even if nothing uses their result.
-        handled: Whether the caller knows a call; decomposing is left out where it knows all.
+        handled: True if the caller knows a call; decomposing is left out where it knows all.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
@@ -120,7 +120,7 @@ def export(
 
 
 def _is_ready(program: torch.export.ExportedProgram, handled: Callable[[torch.fx.Node], object]) -> bool:
-    """Whether every call is known and changes none of its arguments."""
+    """True if every call is known and changes none of its arguments."""
     calls = [n for n in program.graph.nodes if n.op == "call_function" and op_name(n) != "getitem"]
     mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", True) for n in calls)
     return not mutable and all(map(handled, calls))
@@ -295,7 +295,7 @@ def written_name(node: torch.fx.Node) -> str:
 
 
 def is_mutable(node: torch.fx.Node) -> bool:
-    """Whether a call changes one of its arguments, ``out=`` among them."""
+    """True if a call changes one of its arguments, ``out=`` among them."""
     return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))
 
 
@@ -329,7 +329,7 @@ def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def is_random(node: torch.fx.Node) -> bool:
-    """Whether a call draws random numbers."""
+    """True if a call draws random numbers."""
     tags: Any = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
 

@@ -41,7 +41,7 @@ class CheckedOptions:
         )
 
     def exists(self, name: str) -> bool:
-        """Whether an option is set."""
+        """True if an option is set."""
         return name in self._values
 
     def toDict(self) -> dict[str, Any]:

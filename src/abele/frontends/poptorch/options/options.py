@@ -103,7 +103,7 @@ class Options(CheckedOptions):
         return self.set(output_mode=mode, output_return_period=output_return_period or 1)
 
     def defaultOutputMode(self) -> bool:
-        """Whether no output mode was chosen."""
+        """True if no output mode was chosen."""
         return bool(self.output_mode == OutputMode.Default)
 
     # --- numbers -------------------------------------------------------------------------------------------------
@@ -167,11 +167,11 @@ class Options(CheckedOptions):
     # --- reporting -----------------------------------------------------------------------------------------------
 
     def showCompilationProgressBar(self, show: bool = True) -> Self:
-        """Whether compiling shows a progress bar."""
+        """True if compiling shows a progress bar."""
         return self.set(show_compilation_progress_bar=bool(show))
 
     def logCycleCount(self, log_cycle_count: bool) -> Self:
-        """Whether ``cycleCount()`` may be asked."""
+        """True if ``cycleCount()`` may be asked."""
         return self.set(log_cycle_count=bool(log_cycle_count))
 
     def enableProfiling(self, profile_dir: str | None = None) -> Self:

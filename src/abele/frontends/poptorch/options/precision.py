@@ -27,7 +27,7 @@ class PrecisionOptions(CheckedOptions):
     )
 
     def enableFloatingPointExceptions(self, enabled: bool) -> Self:
-        """Whether invalid operations, divisions by zero and overflows of floats end the call with an
+        """True if invalid operations, divisions by zero and overflows of floats end the call with an
         :class:`abele.errors.ApplicationRuntimeError`; programs then run vertex by vertex."""
         return self.set(floating_point_exceptions=bool(enabled))
 

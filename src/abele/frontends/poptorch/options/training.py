@@ -36,7 +36,7 @@ class TrainingOptions(CheckedOptions):
         return self.set(gradient_accumulation=gradient_accumulation)
 
     def accumulationAndReplicationReductionType(self, reduction_type: ReductionType) -> Self:
-        """Whether an update uses the mean of accumulated gradients, or their sum."""
+        """How accumulated gradients make an update: by their mean, or by their sum."""
         if reduction_type not in (ReductionType.Mean, ReductionType.Sum):
             raise InvalidOptionError(
                 "accumulationAndReplicationReductionType must be set to poptorch.ReductionType.Mean or "

@@ -55,7 +55,7 @@ def _product(extents: dict[str, int], index: dict[str, Affine], operands: Sequen
 
 
 def _is_better_turned(axes: Sequence[Axis]) -> bool:
-    """Whether loops over input positions save residue classes and visit no more points.
+    """True if loops over input positions save residue classes and visit no more points.
 
     Every output and input then meet at one kernel position, or at none where that lies outside.
     """

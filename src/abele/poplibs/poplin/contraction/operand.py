@@ -14,7 +14,7 @@ from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poputil.order import storage_order
 
 Box = Mapping[str, Int64]
-"""One number a box for every dimension by name, int64[n]."""
+"""One number per box for every dimension by name, int64[n]."""
 
 
 BLOCKED_DIMS = ("b", "ci", "co")
@@ -41,7 +41,7 @@ class Operand:
     """A tensor of named dimensions and how memory holds it.
 
     Attributes:
-        tensor: The logical view, one dimension a name.
+        tensor: The logical view, one dimension per name.
         dims: Name of each dimension of the view.
         storage: The same elements with dimensions split and permuted to storage order.
         entries: What each dimension of ``storage`` is, outermost first; those of one index are left out.
@@ -84,7 +84,7 @@ class Operand:
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is one strided view, and only channels and samples are stored in blocks, blocks outermost."""
+        """True if it is one strided view, and only channels and samples are stored in blocks, blocks outermost."""
         if self.tensor.strided() is None or any(self.levels(dim) != self._stored(dim) for dim in self.dims):
             return False
         return all(len(self.levels(dim)) <= (2 if dim in BLOCKED_DIMS else 1) for dim in self.dims)

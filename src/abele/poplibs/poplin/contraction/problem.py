@@ -28,7 +28,7 @@ class Contraction:
         dtype: Type of both inputs.
         partials: Type that a vertex accumulates in and writes.
         output: Type of the result.
-        diagonal: Whether the weights are zero but for equal in- and out-channels: groups of one channel, combined.
+        diagonal: True if the weights are zero but for equal in- and out-channels: groups of one channel, combined.
     """
 
     groups: int
@@ -82,7 +82,7 @@ class Contraction:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether no field dimension mixes: a 1×1 convolution or a matmul."""
+        """True if no field dimension mixes: a 1×1 convolution or a matmul."""
         return all(axis.is_pointwise for axis in self.axes)
 
     @property

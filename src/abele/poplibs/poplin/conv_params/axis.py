@@ -96,7 +96,7 @@ class Axis:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether every output reads just the input of the same index."""
+        """True if every output reads just the input of the same index."""
         relation = (self.kernel, self.in_step, self.out_step, self.offset)
         return relation == (1, 1, 1, 0) and self.inputs == self.outputs
 
@@ -118,7 +118,7 @@ class Axis:
         return start, np.maximum(np.minimum(high, self.inputs) - start, 1)
 
     def meets(self) -> npt.NDArray[np.bool_]:
-        """Whether an output meets an input at a kernel position, bool[outputs, kernel]."""
+        """True where an output meets an input at a kernel position, bool[outputs, kernel]."""
         return _meets(self)
 
     def count_pairs(self, out_cuts: Int64, kernel_cuts: Int64) -> Int64:

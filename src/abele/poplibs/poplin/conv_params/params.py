@@ -36,7 +36,7 @@ class ConvParams:
         padding_lower: Zeros before the first input element.
         padding_upper: Zeros after the last.
         input_dilation: Distance of neighbouring input elements (a transposed convolution's stride).
-        flip: Whether the kernel runs backwards.
+        flip: True if the kernel runs backwards.
         groups: Groups of channels that do not mix.
 
     Raises:
@@ -130,7 +130,7 @@ class ConvParams:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether every output reads just the inputs of the same index; never where there is no field."""
+        """True if every output reads just the inputs of the same index; never where there is no field."""
         return len(self.field) > 0 and all(axis.is_pointwise for axis in self.axes)
 
     @property

@@ -31,7 +31,7 @@ class InputTransform:
         dilation: Distance of neighbours afterwards.
         padding_lower: Zeros before.
         padding_upper: Zeros after.
-        flip: Whether it is flipped in the end.
+        flip: True if it is flipped in the end.
     """
 
     truncation_lower: Numbers = ()
@@ -77,8 +77,8 @@ class TransformedConv:
         output: What happens to the output.
 
     Raises:
-        TensorError: Not one number a field dimension, a negative one, more cut off than there is, or a convolution that
-            :class:`~abele.poplibs.poplin.conv_params.params.ConvParams` refuses.
+        TensorError: Not one number per field dimension, a negative one, more cut off than there is, or a convolution
+            that :class:`~abele.poplibs.poplin.conv_params.params.ConvParams` refuses.
     """
 
     batch: int

@@ -1,4 +1,4 @@
-"""Square matrices in square blocks, one block of one batch a tile."""
+"""Square matrices in square blocks, one block of one batch per tile."""
 
 from __future__ import annotations
 

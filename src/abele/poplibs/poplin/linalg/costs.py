@@ -15,7 +15,7 @@ from abele.numerics import ElementType, f32
 INDEX = 2
 """An index of two dimensions: an integer product and a sum. Source: §1.2, integers are scalar, one an instruction."""
 LOAD = 1
-"""One element. Source: §1.2, one memory instruction a bundle; latency is hidden by the other workers."""
+"""One element. Source: §1.2, one memory instruction per bundle; latency is hidden by the other workers."""
 CONVERT = 1
 """Half to single precision, or back. Source: §1.2, one instruction of the auxiliary pipe."""
 MULTIPLY = 1
@@ -27,8 +27,8 @@ SQRT = 5
 LOOP = 3
 """A round of a loop: step, compare, branch. Source: §1.2, all three are instructions of the main pipe."""
 STORE = {4: 1, 2: 4}
-"""One element, by its bytes. Source: §1.2; §6, a sub-word store is a load, a merge and a store, 20 cycles an element in
-C++ paths: ⌈20 / 6⌉ slots."""
+"""One element, by its bytes. Source: §1.2; §6, a sub-word store is a load, a merge and a store, 20 cycles per element
+in C++ paths: ⌈20 / 6⌉ slots."""
 ENTRY = 15
 """Entering and leaving a vertex. Source: §1.5, prologues take 15 to 60 slots."""
 SUPERVISOR_CYCLES = 11

@@ -89,9 +89,9 @@ def triangular_solve(
         graph: The graph.
         a: [..., n, n], f32 or f16.
         b: [..., n, r] or, on the right, [..., r, n], with the same batches.
-        left_side: Whether A stands on the left of X.
-        lower: Whether A is lower triangular.
-        unit_diagonal: Whether A's diagonal is taken as ones.
+        left_side: True if A stands on the left of X.
+        lower: True if A is lower triangular.
+        unit_diagonal: True if A's diagonal is taken as ones.
         prog: Where the call is appended.
         options: ``blockSize`` (rows of a block that is solved by substitution), ``availableMemoryProportion`` (of the
             products between).
@@ -134,8 +134,8 @@ class Solve:
         a: Triangular matrices [batch, n, n].
         b: Right-hand sides [batch, n, r].
         block: Rows of a diagonal block.
-        lower: Whether A is lower triangular.
-        unit: Whether its diagonal is taken as ones.
+        lower: True if A is lower triangular.
+        unit: True if its diagonal is taken as ones.
         proportion: Share of a tile's memory that products may take.
     """
 

@@ -114,7 +114,7 @@ class ContractionCall:
 
     @property
     def is_direct(self) -> bool:
-        """Whether vertices can write the output in the order that is asked for: out-channels innermost."""
+        """True if vertices can write the output in the order that is asked for: out-channels innermost."""
         wanted = self.wanted
         if wanted is None:
             return True

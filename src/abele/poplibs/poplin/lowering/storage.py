@@ -24,8 +24,8 @@ class Layouts:
 
     Attributes:
         blocks: Size of the blocks of ``ci``, ``co`` and ``b``, for those that are stored in blocks.
-        arrange_input: Whether the input must be written anew in another order.
-        arrange_weights: Whether the weights must be.
+        arrange_input: True if the input must be written anew in another order.
+        arrange_weights: True if the weights must be.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -66,12 +66,12 @@ def layouts(problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[st
 
 
 def _sums_innermost(operand: Operand, channels: int) -> bool:
-    """Whether the channels that are summed follow each other in memory."""
+    """True if the channels that are summed follow each other in memory."""
     return operand.is_regular and (channels == 1 or (operand.innermost == "ci" and operand.innermost_stride == 1))
 
 
 def _agrees(operand: Operand, dim: str, blocks: Mapping[str, int]) -> bool:
-    """Whether an operand stores a dimension whole or in just these blocks."""
+    """True if an operand stores a dimension whole or in just these blocks."""
     block = operand.block(dim)
     return block is None or block == blocks.get(dim, block)
 

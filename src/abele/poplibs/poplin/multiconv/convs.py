@@ -291,7 +291,7 @@ def _settings(one: Given, limits: Limits) -> ContractionOptions:
 
 
 def _by_products(params: Params, limits: Limits) -> Phases:
-    """Products a tile: all that is known of a convolution that takes several calls before it is made."""
+    """Products per tile: all that is known of a convolution that takes several calls before it is made."""
     core = params.core if isinstance(params, TransformedConv) else params
     return {"partial products": -(-core.macs // limits.tiles)}
 

@@ -120,7 +120,7 @@ class _TriedShares:
         return np.array([2 * max(1, *alone) if n < 0 else n for n in alone], dtype=np.float64)
 
     def is_even(self, least: int, back_off: float) -> bool:
-        """Whether all fit and end together, but for those that have the least tiles and are ready before."""
+        """True if all fit and end together, but for those that have the least tiles and are ready before."""
         cycles = self.cycles
         larger = cycles[(self.sizes > least) | (cycles == cycles.max())]
         return self.unfit is None and bool(cycles.max() <= (1 + back_off) * larger.min())

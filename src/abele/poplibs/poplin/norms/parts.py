@@ -31,7 +31,7 @@ class Moments:
         kept: Dimensions that the statistics keep.
         eps: Added to the variance.
         count: Elements of one statistic, of all replicas.
-        unbiased: Whether the variance is over count − 1.
+        unbiased: True if the variance is over count − 1.
 
     Raises:
         InvalidOptionError: A negative ``eps``.

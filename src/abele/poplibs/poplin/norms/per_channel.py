@@ -48,7 +48,7 @@ def create_norm_params(graph: Graph, acts: Tensor, name: str = "norm") -> tuple[
 
 
 def create_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor:
-    """A new tensor of one factor a channel of ``acts``.
+    """A new tensor of one factor per channel of ``acts``.
 
     Raises:
         TensorError: ``acts`` has no channels.

@@ -231,7 +231,7 @@ def _place(graph: Graph, made: Tensor, call: ContractionCall, role: str) -> None
 
 
 def _is_rewritten(call: ContractionCall, role: str) -> bool:
-    """Whether an operand is written anew before anything else."""
+    """True if an operand is written anew before anything else."""
     return call.expansion is not None or (role == "w" and call.widening is not None)
 
 

@@ -133,7 +133,7 @@ def product_call(
 
 
 def is_swapped(call: ContractionCall) -> bool:
-    """Whether the columns of a product take the part of the rows."""
+    """True if the columns of a product take the part of the rows."""
     return call.out_roles[-1] == "b"
 
 

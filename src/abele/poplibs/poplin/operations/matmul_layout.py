@@ -26,7 +26,7 @@ class MatmulLayout:
     """One way to store the operands of a product.
 
     Attributes:
-        swapped: Whether the columns of the product take the part of the rows: the vertices hold a block of the left
+        swapped: True if the columns of the product take the part of the rows: the vertices hold a block of the left
             operand as weights, and the right operand streams past.
         block: Rows (swapped) or columns of the product that are stored in a block of weights.
         call: The product of operands that are stored so, in a graph of its own.

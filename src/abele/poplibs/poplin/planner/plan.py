@@ -58,7 +58,7 @@ class ContractionPlan:
 
     @property
     def needs_finish(self) -> bool:
-        """Whether partials are summed or converted after the vertices."""
+        """True if partials are summed or converted after the vertices."""
         return self.depth > 1 or self.problem.partials != self.problem.output
 
     def pieces(self, dim: str) -> tuple[Int64, Int64]:

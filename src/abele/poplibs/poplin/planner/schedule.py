@@ -42,7 +42,7 @@ class PlanSeries:
 
     @property
     def sums(self) -> bool:
-        """Whether every plan sums partials after the vertices."""
+        """True if every plan sums partials after the vertices."""
         return all(plan.depth > 1 for plan in self.plans)
 
     def parts(self) -> Iterator[tuple[ContractionPlan, int, int]]:

@@ -27,7 +27,7 @@ class PlanningTarget:
         units: Conv units that work together, and cycles from one position to the next, by names of input and partials
             type.
         load_bytes: Bytes of weights that the conv units load in a cycle.
-        wide_loads: Whether these are 128-bit loads.
+        wide_loads: True if these are 128-bit loads.
     """
 
     name: str

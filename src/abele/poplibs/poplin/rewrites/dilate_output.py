@@ -34,7 +34,7 @@ def dilated_after(call: ContractionCall) -> ContractionCall | None:
 
 
 def _can_wait(axis: Axis) -> bool:
-    """Whether output ``in_step · i`` is made from input i alone, and no other output from any."""
+    """True if output ``in_step · i`` is made from input i alone, and no other output from any."""
     if axis.in_step == 1:
         return True
     alone = axis.kernel == 1 and axis.out_step == 1 and axis.offset == 0

@@ -46,7 +46,7 @@ def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0) -> In
 
     Source: machine.md §4.2; measured minus formula +4 to +7 cycles for 32 to 2,048 rows (§4.0). One thing differs:
     there a sweep of two positions takes 41 or 42 slots and one of three 37 or 38. It starts the same pipeline and
-    cannot end later, so it is given no more; silicon agrees where two workers have two positions (16 rows a tile).
+    cannot end later, so it is given no more; silicon agrees where two workers have two positions (16 rows per tile).
     """
     common = work.dtype == f16 and (units == 16 or work.partials == f32)
     c = 1 if common else 0
@@ -126,7 +126,7 @@ def _worker_nx1(n: Int64, work: Work, units: int, core: int) -> Int64:
 def hmac(work: Work) -> Int64:
     """Tile cycles of ConvPartialHorizontalMac: dot products along the in-channels, without the AMP units.
 
-    Where the source leaves a factor open (one or two slots a vector) it is taken as one for f16 partials, else two.
+    Where the source leaves a factor open (one or two slots per vector) it is taken as one for f16 partials, else two.
     Source: machine.md §4.4.
     """
     narrow = work.dtype == f16 and work.partials == f16
@@ -169,7 +169,7 @@ def _core_cycles(dtype: ElementType) -> int:
 
 
 def _filled(short: tuple[int, int, int], many: int, core: int) -> tuple[tuple[int, int, int], int, int]:
-    """PL's slots of f32 sweeps, which are those of Mk2, for units that take another time a position (Mk1: 4 cycles).
+    """PL's slots of f32 sweeps, which are those of Mk2, for units that take another time per position (Mk1: 4 cycles).
 
     Filling the units costs as much less as the positions in flight take less. Source: derived from machine.md §1.3.
     """
@@ -220,7 +220,7 @@ def permute(matrices: Int64, blocks: Int64, dtype: ElementType) -> Int64:
     """Tile cycles of turning matrices around, in ``blocks`` of 4×4 (f16) or 2×2 (f32), shared by the workers.
 
     A 4×4 block of f16 takes four 64-bit loads, four stores and the sorts beside them; a 2×2 block of f32 two of each.
-    Source: derived from the data path (machine.md §1.1: one 64-bit load or store a slot), confidence D; supervisor 11
+    Source: derived from the data path (machine.md §1.1: one 64-bit load or store per slot), confidence D; supervisor 11
     cycles (§1.5), worker prologue as for other vertices (§1.5, 15 to 60 slots).
     """
     slots = 24 + 10 * ceil_div(matrices, WORKERS) + 2 * turned_side(dtype) * ceil_div(blocks, WORKERS)
@@ -249,7 +249,7 @@ def expand(elements: Int64, dtype: ElementType, *, turned: bool) -> Int64:
 def widen(values: Int64, elements: Int64, dtype: ElementType) -> Int64:
     """Tile cycles of writing ``elements`` zeros, and ``values`` single values among them, shared by the workers.
 
-    Zeros go out 8 bytes a slot; a value takes a load, and a load and a store of the word that it shares with a zero.
+    Zeros go out 8 bytes per slot; a value takes a load, and a load and a store of the word that it shares with a zero.
     Source: derived from the data path (machine.md §1.1), confidence D; supervisor 11 cycles, worker prologue (§1.5).
     """
     slots = 24 + ceil_div(ceil_div(elements, 8 // dtype.bytes), WORKERS) + 3 * ceil_div(values, WORKERS)

@@ -19,7 +19,7 @@ class Method:
         kind: ``amp_1x1``, ``amp_nx1``, ``slic``, ``vmac``, ``hmac`` or ``outer_product``.
         units: Conv units used by the AMP kinds.
         height: Kernel rows that share one load of weights.
-        wide_loads: Whether weights are loaded 128 bits at a time.
+        wide_loads: True if weights are loaded 128 bits at a time.
         core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
         stride: Step along the innermost field dimension, for SLIC.
     """

@@ -21,7 +21,7 @@ _CHAINS_PER_PASS = 2
 
 
 def slic_takes(axis: Axis, dtype: ElementType) -> bool:
-    """Whether a convolution can slide so along its innermost field dimension: halves, neighbours, steps of 1 or 2."""
+    """True if a convolution can slide so along its innermost field dimension: halves, neighbours, steps of 1 or 2."""
     return dtype == f16 and axis.kernel > 1 and axis.in_step == 1 and axis.out_step in (1, 2) and axis.kernel_step == 1
 
 

@@ -31,7 +31,7 @@ BRANCH = 1
 def sweep_slots(share: Int64) -> Int64:
     """Slots of one step of a worker: at each position, three numbers are loaded and log-added, one is added, two kept.
 
-    Source: §1.2, scalar instructions, one a bundle.
+    Source: §1.2, scalar instructions, one per bundle.
     """
     log_add = 2 * ADD + 3 * (ADD + EXP) + 2 * ADD + LOG + ADD
     position = 4 * LOAD + BRANCH + log_add + LOAD + ADD + 2 * STORE[4] + LOOP

@@ -1,7 +1,8 @@
 """Both sweeps over time, and what is made of them.
 
 A step of both sweeps is one superstep: workers read the two positions before (or after) their own from where the last
-step left them, which is all that is exchanged, and write to the other of two buffers. The loop runs two steps a round.
+step left them, which is all that is exchanged, and write to the other of two buffers. The loop runs two steps per
+round.
 
 Where published cycle counts differ: theirs rise with the classes (375 steps of 36 classes take 1,198 cycles per step,
 1,200 steps of 5 classes 712, with more than twice the labels), which no sweep over labels does. Fullest tiles there
@@ -57,7 +58,7 @@ class Sweeps:
         plan: How they are spread.
         blank: The class that stands for no label.
         given: The operands.
-        both: Whether to sweep backwards too, and to keep what a gradient needs.
+        both: True if to sweep backwards too, and to keep what a gradient needs.
         body: Where everything is appended.
     """
 

@@ -57,7 +57,7 @@ class GroupedNorm:
             unbiased: The variance is over one element fewer.
             stable: Takes distances from the mean before it squares, in one pass more.
             options: ``groupNormStridedChannelGrouping`` (true): channel c belongs to group c mod groups, rather than to
-                group c div channels a group.
+                group c div channels per group.
             name: Name of the steps.
 
         Returns:

@@ -32,7 +32,7 @@ class NormView:
     Attributes:
         name: The library function, for errors.
         groups: Groups of channels with statistics of their own for each sample; 0 for statistics over the batch.
-        strided: Whether channel c belongs to group c mod ``groups``, rather than c div (channels / ``groups``).
+        strided: True if channel c belongs to group c mod ``groups``, rather than c div (channels / ``groups``).
     """
 
     name: str

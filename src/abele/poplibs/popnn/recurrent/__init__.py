@@ -1,1 +1,1 @@
-"""Recurrent networks: LSTM, GRU and plain ones, one step a turn of a loop."""
+"""Recurrent networks: LSTM, GRU and plain ones, one step per turn of a loop."""

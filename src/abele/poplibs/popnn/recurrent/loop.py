@@ -42,7 +42,7 @@ class SequenceLoop:
         popops.map_with_outputs(self.graph, list(expressions), tensors, outputs, self.prog, name=name)
 
     def valid(self, lengths: Tensor, batch: int) -> Tensor:
-        """Whether each sample still has this step, bool[batch, 1]."""
+        """True where each sample still has this step, bool[batch, 1]."""
         made = self.graph.variable(bool_, (batch, 1), name="valid").map(0)
         wanted = lengths.reshape((lengths.size, 1))
         self.map([_1 > _2], [wanted.broadcast_to((batch, 1)), self.index], [made], "valid")
@@ -69,8 +69,8 @@ def run_loop(
         prog: Where it is appended.
         steps: Steps; a multiple of ``unroll``.
         body: Called ``unroll`` times; appends what a step does to the loop's program.
-        backwards: Whether it runs from the last step to the first.
-        unroll: Steps a turn.
+        backwards: True if it runs from the last step to the first.
+        unroll: Steps per turn.
     """
     index = graph.variable(u32, (1,), name="step").map(0)
     first = graph.constant(u32, (1,), steps - 1 if backwards else 0, name="first_step").map(0)

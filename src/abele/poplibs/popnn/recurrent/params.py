@@ -72,10 +72,10 @@ class RecurrentParams:
         lengths: Steps of each sample, u32[batch] or u32[1], or None: all. Later outputs are 0, and states stay.
         activation: Non-linearity of the candidate and of the state.
         recurrent_activation: Non-linearity of the gates.
-        output_full_sequence: Whether the output has all steps, or only the last.
-        do_input_weight_calc: Whether the input is multiplied by weights; otherwise it holds the products already.
-        calc_input_gradients: Whether the backward pass makes the gradient of the input.
-        preserve_final_state: Whether the layer's final state is asked for; it is always returned.
+        output_full_sequence: True for an output of all steps, False for that of the last alone.
+        do_input_weight_calc: True if the input is multiplied by weights; otherwise it holds the products already.
+        calc_input_gradients: True if the backward pass makes the gradient of the input.
+        preserve_final_state: True if the layer's final state is asked for; it is always returned.
         cell_order: Order of the gates in weights and biases; empty for the layer's own.
     """
 
@@ -192,7 +192,7 @@ class GruParams(RecurrentParams):
     """A GRU layer; gates are ``reset``, ``update`` and ``cell`` (the candidate).
 
     Attributes:
-        reset_after: Whether the reset gate multiplies the product of the state, with a bias of its own, rather than
+        reset_after: True if the reset gate multiplies the product of the state, with a bias of its own, rather than
             the state.
     """
 

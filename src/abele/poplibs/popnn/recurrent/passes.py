@@ -72,7 +72,7 @@ def forward_pass(
         weights: Weights.
         prog: Where the pass is appended.
         slots: What is kept of a step: the first slots of the cell's.
-        keep: Whether it is kept for all steps.
+        keep: True if it is kept for all steps.
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
         kept_slots: The slots that are kept; all by default.
         scores: Attention of every step and sample, [steps, batch], for cells that take it.
@@ -141,8 +141,8 @@ def backward_pass(
         prog: Where the pass is appended.
         gates: Gates.
         input: The sequence, where gradients of the weights are wanted.
-        has_input: Whether the input is multiplied by weights.
-        keep_deltas: Whether gradients of the gates are kept for all steps.
+        has_input: True if the input is multiplied by weights.
+        keep_deltas: True if gradients of the gates are kept for all steps.
         scores: Attention of every step and sample, [steps, batch], for cells that take it.
     """
     graph, params, units = setting.graph, setting.params, setting.units

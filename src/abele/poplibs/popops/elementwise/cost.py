@@ -43,8 +43,8 @@ class CostForm:
     Attributes:
         streams: Operands read as vectors, plus outputs.
         scalars: Operands of which a vertex reads one element.
-        in_place: Whether an output overwrites an operand.
-        rows: Whether the vertex walks rows, because operands are repeated along rows or columns.
+        in_place: True if an output overwrites an operand.
+        rows: True if the vertex walks rows, because operands are repeated along rows or columns.
     """
 
     streams: int
@@ -96,7 +96,7 @@ def vector_slots(fused: Fused, form: CostForm, vector: int) -> float:
 
 
 def _flat_terms(fused: Fused, form: CostForm, vector: int) -> tuple[int, int, float]:
-    """Supervisor cycles, worker prologue slots and slots a vector of vertices without rows."""
+    """Supervisor cycles, worker prologue slots and slots per vector of vertices without rows."""
     slots = vector_slots(fused, form, vector)
     operations = fused.operations
     if form.streams <= 2 and not form.scalars and all(len(op.args) == 1 for op in operations) and len(operations) <= 1:

@@ -23,7 +23,7 @@ Int64 = npt.NDArray[np.int64]
 
 FILL_START = {1: 28, 2: 26, 4: 23, 8: 5}
 FILL_ELEMENTS = {1: 4, 2: 4, 4: 2, 8: 1}
-"""Worker slots before the loop of Fill, and elements a slot, by bytes of an element.
+"""Worker slots before the loop of Fill, and elements per slot, by bytes of an element.
 Source: machine reference §4.8 (Fill1D)."""
 IOTA_START, IOTA_SLOTS = 10 + 4, 3
 """Worker slots before the loop of Iota, and slots of a vector. Source: machine reference §4.8 (Iota)."""

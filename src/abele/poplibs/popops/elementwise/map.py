@@ -185,8 +185,8 @@ def apply_fused(
         library: The function that the user called.
         cycles: Tile cycles, where the expressions are an operation with a cost of its own.
         base: Kind of the vertices.
-        is_fused: Whether one codelet evaluates all; otherwise each operation has vertices of its own.
-        vector_broadcast: Whether vertices know operands that are repeated along rows or columns.
+        is_fused: True if one codelet evaluates all; otherwise each operation has vertices of its own.
+        vector_broadcast: True if vertices know operands that are repeated along rows or columns.
     """
     if outputs[0].size == 0:
         return

@@ -55,7 +55,7 @@ def execute_elementwise(
         name: Name of the compute set.
         cycles: Tile cycles of vertices of so many elements, where the expressions are an operation of its own.
         base: Kind of the vertices; it decides how they are launched.
-        vector_broadcast: Whether vertices know operands that are repeated along rows or columns; otherwise these are
+        vector_broadcast: True if vertices know operands that are repeated along rows or columns; otherwise these are
             read element by element, repeated.
 
     Raises:
@@ -114,7 +114,7 @@ class _Placement:
 
     @property
     def walks_rows(self) -> bool:
-        """Whether vertices are rectangles of rows rather than runs of elements."""
+        """True if vertices are rectangles of rows rather than runs of elements."""
         return "row" in self.access or "column" in self.access or (self.fused.needs_index and self.grid.rows > 1)
 
     def _pattern(self, tensor: Tensor) -> tuple[bool, ...]:
@@ -133,7 +133,7 @@ class _Placement:
         return collapse(extents, patterns)
 
     def _flags(self, operand: int) -> tuple[bool | None, bool | None]:
-        """Whether an operand is repeated along rows and along columns; None where the grid has no such group."""
+        """True if an operand is repeated along rows and along columns; None where the grid has no such group."""
         flags, extents = self.repeated[operand], self.order.extents
         found: list[bool | None] = []
         for begin, end in (*[(0, 0)] * max(0, 2 - len(self.grid.groups)), *self.grid.groups[-2:]):
@@ -159,7 +159,7 @@ class _Placement:
         return _Vertices(tile.astype(np.int32), of_cell.reshape(-1).astype(np.int64))
 
     def _by_block(self) -> bool:
-        """Whether a single element serves a block only, so that vertices may not span blocks."""
+        """True if a single element serves a block only, so that vertices may not span blocks."""
         if self.grid.blocks == 1:
             return False
         return any(a == "single" and not self._everywhere(i) for i, a in enumerate(self.access))
@@ -259,7 +259,7 @@ class _Placement:
         return self._block_regions(tensor, access)
 
     def _block_regions(self, tensor: Tensor, access: Access) -> Regions:
-        """Regions of an operand of one element a row, a column or a block: each cell its own."""
+        """Regions of an operand of one element per row, column or block: each cell its own."""
         cells, grid = self.cells, self.grid
         view = self.order.apply(tensor.broadcast_to(self.order.shape))
         view = view.reshape((grid.blocks, grid.rows, grid.columns))

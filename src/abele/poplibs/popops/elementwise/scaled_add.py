@@ -128,7 +128,7 @@ class _ScaledAddition:
 
     Attributes:
         sign: −1 where the second operand is subtracted.
-        takes_away: Whether the first operand is a − scale_a·a.
+        takes_away: True if the first operand is a − scale_a·a.
         options: Values of :data:`SCALED_OPTIONS`.
     """
 
@@ -203,7 +203,7 @@ def _scaled(
 
 
 def needs_check(a: ElementType, b: ElementType, scale: Scale | None, options: Mapping[str, Any]) -> bool:
-    """Whether tiles must find out if an f32 scale of f16 operands is accurate enough in f16.
+    """True if tiles must find out if an f32 scale of f16 operands is accurate enough in f16.
 
     A number is known when the graph is built, and a tolerance of 0 asks for f32 arithmetic anyway.
     """

@@ -17,7 +17,7 @@ from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, combining
 
 Int64 = npt.NDArray[np.int64]
 Direction = Literal["rows", "columns"]
-"""What a vertex reduces: the rows of its rectangle, leaving one result a column, or the columns."""
+"""What a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Finish:
 
     Attributes:
         type: Element type of the output.
-        scale: Whether it is multiplied by a ``number`` or a ``tensor`` of one element, field ``scale``.
-        updates: Whether it is added to what the output held.
+        scale: What multiplies it, in field ``scale``: a ``number``, a ``tensor`` of one element, or nothing.
+        updates: True if it is added to what the output held.
     """
 
     type: ElementType

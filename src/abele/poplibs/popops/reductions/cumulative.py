@@ -44,8 +44,8 @@ def cum_sum(
         dim: The dimension that is summed along.
         prog: Sequence that the steps are appended to.
         name: Name of the steps.
-        exclusive: Whether an element itself is left out of its sum.
-        reverse: Whether sums begin at the last element.
+        exclusive: True if an element itself is left out of its sum.
+        reverse: True if sums begin at the last element.
 
     Raises:
         TensorError: The tensor has no such dimension.

@@ -27,7 +27,7 @@ MIN_ELEMENTS_PER_WORKER = 32
 give. Guessed."""
 MIN_VECTORS_PER_WORKER = 2
 """Vectors of accumulators below which outputs are not shared out to another worker. Guessed; published memory of
-reductions to eight columns leaves room for the state of one vertex a tile."""
+reductions to eight columns leaves room for the state of one vertex per tile."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Rectangles:
 
     @property
     def is_single(self) -> bool:
-        """Whether each vertex has one rectangle."""
+        """True if each vertex has one rectangle."""
         return len(self.vertex) == self.partials.num
 
 
 def lies_in_runs(cells: Cells) -> bool:
-    """Whether what a tile holds of each block is one stretch of the flattened grid."""
+    """True if what a tile holds of each block is one stretch of the flattened grid."""
     follows = cells.position[1:] == cells.position[:-1] + cells.size[:-1]
     same = (cells.tile[1:] == cells.tile[:-1]) & (cells.block[1:] == cells.block[:-1])
     key = cells.tile.astype(np.int64) * cells.grid.blocks + cells.block

@@ -1,4 +1,4 @@
-"""Whether a tensor holds numbers that are none, or infinite ones."""
+"""True if a tensor holds numbers that are none, or infinite ones."""
 
 from __future__ import annotations
 

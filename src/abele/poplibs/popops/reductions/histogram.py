@@ -40,7 +40,7 @@ def histogram(
         graph: Where vertices and the result are made.
         tensor: Floats, of any shape.
         levels: Bounds, ascending, [n], of the same type. An element that equals a level counts as above it.
-        absolute: Whether signs are left out.
+        absolute: True if signs are left out.
         prog: Sequence that the steps are appended to.
         options: ``useFloatArithmetic``: count in f32, exact up to 2^24.
         name: Name of the steps.

@@ -21,9 +21,9 @@ class ReduceOp:
         identity: What an empty reduction gives, as text of the vertex language for float elements; for integers the
             number, where it is not the least or the greatest of their type.
         step: Text of the vertex language that combines ``{0}`` and ``{1}``.
-        squares: Whether elements are squared first.
-        logical: Whether it reduces truth values.
-        wide: Whether accumulators are twice as wide as vectors. Source: machine reference §4.7.
+        squares: True if elements are squared first.
+        logical: True if it reduces truth values.
+        wide: True if accumulators are twice as wide as vectors. Source: machine reference §4.7.
     """
 
     name: str

@@ -55,7 +55,7 @@ class Planner:
     outputs: int
 
     def combinations(self, partials: Partials, wanted: TileMapping | None) -> tuple[Combination, ...]:
-        """The steps after the first, which leave one result an output, if possible where ``wanted`` says."""
+        """The steps after the first, which leave one result per output, if possible where ``wanted`` says."""
         steps: list[Combination] = []
         partials = self._join_on_tiles(steps, partials).merged()
         sizes = self.group_sizes(depth(partials), partials.size, int(partials.length.max(initial=1)), wanted)

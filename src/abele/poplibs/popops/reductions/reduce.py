@@ -32,7 +32,7 @@ class ReduceParams:
 
     Attributes:
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR.
-        update: Whether the result is combined with what the output holds.
+        update: True if the result is combined with what the output holds.
         scale: Multiplies the result, after squaring and before updating; a number or a tensor of one f32 element.
     """
 
@@ -135,12 +135,12 @@ def reduce_many(
         graph: Where vertices and results are made.
         reductions: What to reduce.
         prog: As for :func:`reduce`.
-        outputs: Where the results go, one a reduction; new tensors by default. None may overlap another.
+        outputs: Where the results go, one per reduction; new tensors by default. None may overlap another.
         options: As for :func:`reduce`.
         name: Name of the steps.
 
     Raises:
-        TensorError: Not one output a reduction, an update without outputs; see also :func:`reduce`.
+        TensorError: Not one output per reduction, an update without outputs; see also :func:`reduce`.
     """
     if outputs is not None and len(outputs) != len(reductions):
         raise TensorError(f"{name}: {counted(len(outputs), 'output')} for {len(reductions)} reductions")
@@ -170,7 +170,7 @@ class _Call:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether nothing is combined, neither with each other nor with what the output holds."""
+        """True if nothing is combined, neither with each other nor with what the output holds."""
         finish = self.reduction.finish
         return self.reduction.tensor.size == self.out.size and not finish.updates and finish.scale != "tensor"
 
@@ -245,7 +245,7 @@ def _checked(graph: Graph, wanted: SingleReduceOp, out: Tensor | None, between: 
 
 
 def _is_exact(op: ReduceOp) -> bool:
-    """Whether partial results have no rounding to choose."""
+    """True if partial results have no rounding to choose."""
     return op.combine in ("max", "min")
 
 

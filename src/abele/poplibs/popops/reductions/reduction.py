@@ -93,7 +93,7 @@ class Reduction:
         return grid
 
     def _keeps(self, group: tuple[int, int]) -> bool:
-        """Whether the dimensions of a group are kept."""
+        """True if the dimensions of a group are kept."""
         dims, extents = self.order.dims(), self.order.extents
         real = [dims[i] for i in range(*group) if extents[i] != 1]
         return real[0] in self.kept if real else any(dims[i] in self.kept for i in range(*group))
@@ -293,7 +293,7 @@ def add_together(graph: Graph, compute_sets: list[ComputeSet], reductions: Itera
 
 
 def _are_short(counts: dict[str, Any]) -> bool:
-    """Whether all counts of vertices fit 16 bits."""
+    """True if all counts of vertices fit 16 bits."""
     return all(int(np.max(n, initial=0)) < 2**16 for n in counts.values())
 
 

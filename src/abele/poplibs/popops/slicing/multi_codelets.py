@@ -98,7 +98,7 @@ def update_codelet(
         given: Element type of ``sub``.
         index: Element type of ``offsets``.
         operation: How rows are joined.
-        scaled: Whether rows of ``sub`` are multiplied by a number or by a tensor of one element first.
+        scaled: What multiplies rows of ``sub`` first: a number, a tensor of one element, or nothing.
         scale_type: Element type of that tensor.
         width: See :func:`short`.
 
@@ -136,7 +136,7 @@ def update_codelet(
 
 @lru_cache(maxsize=8)
 def check_codelet(index: ElementType) -> type:
-    """Whether any of ``offsets`` is no entry of a table of ``entries`` rows."""
+    """True if any of ``offsets`` is no entry of a table of ``entries`` rows."""
     lines = [
         "bad = 0",
         "for i in range(len(self.offsets)):",

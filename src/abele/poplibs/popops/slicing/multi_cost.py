@@ -51,7 +51,7 @@ def slice_cycles(num: Array, width: Array, dtype: ElementType, *, share: Any = 1
         width: Elements of a row.
         dtype: Type of the elements.
         share: Proportion of the indices that is in range.
-        update: Whether rows are written to the table.
+        update: True if rows are written to the table.
     """
     num, width = np.asarray(num), np.asarray(width) * max(1, dtype.bits // 32)
     at_once, slots = COPY_SLOTS[min(dtype.bits, 32)]
@@ -69,7 +69,7 @@ def add_cycles(num: Array, width: Array, dtype: ElementType, *, scaled: bool, sh
         num: Indices of each vertex.
         width: Elements of a row.
         dtype: Type of the table's elements.
-        scaled: Whether rows are multiplied by a scale.
+        scaled: True if rows are multiplied by a scale.
         share: Proportion of the indices that falls to the busiest worker.
     """
     num, width, bits = np.asarray(num), np.asarray(width), 16 if dtype.bits <= 16 else 32

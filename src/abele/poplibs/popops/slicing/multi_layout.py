@@ -360,7 +360,7 @@ def for_host(plan: SlicePlan, *, entries: bool) -> SlicePlan:
 
     Args:
         plan: The plan for the machine, whose columns decide how tables are stored.
-        entries: Whether entries are what is split; otherwise indices.
+        entries: True if entries are what is split; otherwise indices.
     """
     parts = -(-HOST_VERTICES // (plan.num_groups * plan.column_split))
     entry = -(-plan.num_entries // -(-plan.num_entries // parts)) if entries else 1

@@ -68,7 +68,7 @@ class SlicePlan(metaclass=_MadeOrNone):
         column_split: Parts of the columns.
         lookup_split: Parts of the indices.
         partial_type: Element type of partial sums where indices are split.
-        validates: Whether indices out of range stop the program.
+        validates: True if indices out of range stop the program.
         costs: What the planner expects, by name; cycles and bytes.
     """
 

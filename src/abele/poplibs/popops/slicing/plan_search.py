@@ -32,12 +32,12 @@ class Wish:
     """What a plan is for.
 
     Attributes:
-        for_slice: Whether rows are sliced.
+        for_slice: True if rows are sliced.
         for_update: Operation by which rows are updated; None where they are not.
         proportion: Share of a tile's memory that temporary data may take.
         aim: What is least in the chosen plan.
         splits: Splits that are given, by attribute of :class:`SlicePlan`.
-        spread: Whether indices are spread evenly over the entries; otherwise all may be the same.
+        spread: True if indices are spread evenly over the entries; otherwise all may be the same.
     """
 
     for_slice: bool = True

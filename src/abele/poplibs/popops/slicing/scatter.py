@@ -47,7 +47,7 @@ def scatter(
     """Write ``updates`` into windows of ``operand``; an update whose window is not inside is skipped.
 
     Updates are made in the order of the indices, so of windows that overlap the last one counts. A function as
-    ``update_computation`` makes a loop of one step an update; the named ones work on all at once.
+    ``update_computation`` makes a loop of one step per update; the named ones work on all at once.
 
     Args:
         graph: Where vertices are made.

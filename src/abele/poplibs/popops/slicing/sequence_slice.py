@@ -54,7 +54,7 @@ def sequence_slice(
         lengths: Rows of each sequence.
         source_offsets: First row of each in ``source``.
         target_offsets: First row of each in ``target``.
-        zero_unused: Whether rows of ``target`` that no sequence has become zero; otherwise they stay as they are.
+        zero_unused: True if rows of ``target`` that no sequence has become zero; otherwise they stay as they are.
         prog: Sequence that the steps are appended to.
         name: Name of the steps.
 

@@ -85,7 +85,7 @@ def stretch_codelet(dtype: ElementType, index: ElementType, remap: Remap, *, is_
 
 @lru_cache(maxsize=128)
 def regions_codelet(dtype: ElementType, index: ElementType, remap: Remap, *, is_update: bool) -> type:
-    """Between rows of ``whole`` [cells, extent, width] and of ``part`` [cells, size, width]; ``width`` is one a row."""
+    """Between rows of ``whole`` [cells, extent, width] and ``part`` [cells, size, width]; ``width`` is one per row."""
     lines = [
         "size = i64(self.size)",
         *_offset(remap),

@@ -29,7 +29,7 @@ def host_window(
         at: First index of the window.
         name: Name of the compute set.
         remap: What becomes of offsets out of range.
-        is_update: Whether the window of ``whole`` is written.
+        is_update: True if the window of ``whole`` is written.
     """
     order = storage_order(whole)
     dims = order.dims()

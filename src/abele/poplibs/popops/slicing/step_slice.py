@@ -57,7 +57,7 @@ def emit_window(
         dim: Dimension of the window.
         name: Name of the compute set.
         remap: What becomes of offsets out of range.
-        is_update: Whether the window of ``whole`` is written.
+        is_update: True if the window of ``whole`` is written.
 
     Returns:
         What the host may run instead.
@@ -192,7 +192,7 @@ class _Layout:
         tile: Tile of each piece, int32[n], ascending.
         begin: First element of each in the storage order of one index, int64[n].
         size: Elements of each, int64[n].
-        is_whole: Whether it is made of whole cells, bool[n].
+        is_whole: True where it is made of whole cells, bool[n].
     """
 
     order: StorageOrder
@@ -316,7 +316,7 @@ def _worker(region: Int64, total: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class TileIndices:
-    """What each tile holds of all indices of some tensors, a vertex a tile.
+    """What each tile holds of all indices of some tensors, a vertex per tile.
 
     Attributes:
         tile: Tile of each vertex, int32[n].

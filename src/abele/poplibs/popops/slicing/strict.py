@@ -1,4 +1,4 @@
-"""Whether offsets and indices that are data are checked when the program runs: call by call, or for a whole graph."""
+"""Checks of offsets and indices that are data, when the program runs: call by call, or for a whole graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _checked: WeakSet[Graph] = WeakSet()
 
 
 def validate_indices_by_default(graph: Graph, validate: bool = True) -> None:
-    """Whether slices, updates and gathers that are built from now on stop the program at an index out of range.
+    """True if slices, updates and gathers that are built from now on stop the program at an index out of range.
 
     Without it such an index gives zeros, or changes nothing, unless a call says ``validateIndices``. The checks are
     steps of the program, and cost what they cost; the message of the error names the call and its indices.
@@ -32,6 +32,6 @@ def validate_indices_by_default(graph: Graph, validate: bool = True) -> None:
 
 
 def validates(graph: Graph, chosen: Mapping[str, Any]) -> bool:
-    """Whether a call with these options checks its indices."""
+    """True if a call with these options checks its indices."""
     given = chosen["validateIndices"]
     return graph.top_level in _checked if given is None else bool(given)

@@ -92,7 +92,7 @@ class Windows:
         return self._entries(graph, starts, places, self.is_inside(starts.dtype), prog, name)
 
     def is_inside(self, dtype: ElementType) -> Expr:
-        """Whether the window at the places that the placeholders stand for is inside."""
+        """True if the window at the places that the placeholders stand for is inside."""
         found: Expr | None = None
         for k in range(len(self.dims)):
             at = PlaceHolder(k + 1)

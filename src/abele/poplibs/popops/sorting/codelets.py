@@ -28,8 +28,8 @@ class Record:
     Attributes:
         key: Element type of keys.
         values: Element types of what goes with a key.
-        largest_first: Whether larger keys are better.
-        by_second: Whether of equal keys the one with the smaller first value is better.
+        largest_first: True if larger keys are better.
+        by_second: True if of equal keys the one with the smaller first value is better.
     """
 
     key: ElementType

@@ -36,10 +36,10 @@ class TopKParams:
     """What to look for.
 
     Attributes:
-        k: Elements a row.
-        largest: Whether the largest or the smallest.
+        k: Elements per row.
+        largest: True for the largest, False for the smallest.
         sort_order: Their order; NONE for any.
-        stable: Whether of equal elements those that come first are taken, and stay in their order.
+        stable: True if of equal elements those that come first are taken, and stay in their order.
 
     Raises:
         InvalidOptionError: No such order, or a ``k`` that is no number of elements.
@@ -62,7 +62,7 @@ class TopKParams:
 
     @property
     def is_reversed(self) -> bool:
-        """Whether the best element is to come last."""
+        """True if the best element is to come last."""
         worst_first = SortOrder.ASCENDING if self.largest else SortOrder.DESCENDING
         return self.sort_order is worst_first
 
@@ -152,7 +152,7 @@ def _found(
 
 
 def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record, k: int, name: str) -> list[Tensor]:
-    """The best k records of each row, best first, [rows, k] a column."""
+    """The best k records of each row, best first, [rows, k] per column."""
     length = inputs[0].shape[-1]
     rows, kept = inputs[0].size // length, power_of_two(k)
     is_tree = kept <= LONGEST_KEPT
