@@ -105,7 +105,15 @@ class PythonCode:
             return self._functions[tree]
         name = f"{tree.name}{_PREFIX}{len(self._functions)}"
         self._functions[tree] = name
-        parameters = ast.arguments([], [ast.arg(n) for n in ("self", *tree.parameters)], None, [], [], None, [])
+        parameters = ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(n) for n in ("self", *tree.parameters)],
+            vararg=None,
+            kwonlyargs=[],
+            kw_defaults=[],
+            kwarg=None,
+            defaults=[],
+        )
         body = self.block(tree.body) or [ast.Pass()]
         definition = ast.FunctionDef(name, parameters, body, [], None)
         module = ast.fix_missing_locations(ast.Module([definition], []))

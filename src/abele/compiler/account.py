@@ -76,7 +76,7 @@ class Reporter:
         ops, op_of = self._ops
         basis = [_basis(r, self.plan, account) for r in rows]
         phases, phase_of = _phases(rows)
-        steps = _steps_table(rows, op_of, executions, groups, basis, phases, phase_of)
+        steps = _steps_table(rows, op_of, executions, groups=groups, basis=basis, phases=phases, phase_of=phase_of)
         variables, liveness = self._memory_tables
         return Report(
             target=_target(graph),

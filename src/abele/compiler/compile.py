@@ -79,15 +79,15 @@ def compile_program(
         check_fit(memory, graph, lowered.steps)
     fingerprint = Fingerprint.of(graph, programs)
     return Executable(
-        graph,
-        tuple(programs),
-        tuple(names),
-        lowered,
-        supersteps,
-        memory,
-        seconds,
-        meta or {},
-        fingerprint,
+        graph=graph,
+        programs=tuple(programs),
+        program_names=tuple(names),
+        lowered=lowered,
+        plan=supersteps,
+        memory=memory,
+        compile_seconds=seconds,
+        meta=meta or {},
+        _fingerprint=fingerprint,
     )
 
 

@@ -124,13 +124,13 @@ def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: 
     widths = np.full(len(needer), width, dtype=np.int8)
     collector.transfers.append(
         Transfers(
-            holder if outward else needer,
-            needer if outward else holder,
-            pieces.begin[far],
-            pieces.length[far],
-            pieces.share[far],
-            widths,
-            np.ones(len(needer), dtype=bool) if outward else pieces.alone[far],
+            receiver=holder if outward else needer,
+            sender=needer if outward else holder,
+            begin=pieces.begin[far],
+            length=pieces.length[far],
+            share=pieces.share[far],
+            width=widths,
+            alone=np.ones(len(needer), dtype=bool) if outward else pieces.alone[far],
         )
     )
 
@@ -154,26 +154,26 @@ class _Pairs(NamedTuple):
         # Cut both sides at the union of their cuts: then each piece has one sender and one receiver.
         length, (from_, skipped), (to, passed) = cut_alike(mine.length, theirs.length)
         return _Pairs(
-            source.dtype.bytes,
-            length,
-            mine.tile[from_],
-            mine.begin[from_] + skipped,
-            mine.share[from_],
-            theirs.tile[to],
-            theirs.begin[to] + passed,
-            theirs.share[to],
+            width=source.dtype.bytes,
+            length=length,
+            sender=mine.tile[from_],
+            source_at=mine.begin[from_] + skipped,
+            source_share=mine.share[from_],
+            receiver=theirs.tile[to],
+            target_at=theirs.begin[to] + passed,
+            target_share=theirs.share[to],
         )
 
     def wishes(self, far: Int64) -> Transfers:
         """The pairs of positions ``far`` as transfers."""
         return Transfers(
-            self.receiver[far],
-            self.sender[far],
-            self.source_at[far],
-            self.length[far],
-            self.source_share[far],
-            np.full(len(far), self.width, dtype=np.int8),
-            np.zeros(len(far), dtype=bool),
+            receiver=self.receiver[far],
+            sender=self.sender[far],
+            begin=self.source_at[far],
+            length=self.length[far],
+            share=self.source_share[far],
+            width=np.full(len(far), self.width, dtype=np.int8),
+            alone=np.zeros(len(far), dtype=bool),
         )
 
     @property
@@ -295,13 +295,13 @@ def plan_delivery(
         return nothing_moves(layout)
     here, there = (needer, holder) if not outward else (holder, needer)
     wishes = Transfers(
-        here[far],
-        there[far],
-        begin[far],
-        length[far],
-        pieces.share[source][far],
-        np.full(len(far), tensor.dtype.bytes, dtype=np.int8),
-        np.ones(len(far), dtype=bool),
+        receiver=here[far],
+        sender=there[far],
+        begin=begin[far],
+        length=length[far],
+        share=pieces.share[source][far],
+        width=np.full(len(far), tensor.dtype.bytes, dtype=np.int8),
+        alone=np.ones(len(far), dtype=bool),
     )
     phase, moves = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
     buffers = TileVector.zero(layout.num_tiles) if outward else phase.received_bytes

@@ -78,7 +78,17 @@ class Layout:
         end = np.append(begin[1:], interval_map.size)[: len(begin)]
         owner = np.searchsorted(base, begin, side="right") - 1
         packed, share = _packed(owner, interval_map.tile, end - begin, num_tiles)
-        return Layout(begin, end, interval_map.tile, packed, share, base, size, width, num_tiles)
+        return Layout(
+            begin=begin,
+            end=end,
+            tile=interval_map.tile,
+            packed=packed,
+            share=share,
+            base=base,
+            size=size,
+            width=width,
+            num_tiles=num_tiles,
+        )
 
     def cut(self, begin: Int64, length: Int64) -> TilePieces:
         """Cut intervals of the global space where the tile or the variable changes.

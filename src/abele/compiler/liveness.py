@@ -105,7 +105,9 @@ def liveness(
         always |= flow.entry_of(region, results & events.written(region, len(sizes)))
     candidates = np.flatnonzero(used & ~always)
     ptr, begin, end = _united(flow.lifetimes(), candidates, len(sizes), num_steps)
-    return Liveness(used, always, candidates, ptr, begin, end, num_steps)
+    return Liveness(
+        used=used, always_live=always, candidates=candidates, ptr=ptr, begin=begin, end=end, num_steps=num_steps
+    )
 
 
 @dataclass(eq=False, slots=True)

@@ -116,14 +116,14 @@ class _Lowering:
         work = node.compute_set if isinstance(node, Execute) else node
         number = self._numbers.setdefault((kind, id(work), joins), len(self.distinct))
         step = Step(
-            len(self.steps),
-            kind,
-            node,
-            full,
-            at.executions,
-            at.is_assumed,
-            at.call,
-            at.program,
+            index=len(self.steps),
+            kind=kind,
+            node=node,
+            name=full,
+            executions=at.executions,
+            is_assumed=at.is_assumed,
+            call=at.call,
+            program=at.program,
             superstep=number,
             joins_previous=joins,
             block=at.block,

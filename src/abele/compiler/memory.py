@@ -141,7 +141,16 @@ def plan_memory(
             by_category["gaps"] += gaps
     ordered = {c: by_category[c] for c in CATEGORIES}
     interleaved = placement.interleaved_bytes() if placement is not None else np.zeros(layout.num_tiles, dtype=np.int64)
-    return MemoryPlan(ordered, memory.usable_bytes, at, step_bytes, step_max, shares, lifetimes, interleaved)
+    return MemoryPlan(
+        by_category=ordered,
+        available_bytes=memory.usable_bytes,
+        peak_step=at,
+        step_bytes=step_bytes,
+        step_max_bytes=step_max,
+        shares=shares,
+        liveness=lifetimes,
+        interleaved_bytes=interleaved,
+    )
 
 
 _BLOCK = 512

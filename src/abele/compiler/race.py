@@ -82,7 +82,9 @@ def collect_writes(uses: Sequence[FieldUse]) -> Writes:
         part = np.argsort(begin, kind="stable")
         begin, length, vertex = begin[part], length[part], vertex[part]
     end = begin + length
-    return Writes(begin, end, np.maximum.accumulate(end), vertex, part, parts, writing)
+    return Writes(
+        begin=begin, end=end, reach=np.maximum.accumulate(end), vertex=vertex, part=part, parts=parts, uses=writing
+    )
 
 
 def find_race(uses: Sequence[FieldUse], writes: Writes | None = None) -> Race | None:

@@ -72,7 +72,15 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     one_each = len(pieces.begin) == regions.num and bool((np.diff(regions.ptr) == 1).all())
     if one_each:
         ptr = regions.ptr
-        return Residence(ptr, pieces.begin, pieces.length, pieces.tile, pieces.share, pieces.tile, width)
+        return Residence(
+            ptr=ptr,
+            begin=pieces.begin,
+            length=pieces.length,
+            tile=pieces.tile,
+            share=pieces.share,
+            home=pieces.tile,
+            width=width,
+        )
     region = regions.row
     if len(pieces.begin) != len(region):
         region = region[pieces.source]
@@ -89,7 +97,9 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     home = np.full(regions.num, EMPTY, dtype=np.int32)
     home[count > 1] = SCATTERED
     home[count == 1] = tile[ptr[:-1][count == 1]]
-    return Residence(ptr, pieces.begin[first], length, tile, pieces.share[first], home, width)
+    return Residence(
+        ptr=ptr, begin=pieces.begin[first], length=length, tile=tile, share=pieces.share[first], home=home, width=width
+    )
 
 
 def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int32, Int64]:

@@ -52,14 +52,14 @@ class Exchanged:
         received = phase.received_bytes
         meeting = groups.touched(TileVector(received.tile_set, received.values + phase.sent_bytes.values))
         return Exchanged(
-            exchange_cycles(phase, system),
-            phase.total_bytes,
-            received.max(),
-            received.packed(),
-            phase.sent_bytes.packed(),
-            phase.received_fragments.sum(),
-            meeting,
-            groups.sync_cycles(meeting),
+            cycles=exchange_cycles(phase, system),
+            bytes=phase.total_bytes,
+            max_receive_bytes=received.max(),
+            received_bytes=received.packed(),
+            sent_bytes=phase.sent_bytes.packed(),
+            fragments=phase.received_fragments.sum(),
+            groups=meeting,
+            sync_cycles=groups.sync_cycles(meeting),
         )
 
 

@@ -61,7 +61,15 @@ class Transfers(NamedTuple):
             return parts[0]
         if not parts:
             empty, tiles = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-            return Transfers(tiles, tiles, empty, empty, empty, empty.astype(np.int8), empty > 0)
+            return Transfers(
+                receiver=tiles,
+                sender=tiles,
+                begin=empty,
+                length=empty,
+                share=empty,
+                width=empty.astype(np.int8),
+                alone=empty > 0,
+            )
         return Transfers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -265,13 +273,13 @@ def _merged(f: _Fragments, peer: Int32, joinable: Bool) -> _Fragments:
     if len(first) == len(f.begin):
         return f
     return _Fragments(
-        f.tile[first],
-        f.peer[first],
-        f.begin[first],
-        np.add.reduceat(f.length, first),
-        f.share[first],
-        f.width[first],
-        f.alone[first],
+        tile=f.tile[first],
+        peer=f.peer[first],
+        begin=f.begin[first],
+        length=np.add.reduceat(f.length, first),
+        share=f.share[first],
+        width=f.width[first],
+        alone=f.alone[first],
     )
 
 

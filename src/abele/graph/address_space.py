@@ -56,15 +56,15 @@ class AddressSpace:
                 at=debug.location,
             )
         variable = Variable(
-            len(self.variables),
-            debug.full_name,
-            element,
-            dims,
-            self.num_elements,
-            kind,
-            TileMapping.unmapped(size),
-            None,
-            debug,
+            id=len(self.variables),
+            name=debug.full_name,
+            dtype=element,
+            shape=dims,
+            base=self.num_elements,
+            kind=kind,
+            mapping=TileMapping.unmapped(size),
+            initial=None,
+            debug=debug,
         )
         if initial is not None:
             variable.initial = _contents(variable, initial, dims).copy()

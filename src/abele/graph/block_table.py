@@ -67,7 +67,16 @@ class BlockTable(Content):
             for i, column in enumerate(columns):
                 column.append(np.ascontiguousarray(table[:, :, i]))
         extent, step, stride = columns
-        return BlockTable(pool, owner, offset, origin, tuple(extent), tuple(step), tuple(stride), is_cut)
+        return BlockTable(
+            pool=pool,
+            owner=owner,
+            offset=offset,
+            origin=origin,
+            extent=tuple(extent),
+            step=tuple(step),
+            stride=tuple(stride),
+            is_cut=is_cut,
+        )
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -98,19 +107,28 @@ class BlockTable(Content):
         """Some of the blocks."""
         extent, step, stride = (tuple(c[rows] for c in columns) for columns in (self.extent, self.step, self.stride))
         origin = tuple(o[rows] for o in self.origin)
-        return BlockTable(self.pool, self.owner[rows], self.offset[rows], origin, extent, step, stride, self._is_cut)
+        return BlockTable(
+            pool=self.pool,
+            owner=self.owner[rows],
+            offset=self.offset[rows],
+            origin=origin,
+            extent=extent,
+            step=step,
+            stride=stride,
+            is_cut=self._is_cut,
+        )
 
     def _changed(self, dim: int, offset: Int64, origin: Int64, extent: Int64, step: Int64, stride: Int64) -> BlockTable:
         """The table with one dimension replaced, and offsets."""
         return BlockTable(
-            self.pool,
-            self.owner,
-            offset,
-            algebra.put(self.origin, dim, origin),
-            algebra.put(self.extent, dim, extent),
-            algebra.put(self.step, dim, step),
-            algebra.put(self.stride, dim, stride),
-            self._is_cut,
+            pool=self.pool,
+            owner=self.owner,
+            offset=offset,
+            origin=algebra.put(self.origin, dim, origin),
+            extent=algebra.put(self.extent, dim, extent),
+            step=algebra.put(self.step, dim, step),
+            stride=algebra.put(self.stride, dim, stride),
+            is_cut=self._is_cut,
         )
 
     def changed(self, dim: int, extent: Int64, step: Int64, stride: Int64) -> BlockTable:
@@ -169,7 +187,16 @@ class BlockTable(Content):
         origin, extent, step, stride = (
             tuple([columns[d] for d in order]) for columns in (self.origin, self.extent, self.step, self.stride)
         )
-        return BlockTable(self.pool, self.owner, self.offset, origin, extent, step, stride, self._is_cut)
+        return BlockTable(
+            pool=self.pool,
+            owner=self.owner,
+            offset=self.offset,
+            origin=origin,
+            extent=extent,
+            step=step,
+            stride=stride,
+            is_cut=self._is_cut,
+        )
 
     def permuted(self, order: Sequence[int]) -> Content:
         """See :class:`Content`."""
@@ -184,14 +211,14 @@ class BlockTable(Content):
             return (*columns[:dim], new, *columns[dim:])
 
         return BlockTable(
-            self.pool,
-            self.owner,
-            self.offset,
-            insert(self.origin, zero[:, 0]),
-            insert(self.extent, one * extent),
-            insert(self.step, one),
-            insert(self.stride, zero),
-            self._is_cut,
+            pool=self.pool,
+            owner=self.owner,
+            offset=self.offset,
+            origin=insert(self.origin, zero[:, 0]),
+            extent=insert(self.extent, one * extent),
+            step=insert(self.step, one),
+            stride=insert(self.stride, zero),
+            is_cut=self._is_cut,
         )
 
     def dropped(self, dim: int) -> Content:
@@ -228,7 +255,14 @@ class BlockTable(Content):
             stride.append(np.concatenate([self.stride[d] for d, _ in used], axis=1))
         columns = (np.asarray(o, dtype=np.int64) for o in origin)
         return BlockTable(
-            self.pool, self.owner, self.offset, tuple(columns), tuple(extent), tuple(step), tuple(stride), True
+            pool=self.pool,
+            owner=self.owner,
+            offset=self.offset,
+            origin=tuple(columns),
+            extent=tuple(extent),
+            step=tuple(step),
+            stride=tuple(stride),
+            is_cut=True,
         )
 
     def addresses(self, shape: Sequence[int]) -> Int64:

@@ -229,7 +229,15 @@ class ComputeSet:
         definition = self.graph.codelet(codelet)
         debug = self.graph.origin(definition.name)
         own = {f.name: f.initial(1)[0] for f in definition.fields if f.initial is not None and f.name not in fields}
-        ref = VertexRef(self, definition, tile, fields | own, debug, cycles, dict.fromkeys(fields, debug.location))
+        ref = VertexRef(
+            compute_set=self,
+            codelet=definition,
+            tile=tile,
+            values=fields | own,
+            debug=debug,
+            cycles=cycles,
+            origins=dict.fromkeys(fields, debug.location),
+        )
         self._pending.append(ref)
         return ref
 
@@ -273,7 +281,9 @@ class ComputeSet:
         edges, state = _wired(definition, refs)
         cost = None if refs[0].cycles is None else np.array([r.cycles for r in refs], dtype=np.int64)
         origins = tuple(r.debug for r in refs)
-        return VertexGroup(definition, tiles, edges, state, cost, refs[0].debug, origins)
+        return VertexGroup(
+            codelet=definition, tile=tiles, edges=edges, state=state, cycles=cost, debug=refs[0].debug, origins=origins
+        )
 
     def _check_tiles(self, tiles: npt.NDArray[np.int32], definition: CodeletDef, debug: DebugRecord) -> None:
         self.graph.check_tiles(tiles, f"a vertex {definition.name} of compute set {self.name!r}", debug)

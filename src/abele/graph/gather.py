@@ -36,7 +36,16 @@ def content_of_runs(graph: Graph, begin: Int64, length: Int64) -> Content:
     owner = owner.reshape(-1).astype(np.int64)
     offset = begin - bases[numbers][owner]
     return compact(
-        BlockTable(pool, owner, offset, (np.cumsum(length) - length,), (length[:, None],), (one,), (one,), True)
+        BlockTable(
+            pool=pool,
+            owner=owner,
+            offset=offset,
+            origin=(np.cumsum(length) - length,),
+            extent=(length[:, None],),
+            step=(one,),
+            stride=(one,),
+            is_cut=True,
+        )
     )
 
 

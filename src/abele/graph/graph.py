@@ -540,7 +540,15 @@ class Graph:
         """Append a library call to ``prog`` and give its body to be filled."""
         debug = self.origin(debug_name or name.rsplit(".", 1)[-1])
         body = programs.Sequence()
-        call = programs.LibraryCall(name, tuple(inputs), tuple(outputs), body, kernel, flops, debug)
+        call = programs.LibraryCall(
+            name=name,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            body=body,
+            kernel=kernel,
+            flops=flops,
+            debug=debug,
+        )
         with self.scope(debug.name, location=(debug.file, debug.line), text=debug.text):
             yield body
         prog.add(call)
@@ -582,7 +590,15 @@ class Graph:
         self, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
     ) -> Stream:
         debug, element, dims = self.origin(name), as_element_type(dtype), ends.stream_dims(shape)
-        made = self.kinds.stream(debug.full_name, element, dims, direction, debug, replicated, buffering_depth)
+        made = self.kinds.stream(
+            name=debug.full_name,
+            dtype=element,
+            shape=dims,
+            direction=direction,
+            debug=debug,
+            replicated=replicated,
+            buffering_depth=buffering_depth,
+        )
         return ends.added(self.streams, ends.checked_stream(made), "stream")
 
     def remote_buffer(self, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:

@@ -94,14 +94,14 @@ def _one_table(parts: Sequence[tuple[BlockList | BlockTable, int]], dim: int, is
         owners.append(np.array([number[v] for v in table.pool], dtype=np.int64)[table.owner])
     dims = range(len(tables[0].origin))
     return BlockTable(
-        pool,
-        np.concatenate(owners),
-        np.concatenate([t.offset for t in tables]),
-        tuple(np.concatenate([t.origin[d] for t in tables]) for d in dims),
-        tuple(_stacked([t.extent[d] for t in tables], 1) for d in dims),
-        tuple(_stacked([t.step[d] for t in tables], 1) for d in dims),
-        tuple(_stacked([t.stride[d] for t in tables], 0) for d in dims),
-        is_cut,
+        pool=pool,
+        owner=np.concatenate(owners),
+        offset=np.concatenate([t.offset for t in tables]),
+        origin=tuple(np.concatenate([t.origin[d] for t in tables]) for d in dims),
+        extent=tuple(_stacked([t.extent[d] for t in tables], 1) for d in dims),
+        step=tuple(_stacked([t.step[d] for t in tables], 1) for d in dims),
+        stride=tuple(_stacked([t.stride[d] for t in tables], 0) for d in dims),
+        is_cut=is_cut,
     )
 
 

@@ -186,15 +186,15 @@ class _ProgramBuilder:
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
-            self.graph,
-            program,
-            self.schedule,
-            [s for s, _ in inputs],
-            self.outputs.streams,
-            weights,
-            list(self.to.updates.values()),
-            seed,
-            self.changed.streams,
+            graph=self.graph,
+            program=program,
+            schedule=self.schedule,
+            inputs=[s for s, _ in inputs],
+            outputs=self.outputs.streams,
+            weights=weights,
+            groups=list(self.to.updates.values()),
+            seed=seed,
+            changed=self.changed.streams,
         )
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:

@@ -192,21 +192,21 @@ def build_image(
     fused = storage.fused if storage is not None else frozenset()
     text = _listing(lowering.emitter.leaves, native)
     image = Image(
-        arena,
-        machine,
-        entries,
-        callbacks,
-        placed,
-        fused,
-        text,
-        behaviour,
-        seeds,
-        clock,
-        lowering.tallies,
-        checking,
-        Overruns(arena, placed.placed, compile_codelet),
-        {register: leaf.name for leaf, register in lowering.emitter.leaves.items()},
-        options.seed,
+        arena=arena,
+        machine=machine,
+        entries=entries,
+        callbacks=callbacks,
+        supersteps=placed,
+        fused=fused,
+        listing=text,
+        behaviour=behaviour,
+        seeds=seeds,
+        clock=clock,
+        tallies=lowering.tallies,
+        checking=checking,
+        overruns=Overruns(arena, placed.placed, compile_codelet),
+        leaf_names={register: leaf.name for leaf, register in lowering.emitter.leaves.items()},
+        seed=options.seed,
     )
     image.load()
     progress("code", 1.0)

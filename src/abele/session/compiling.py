@@ -104,7 +104,16 @@ def compile_network(
     trained = {p.name for g in groups or () for p in g.parameters}
     updated = frozenset(trained | {v.name for v in net.updates})
     seconds = time.perf_counter() - start
-    return Compiled(executable, ends, schedule, settings, optimisers, updated, checks, seconds)
+    return Compiled(
+        executable=executable,
+        ends=ends,
+        schedule=schedule,
+        settings=settings,
+        optimisers=optimisers,
+        updated=updated,
+        checks=checks,
+        seconds=seconds,
+    )
 
 
 @contextmanager

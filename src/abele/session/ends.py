@@ -64,16 +64,16 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
     return Ends(
-        tuple(_stream(v.name, s) for v, s in zip(net.inputs, program.inputs, strict=True)),
-        tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
-        tuple(zip(positions, changed, strict=True)),
-        {name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},
-        {name: _tensor(graph, "state", name, t) for update in program.groups for name, t in update.state.items()},
-        tuple(
+        inputs=tuple(_stream(v.name, s) for v, s in zip(net.inputs, program.inputs, strict=True)),
+        outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
+        changed=tuple(zip(positions, changed, strict=True)),
+        weights={name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},
+        state={name: _tensor(graph, "state", name, t) for update in program.groups for name, t in update.state.items()},
+        numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in update.hyper.items()}
             for i, update in enumerate(program.groups)
         ),
-        None if program.seed is None else _tensor(graph, "random", "state", program.seed),
+        seed=None if program.seed is None else _tensor(graph, "random", "state", program.seed),
     )
 
 

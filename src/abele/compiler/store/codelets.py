@@ -91,4 +91,13 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
 def _field(row: FieldRow) -> FieldDef:
     layouts = tuple(_LAYOUTS[layout] for layout in row.layouts)
     type_ = as_element_type(row.type)
-    return FieldDef(row.name, row.direction, type_, row.rank, layouts, row.min_align, row.interleaved, row.scattered)
+    return FieldDef(
+        name=row.name,
+        direction=row.direction,
+        type=type_,
+        rank=row.rank,
+        layouts=layouts,
+        min_align=row.min_align,
+        interleaved=row.interleaved,
+        is_scattered=row.scattered,
+    )

@@ -191,7 +191,7 @@ def _library_call(
             raise ValueError(f"the kernel of {name} does not fit its operands")
     if not isinstance(steps, Sequence) or not all(t.writable for t in written):
         raise ValueError(f"library call {name} has no body, or writes what it may not")
-    return LibraryCall(name, read, written, steps, made, flops, steps.debug)
+    return LibraryCall(name=name, inputs=read, outputs=written, body=steps, kernel=made, flops=flops, debug=steps.debug)
 
 
 stored(LibraryCall, LibraryCallRow, parts=_library_parts, make=_library_call)

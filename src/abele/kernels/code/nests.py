@@ -191,7 +191,15 @@ class _NestCode:
         for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
             loaded = self.points.load(panel.fetch.access, point, None)
             pointer = self.points.pointer(panel.packed, point)
-            store_lanes(self.builder, self.points.vector(loaded), pointer, panel.packed.type, 1, point.valid, None)
+            store_lanes(
+                self.builder,
+                self.points.vector(loaded),
+                pointer,
+                type_=panel.packed.type,
+                stride=1,
+                valid=point.valid,
+                mask=None,
+            )
 
     @contextmanager
     def at(self, dim: str, start: Value, size: int) -> Iterator[None]:
@@ -405,12 +413,14 @@ class _NestCode:
         wide = self.points.vector(value) if in_lanes else value.value
         if out.combine != "set":
             if in_lanes:
-                before = load_lanes(self.builder, pointer, out.access.type, lanes, stride, at.valid, mask)
+                before = load_lanes(
+                    self.builder, pointer, out.access.type, lanes=lanes, stride=stride, valid=at.valid, mask=mask
+                )
             else:
                 before = load_one(self.builder, pointer, out.access.type)
             wide = combine(self.builder, out.combine, before, wide, kind)
         if in_lanes:
-            store_lanes(self.builder, wide, pointer, out.access.type, stride, at.valid, mask)
+            store_lanes(self.builder, wide, pointer, type_=out.access.type, stride=stride, valid=at.valid, mask=mask)
         else:
             store_one(self.builder, wide, pointer, out.access.type)
 

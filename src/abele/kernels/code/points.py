@@ -183,7 +183,10 @@ class Points:
         if not stride and not masked:
             return Typed(load_one(self.builder, pointer, access.type), kind)
         mask = condition if masked else None
-        return Typed(load_lanes(self.builder, pointer, access.type, self.lanes, stride, at.valid, mask), kind)
+        return Typed(
+            load_lanes(self.builder, pointer, access.type, lanes=self.lanes, stride=stride, valid=at.valid, mask=mask),
+            kind,
+        )
 
     def pointer(self, access: ElementAccess, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
         """Address of ``access`` in the first lane.

@@ -68,7 +68,16 @@ def flatten(
         parallel = tuple(d for d in parallel if d[0] != blocked.dim) + (parts if in_parallel else ())
         reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
         parallel = ((BLOCK, blocked.blocks), *parallel)
-        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), (BLOCK,), LANE, values)
+        nest = LoopNest(
+            parallel=parallel,
+            reduced=reduced,
+            accumulates=accumulates,
+            outs=outs,
+            num_arrays=len(writer.arrays),
+            unit=(BLOCK,),
+            lane=LANE,
+            locals=values,
+        )
         if blocked.lanes == 1 or _streams_along_others(nest):
             nest = replace(nest, lane="")
     else:

@@ -262,20 +262,20 @@ class NetworkBuilder(BlockBuilder):
     def finish(self) -> Network:
         """The network as it is now."""
         return Network(
-            tuple(self.inputs),
-            tuple(self.parameters),
-            tuple(self.buffers),
-            tuple(self.accumulators),
-            self.seed,
-            tuple(self.ops),
-            tuple(self.outputs),
-            FrozenDict(self.updates),
-            FrozenDict(self.changed_inputs),
-            FrozenDict(self.gradients),
-            self.loss,
-            frozenset(self.wide),
-            tuple(self.bounds),
-            self.num_random,
+            inputs=tuple(self.inputs),
+            parameters=tuple(self.parameters),
+            buffers=tuple(self.buffers),
+            accumulators=tuple(self.accumulators),
+            seed=self.seed,
+            ops=tuple(self.ops),
+            outputs=tuple(self.outputs),
+            updates=FrozenDict(self.updates),
+            changed_inputs=FrozenDict(self.changed_inputs),
+            gradients=FrozenDict(self.gradients),
+            loss=self.loss,
+            wide=frozenset(self.wide),
+            bounds=tuple(self.bounds),
+            num_random=self.num_random,
         )
 
     @property

@@ -31,15 +31,15 @@ def convolution(
 ) -> Value:
     """The cross-correlation of x [batch, in, *field] with weight [out, in / groups, *kernel], plus bias [out]."""
     params = ConvParams(
-        x.shape[0],
-        x.shape[1],
-        weight.shape[0],
-        x.shape[2:],
-        weight.shape[2:],
-        tuple(stride),
-        tuple(dilation),
-        tuple(padding),
-        tuple(padding),
+        batch=x.shape[0],
+        in_channels=x.shape[1],
+        out_channels=weight.shape[0],
+        field=x.shape[2:],
+        kernel=weight.shape[2:],
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        padding_lower=tuple(padding),
+        padding_upper=tuple(padding),
         groups=groups,
     )
     inputs = [x, weight] + ([] if bias is None else [bias])

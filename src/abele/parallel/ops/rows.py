@@ -84,7 +84,9 @@ class WriteRow(OpRule):
         table, row, index = op.inputs
         written = to.overwritable(table)
         piece = to[row].reshape((1, *row.shape))
-        popops.dynamic_update(to.graph, written, piece, to[index].reshape((1,)), [0], [1], to.prog)
+        popops.dynamic_update(
+            to.graph, written, piece, offset=to[index].reshape((1,)), dims=[0], sizes=[1], prog=to.prog
+        )
         to.own(op.output)
         return written
 

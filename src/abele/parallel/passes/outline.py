@@ -158,7 +158,16 @@ class _Occurrence:
         outputs = tuple(ops[number].outputs[position] for number, position in leaving)
         block = OpBlock(tuple(entered.values()), tuple(made), tuple(inside[v] for v in outputs))
         count = max(modifiers, default=-1) - random + 1 if modifiers else 0
-        return cls(start, len(ops), block, tuple(entered), outputs, path, random, count)
+        return cls(
+            start=start,
+            length=len(ops),
+            block=block,
+            inputs=tuple(entered),
+            outputs=outputs,
+            path=path,
+            random=random,
+            num_random=count,
+        )
 
 
 def _from(op: NetworkOp, random: int) -> FrozenDict[str, Any]:

@@ -75,17 +75,17 @@ def primitives() -> Primitives:
     native = compile_ir(module_text())
     elements = {n: native.address(f"copy_elements_{n}") for n in _ELEMENT_BYTES}
     return Primitives(
-        native.address("run"),
-        native.address("copy_runs"),
-        elements,
-        native.address("move_rows"),
-        {name: native.address(f"nonfinite_{name}") for name in _INFINITY},
-        native.address("clear_flags"),
-        native.address("read_flags"),
-        native.address("changed_zone"),
-        native.address("fill_zones"),
-        native.address("call_guarded"),
-        native,
+        run=native.address("run"),
+        copy_runs=native.address("copy_runs"),
+        element_copies=elements,
+        move_rows=native.address("move_rows"),
+        nonfinite={name: native.address(f"nonfinite_{name}") for name in _INFINITY},
+        clear_flags=native.address("clear_flags"),
+        read_flags=native.address("read_flags"),
+        changed_zone=native.address("changed_zone"),
+        fill_zones=native.address("fill_zones"),
+        call_guarded=native.address("call_guarded"),
+        native=native,
     )
 
 

@@ -152,13 +152,13 @@ class NativeSupersteps:
         placed.cuts = self._cuts(placed)
         keep = (placed, code)
         return Leaf(
-            name,
-            address,
-            placed.num,
-            tables.addresses,
-            tables.work_bytes,
-            written(group),
-            counter,
+            name=name,
+            address=address,
+            units=placed.num,
+            args=tables.addresses,
+            work_bytes=tables.work_bytes,
+            writes=written(group),
+            counter=counter,
             keep=keep,
             cuts=placed.cuts,
         )

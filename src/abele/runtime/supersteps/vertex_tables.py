@@ -93,7 +93,15 @@ def vertex_tables(
         if field_def.direction == "state":
             _add_state(tables, field_def, group.state[field_def.name], group.num, arena.replicas, states)
         else:
-            _add_edge(tables, field_def, group.edges[field_def.name], group.num, arena, scratch, states)
+            _add_edge(
+                tables,
+                field_def,
+                group.edges[field_def.name],
+                num=group.num,
+                arena=arena,
+                scratch=scratch,
+                states=states,
+            )
     if prints:
         tables.sink = PrintSink(prints)
         tables.columns.append(tables.sink.column)

@@ -23,5 +23,15 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     logits = given.flag("logit-inputs")
     calc = ctc.calc_loss_and_gradient_logits if logits else ctc.calc_loss_and_gradient_log_probabilities
     prog = Sequence()
-    calc(graph, out_type, data, truth, times, counts, prog, 0, plan)
+    calc(
+        graph,
+        out_type,
+        data,
+        labels=truth,
+        data_lengths=times,
+        label_lengths=counts,
+        prog=prog,
+        blank_class=0,
+        plan=plan,
+    )
     return prog

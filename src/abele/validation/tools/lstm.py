@@ -21,5 +21,15 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     if phase != "fwd":
         gradient = graph.clone(made.output, name="output_gradient")
         backward = lstm.lstm_bwd if phase == "bwd" else lstm.lstm_bwd_with_wu
-        backward(graph, params, state, made.intermediates, weights, x, gradient, prog, options=options)
+        backward(
+            graph,
+            params,
+            state,
+            intermediates=made.intermediates,
+            weights=weights,
+            input=x,
+            output_gradient=gradient,
+            prog=prog,
+            options=options,
+        )
     return prog

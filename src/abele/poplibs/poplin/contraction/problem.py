@@ -99,17 +99,30 @@ class Contraction:
 
 def forward(params: ConvParams, dtype: ElementType, partials: ElementType, output: ElementType) -> Contraction:
     """The convolution itself: activations and weights to activations."""
-    groups = params.groups
-    channels = params.in_channels // groups, params.out_channels // groups
-    return Contraction(groups, params.batch, *channels, params.axes, dtype, partials, output)
+    return Contraction(
+        groups=params.groups,
+        batch=params.batch,
+        in_channels=params.in_channels // params.groups,
+        out_channels=params.out_channels // params.groups,
+        axes=params.axes,
+        dtype=dtype,
+        partials=partials,
+        output=output,
+    )
 
 
 def input_gradient(params: ConvParams, dtype: ElementType, partials: ElementType, output: ElementType) -> Contraction:
     """Gradients of the output, and weights with channels exchanged, to gradients of the input."""
-    groups = params.groups
-    channels = params.out_channels // groups, params.in_channels // groups
-    axes = tuple(axis.input_gradient() for axis in params.axes)
-    return Contraction(groups, params.batch, *channels, axes, dtype, partials, output)
+    return Contraction(
+        groups=params.groups,
+        batch=params.batch,
+        in_channels=params.out_channels // params.groups,
+        out_channels=params.in_channels // params.groups,
+        axes=tuple(axis.input_gradient() for axis in params.axes),
+        dtype=dtype,
+        partials=partials,
+        output=output,
+    )
 
 
 def weight_gradient(

@@ -197,9 +197,22 @@ def apply_fused(
     )
     with call as body:
         if is_fused or fused.needs_index or len(fused.operations) <= len(outputs) == 1:
-            body.add(execute_elementwise(graph, fused, tensors, outputs, name, cycles, base, vector_broadcast))
+            body.add(
+                execute_elementwise(
+                    graph,
+                    fused,
+                    tensors,
+                    outputs=outputs,
+                    name=name,
+                    cycles=cycles,
+                    base=base,
+                    vector_broadcast=vector_broadcast,
+                )
+            )
         else:
-            add_one_by_one(graph, body, fused, tensors, outputs, name, vector_broadcast)
+            add_one_by_one(
+                graph, body, fused, tensors=tensors, outputs=outputs, name=name, vector_broadcast=vector_broadcast
+            )
 
 
 def emit_map(

@@ -119,7 +119,7 @@ def _all_at_once(
         )
         return
     update = {None: multi_update, "max": multi_update_max, "mul": multi_update_mul}[computation]
-    update(graph, table, rows, entries, (0,), (1,), prog, options=_SKIPS, name=name)
+    update(graph, table, rows, offsets=entries, dims=(0,), sizes=(1,), prog=prog, options=_SKIPS, name=name)
 
 
 def _one_by_one(

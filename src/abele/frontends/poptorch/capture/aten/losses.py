@@ -159,7 +159,9 @@ def cross_entropy_loss(
     """The negative log-likelihood of a log-softmax over classes; the target holds classes or probabilities."""
     logs = build.softmax(call.net, value, _class_dim(value), log=True)
     if not target.dtype.is_float:
-        return _nll(call, logs, target, weight, reduction, ignore_index, label_smoothing)
+        return _nll(
+            call, logs, target, weight=weight, reduction=reduction, ignore_index=ignore_index, smoothing=label_smoothing
+        )
     classes = value.shape[_class_dim(value)]
     wanted = y if not label_smoothing else y * (1.0 - label_smoothing) + label_smoothing / classes
     operands = [logs, target]
@@ -220,7 +222,14 @@ def _nll(
     total = build.reduce(net, losses, range(logs.ndim))
     if reduction != _MEAN:
         return total
-    return build.map_(net, x / y, [total, _label_weights(net, numbers, index, target, weight, logs, ignore_index)])
+    return build.map_(
+        net,
+        x / y,
+        [
+            total,
+            _label_weights(net, numbers, index, target=target, weight=weight, logs=logs, ignore_index=ignore_index),
+        ],
+    )
 
 
 def _label_weights(

@@ -32,7 +32,7 @@ def _pool(
         max(low, (n - 1) * s + k - extent - low)
         for n, s, k, extent, low in zip(call.shape[-rank:], steps, kernel, x.shape[-rank:], lower, strict=True)
     )
-    return _pooled(call, function, x, kernel, steps, lower, upper)
+    return _pooled(call, function, x, kernel=kernel, stride=steps, lower=lower, upper=upper)
 
 
 def _pooled(
@@ -47,7 +47,16 @@ def _pooled(
     """Pooling of [batch, channels, *field]; a missing batch dimension is one sample."""
     samples = x if x.ndim == len(kernel) + 2 else build.reshape(call.net, x, (1, *x.shape))
     batch, channels, *field = samples.shape
-    pooling = PoolParams(function, tuple(field), kernel, stride, lower, upper, channels, batch)
+    pooling = PoolParams(
+        kind=function,
+        field=tuple(field),
+        kernel=kernel,
+        stride=stride,
+        padding_lower=lower,
+        padding_upper=upper,
+        channels=channels,
+        batch=batch,
+    )
     return build.reshape(call.net, build.pool(call.net, samples, pooling), call.shape)
 
 
@@ -97,4 +106,4 @@ def adaptive_avg_pool(call: OperatorCall, x: Value, output_size: Sequence[int]) 
     if any(n % k for n, k in zip(field, size, strict=True)):
         raise call.refuse(f"from {list(field)} to {list(size)} has no lowering", "choose a size that divides the field")
     window = tuple(n // k for n, k in zip(field, size, strict=True))
-    return _pooled(call, "avg", x, window, window, (0,) * len(size), (0,) * len(size))
+    return _pooled(call, "avg", x, kernel=window, stride=window, lower=(0,) * len(size), upper=(0,) * len(size))

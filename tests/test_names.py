@@ -1,0 +1,114 @@
+"""Names of classes, and arguments by name: what a reader of one room may assume about all of them."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import abele
+
+_ROOT = Path(abele.__file__).parent
+_MOST_POSITIONAL = 6
+
+_FRONT_ENDS = ("poplar/",)
+"""Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
+
+_SAME_NAME = {
+    "Adam": ({"frontends/poptorch/optim.py", "parallel/optimisers.py"}, "PyTorch's name, over our optimiser"),
+    "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
+    "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Expr": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Operation": (
+        {"poplibs/popops/expressions/op_types.py", "expr/operation.py"},
+        "PopLibs' enumeration of reductions; ours is what users define operations with",
+    ),
+    "OutputMode": ({"frontends/poptorch/enums.py", "parallel/schedule.py"}, "PopTorch's enumeration of our modes"),
+    "Plan": ({"poplibs/popnn/ctc/plan.py", "poplibs/popnn/ctc_infer/plan.py"}, "PopLibs' name of both plans of CTC"),
+}
+"""Names with two classes: where they are, and why the name stays."""
+
+_ANY_NUMBER = {
+    "CFUNCTYPE": "a result and any number of arguments",
+    "_call": "a function and any number of arguments",
+    "aten": "any number of operators",
+    "type_of": "any number of element types",
+    "zip": "any number of iterables",
+}
+"""Callables that take like things in any number, which have no names."""
+
+
+_Nodes = dict[str, list[ast.ClassDef | ast.Call]]
+"""Classes and calls of each file."""
+
+
+def _nodes(sources: dict[str, str]) -> _Nodes:
+    return {
+        path: [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef | ast.Call)]
+        for path, source in sources.items()
+    }
+
+
+@cache
+def _everywhere() -> _Nodes:
+    files = sorted(_ROOT.rglob("*.py"))
+    return _nodes({f.relative_to(_ROOT).as_posix(): f.read_text(encoding="utf-8") for f in files})
+
+
+def _places(nodes: _Nodes) -> dict[str, list[str]]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, found in nodes.items():
+        for node in found:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path)
+    return places
+
+
+def _ambiguous(nodes: _Nodes) -> dict[str, list[str]]:
+    """Names of two or more classes, without those of front ends and those above."""
+    found = {}
+    for name, places in _places(nodes).items():
+        ours = [path for path in places if not path.startswith(_FRONT_ENDS)]
+        allowed = _SAME_NAME.get(name, (set(), ""))[0]
+        if len(ours) > 1 and set(ours) != allowed:
+            found[name] = places
+    return found
+
+
+def _long_calls(nodes: _Nodes) -> Iterator[str]:
+    """Calls with more positional arguments than a reader can tell apart."""
+    for path, found in nodes.items():
+        for node in found:
+            if not isinstance(node, ast.Call) or len(node.args) <= _MOST_POSITIONAL:
+                continue
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            if called not in _ANY_NUMBER:
+                yield f"{path}:{node.lineno}: {called} with {len(node.args)}"
+
+
+def test_class_names__everywhere__stand_for_one_thing() -> None:
+    assert _ambiguous(_everywhere()) == {}
+
+
+def test_class_names__two_of_one_name__are_found() -> None:
+    ours = {"graph/a.py": "class Block: ...", "kernels/b.py": "def f():\n    class Block: ..."}
+    assert _ambiguous(_nodes(ours)) == {"Block": ["graph/a.py", "kernels/b.py"]}
+    front = {"graph/a.py": "class Tensor: ...", "poplar/a.py": "class Tensor: ..."}
+    assert _ambiguous(_nodes(front)) == {}
+
+
+def test_class_names__exceptions__are_needed_still() -> None:
+    places = _places(_everywhere())
+    assert {n: where for n, (where, _) in _SAME_NAME.items()} == {n: set(places[n]) for n in _SAME_NAME}
+
+
+def test_calls__everywhere__name_their_arguments_beyond_six() -> None:
+    assert list(_long_calls(_everywhere())) == []
+
+
+def test_calls__seven_arguments_without_names__are_found() -> None:
+    source = "x = Record(a, b, c,\n d, e, f, g)\ny = Record(a, b, c, d, e, f, g=g)\nzip(1, 2, 3, 4, 5, 6, 7)"
+    assert list(_long_calls(_nodes({"a.py": source}))) == ["a.py:1: Record with 7"]
