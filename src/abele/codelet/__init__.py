@@ -38,6 +38,7 @@ from abele.codelet.layouts import (
     SPAN,
     FieldLayout,
 )
+from abele.codelet.macros import macro
 from abele.codelet.reductions import LANES
 from abele.codelet.rounding import Rounding
 from abele.codelet.sizes import Size, Sizes
@@ -86,6 +87,7 @@ __all__ = [
     "hash_u32",
     "interpret",
     "log",
+    "macro",
     "pow",
     "random_u32",
     "rint",

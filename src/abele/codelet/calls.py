@@ -10,6 +10,7 @@ from typing import Any
 from abele.codelet import construct
 from abele.codelet.expressions import Expressions
 from abele.codelet.functions import VertexFunction
+from abele.codelet.macros import is_macro
 from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import Self, VertexMethod, WholeField
 from abele.codelet.tree import Helper, HelperCall, VertexExpr
@@ -36,13 +37,16 @@ class Calls(Expressions):
             return self._cast(node, called)
         if isinstance(called, VertexFunction):
             return self._function(node, called)
-        if isinstance(called, VertexMethod):
-            return self._helper(node, called.function, [Self()])
-        if isinstance(called, FunctionType):
-            return self._helper(node, called, [])
+        if isinstance(called, VertexMethod | FunctionType):
+            function, first = (called, []) if isinstance(called, FunctionType) else (called.function, [Self()])
+            return self.expanded(node, function, first) if is_macro(function) else self._helper(node, function, first)
         raise self.origin.problem(
             node, "this cannot be called", "call types, functions of the language or plain functions"
         )
+
+    def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
+        """What a call of a macro stands for."""
+        raise NotImplementedError
 
     def _cast(self, node: ast.Call, wanted: ElementType) -> VertexExpr:
         (arg,) = self._values(node, 1, str(wanted))

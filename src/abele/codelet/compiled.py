@@ -7,6 +7,7 @@ import hashlib
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -19,7 +20,7 @@ from abele.codelet.counting import Control, CountCode, control_of
 from abele.codelet.functions import VertexFunction, code_key, emission_key
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
-from abele.codelet.scope import MISSING, meaning, outer_name
+from abele.codelet.scope import MISSING, is_setting, meaning, outer_name, setting_parts
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
@@ -290,6 +291,9 @@ def _object_key(value: Any, seen: dict[FunctionType, str]) -> str:
         return f"module {known.__name__}"
     if isinstance(known, VertexFunction):
         return f"{known!r}{emission_key(known.name)}"
+    if is_setting(known) and not isinstance(known, ElementType):
+        parts = [] if isinstance(known, Enum) else [(n, _object_key(v, seen)) for n, v in setting_parts(known).items()]
+        return f"{type(known).__qualname__} {known if isinstance(known, str | Enum) else ''!s} {parts}"
     return repr(known) if isinstance(known, bool | int | float | ElementType) else ""
 
 

@@ -31,6 +31,15 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "shr": operator.rshift,
 }
 """Infix operations, and what they are in Python."""
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Comparisons by their signs."""
 _BITS = ("and", "or", "xor", "shl", "shr")
 _LARGEST_POWER = 16
 _KEEP_INTEGERS = ("floor", "ceil", "rint")
@@ -211,6 +220,8 @@ def absolute(value: VertexExpr, line: int = 0) -> VertexExpr:
 
 def comparison(sign: str, left: VertexExpr, right: VertexExpr, line: int = 0) -> VertexExpr:
     """``left`` sign ``right``."""
+    if isinstance(left, ConstExpr) and isinstance(right, ConstExpr) and left.weak and right.weak:
+        return ConstExpr(type=bool_, value=COMPARISONS[sign](left.value, right.value), line=line)
     if left.type == bool_ and right.type == bool_:
         return Compare(op=sign, left=left, right=right, line=line)
     type_ = common_type(left, right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -13,7 +14,17 @@ from abele.codelet.construct import RuleError
 from abele.codelet.functions import VertexFunction
 from abele.codelet.problem import Origin
 from abele.codelet.rules import cast, computed, converts
-from abele.codelet.scope import MISSING, NameScope, Self, VertexMethod, WholeField, meaning
+from abele.codelet.scope import (
+    MISSING,
+    NameScope,
+    Self,
+    VertexMethod,
+    WholeField,
+    Written,
+    is_setting,
+    meaning,
+    setting_parts,
+)
 from abele.codelet.tree import ConstExpr, Element, Length, Scalar, VertexExpr
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError, VectorSizeError, nearest
@@ -53,11 +64,19 @@ class Expressions:
 
     def value(self, node: ast.expr) -> VertexExpr:
         """The value that ``node`` stands for."""
-        found = self.resolve(node)
+        return self._valued(self.resolve(node), node)
+
+    def _valued(self, found: Any, node: ast.expr) -> VertexExpr:
+        """What ``node`` stands for, as a value."""
         if isinstance(found, VertexExpr):
             return computed(found)
         if isinstance(found, bool | int | float):
             return construct.number(found, node.lineno)
+        if isinstance(node, ast.Constant):
+            raise self._outside(node)
+        if _is_fixed(found) and not isinstance(found, ElementType):
+            what = f"{ast.unparse(node)} is a {type(found).__name__}, which is no value"
+            raise self.origin.problem(node, what, "close over numbers; settings may be compared, and have parts")
         raise self.origin.problem(node, f"{_kind(found)} is used as a value", _value_hint(found))
 
     def condition(self, node: ast.expr) -> VertexExpr:
@@ -72,10 +91,10 @@ class Expressions:
         return cast(value, i64)
 
     def resolve(self, node: ast.expr) -> Any:
-        """What ``node`` stands for: an Expr, a plain number, a field, a type, a function or a module."""
+        """What ``node`` stands for: an VertexExpr, a plain number, a field, a type, a function or a module."""
         match node:
-            case ast.Constant(value=bool() | int() | float() as number):
-                return number
+            case ast.Constant(value=bool() | int() | float() | str() as known):
+                return known
             case ast.Name():
                 return self._name(node)
             case ast.Attribute():
@@ -95,6 +114,10 @@ class Expressions:
             case ast.Call():
                 return self.call(node)
         raise self._outside(node)
+
+    def no_room(self) -> AbstractContextManager[None]:
+        """Around what is read where no statements can come before."""
+        return nullcontext()
 
     def call(self, node: ast.Call) -> Any:
         """What a call stands for."""
@@ -121,7 +144,8 @@ class Expressions:
     def _name(self, node: ast.Name) -> Any:
         name, scope = node.id, self.scope
         if name in scope.known:
-            return scope.known[name]
+            known = scope.known[name]
+            return known.read(known.node) if isinstance(known, Written) else known
         if name in scope.types:
             if name not in scope.defined:
                 raise self.origin.problem(
@@ -157,7 +181,24 @@ class Expressions:
             )
         if isinstance(owner, WholeField) and node.attr == "size":
             return self.length(owner, node)
+        if isinstance(owner, ElementType) and hasattr(owner, node.attr):
+            return meaning(getattr(owner, node.attr))
+        if _is_fixed(owner):
+            return self._of_setting(owner, node)
         raise self.origin.problem(node, f"{_kind(owner)} has no attribute {node.attr!r} in the vertex language")
+
+    def _of_setting(self, owner: Any, node: ast.Attribute) -> Any:
+        """A field of a setting, or a member of an enumeration."""
+        parts = setting_parts(owner)
+        found = meaning(parts.get(node.attr, MISSING))
+        if found is MISSING:
+            shown = ", ".join(n for n, part in parts.items() if meaning(part) is not MISSING)
+            raise self.origin.problem(
+                node,
+                f"{_kind(owner)} has no {node.attr} that code can be made by",
+                f"it has {shown}" if shown else None,
+            )
+        return found
 
     def _member(self, node: ast.Attribute) -> Any:
         fields_by_name = self.definition.field_by_name
@@ -246,8 +287,12 @@ class Expressions:
         except RuleError as error:
             raise self.origin.problem(node, error.message, error.remedy) from error
 
-    def _compare(self, node: ast.Compare) -> VertexExpr:
-        values = [self.value(v) for v in (node.left, *node.comparators)]
+    def _compare(self, node: ast.Compare) -> Any:
+        nodes = (node.left, *node.comparators)
+        sides = [self.resolve(v) for v in nodes]
+        if any(_is_fixed(s) for s in sides):
+            return self._same(node, sides)
+        values = [self._valued(s, v) for s, v in zip(sides, nodes, strict=True)]
         found = []
         for sign, left, right in zip(node.ops, values, values[1:], strict=False):
             if type(sign) not in _COMPARE:
@@ -257,15 +302,35 @@ class Expressions:
             found.append(construct.comparison(_COMPARE[type(sign)], left, right, node.lineno))
         return construct.logic("and", found, node.lineno)
 
-    def _logic(self, node: ast.BoolOp) -> VertexExpr:
+    def _same(self, node: ast.Compare, sides: list[Any]) -> bool:
+        """Whether two settings, or element types, are the same: known where the code is made."""
+        if (
+            len(sides) != 2
+            or not isinstance(node.ops[0], ast.Eq | ast.NotEq)
+            or any(isinstance(s, VertexExpr) for s in sides)
+        ):
+            raise self.origin.problem(node, "settings are compared otherwise than two by == or !=")
+        return bool(sides[0] == sides[1]) == isinstance(node.ops[0], ast.Eq)
+
+    def _logic(self, node: ast.BoolOp) -> Any:
+        """``and`` or ``or``; a side that is known where the code is made decides there whether others are read."""
         op = "and" if isinstance(node.op, ast.And) else "or"
-        return construct.logic(op, [self.condition(v) for v in node.values], node.lineno)
+        values: list[VertexExpr] = []
+        for side in node.values:
+            with self.no_room() if values else nullcontext():
+                condition = self.condition(side)
+            if not isinstance(condition, ConstExpr):
+                values.append(condition)
+            elif bool(condition.value) == (op == "or"):
+                return construct.logic(op, [*values, condition], node.lineno) if values else bool(condition.value)
+        return construct.logic(op, values, node.lineno) if values else op == "and"
 
     def _choice(self, node: ast.IfExp) -> Any:
         condition = self.condition(node.test)
         if isinstance(condition, ConstExpr):
             return self.value(node.body if condition.value else node.orelse)
-        return construct.choice(condition, self.value(node.body), self.value(node.orelse), node.lineno)
+        with self.no_room():
+            return construct.choice(condition, self.value(node.body), self.value(node.orelse), node.lineno)
 
     def converted(
         self, node: ast.AST, value: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool
@@ -280,6 +345,11 @@ class Expressions:
 def locals_of_function(function: FunctionType) -> frozenset[str]:
     """Names that the function binds, as Python sees it."""
     return frozenset(function.__code__.co_varnames)
+
+
+def _is_fixed(found: Any) -> bool:
+    """Whether something that was resolved is a setting or an element type, which the code is made by."""
+    return is_setting(found) and not isinstance(found, WholeField | Self | VertexMethod | VertexFunction)
 
 
 def _unreserved(attribute: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import numbers
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum, EnumType
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -46,6 +48,19 @@ class VertexMethod:
     """A function that takes the vertex as its first argument."""
 
     function: FunctionType
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What a parameter of a macro stands for: an argument as it is written at the call, read wherever it is used.
+
+    Attributes:
+        node: The argument.
+        read: Reads it where it was written.
+    """
+
+    node: ast.expr
+    read: Callable[[ast.expr], Any]
 
 
 @dataclass
@@ -92,19 +107,35 @@ def outer_name(function: FunctionType, name: str) -> Any:
 
 def meaning(value: Any) -> Any:
     """A Python object as the language knows it: a number, an ElementType, the name of a known function, a module, a
-    plain function, or a tuple of numbers; MISSING for the rest."""
+    plain function, or a setting that code is specialised by; MISSING for the rest."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    if isinstance(value, ElementType | ModuleType | VertexFunction | FunctionType):
+    if isinstance(value, ElementType | ModuleType | VertexFunction | FunctionType) or is_setting(value):
         return value
     try:
         return VertexFunction(KNOWN[value]) if value in KNOWN else MISSING
     except TypeError:
         return MISSING
+
+
+def is_setting(value: Any) -> bool:
+    """Whether ``value`` is no number, but decides what code is made: text, a member of an enumeration or the whole of
+    it, or a frozen dataclass, whose fields are such settings or numbers and types."""
+    if isinstance(value, str | Enum | EnumType):
+        return True
+    parameters = getattr(value, "__dataclass_params__", None)
+    return parameters is not None and not isinstance(value, type) and bool(parameters.frozen)
+
+
+def setting_parts(value: Any) -> dict[str, Any]:
+    """What code can read of a setting, by name."""
+    if isinstance(value, EnumType):
+        return dict(value.__members__)
+    return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else {}
 
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:

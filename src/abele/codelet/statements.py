@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from abele.codelet.print_calls import Prints
+from abele.codelet.macro_calls import Expansion, Macros
 from abele.codelet.problem import Origin
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
@@ -74,18 +74,20 @@ def _read(definition: CodeletDef, scope: NameScope, parameters: tuple[str, ...],
     origin = Origin(definition.name, function.__code__.co_filename, function.__name__)
     reader = Statements(definition, origin, scope)
     reader.reading = reading
+    reader.expansion = Expansion(reserved=frozenset(function.__code__.co_varnames))
     body, falls_through = reader.block(tree.body)
     if reader.result is not None and falls_through:
         raise origin.problem(tree, "may end without returning a value", "return one on every path")
     return Helper(function.__name__, origin.file, parameters, scope.types, body, reader.result)
 
 
-class Statements(Prints):
+class Statements(Macros):
     """Reads the statements of one function."""
 
     reading: HelperReading
     result: ElementType | None = None
     _depth = 0
+    _in_macro = False
 
     def block(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], bool]:
         """The statements, and whether control can reach what follows them."""
@@ -98,7 +100,34 @@ class Statements(Prints):
         return body, True
 
     def statement(self, node: ast.stmt) -> list[Stmt]:
-        """The statements that ``node`` means; none for a docstring."""
+        """The statements that ``node`` means, after those of macros that it calls; none for a docstring."""
+        with self.room() as before:
+            read = self._statement(node)
+        return [*before, *read]
+
+    def tail(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], ast.expr | None]:
+        """Statements of a macro, and what it returns where conditions that are known are decided."""
+        body: list[Stmt] = []
+        for number, node in enumerate(nodes):
+            if isinstance(node, ast.Return):
+                return body, node.value
+            if isinstance(node, ast.If):
+                with self.room():
+                    condition = self.condition(node.test)
+                if isinstance(condition, ConstExpr):
+                    taken = node.body if condition.value else node.orelse
+                    inner, returned = self.tail([*taken, *nodes[number + 1 :]])
+                    return [*body, *inner], returned
+            body += self.statement(node)
+        return body, None
+
+    def inside(self, origin: Origin, scope: NameScope) -> Statements:
+        """A reader of a macro's code."""
+        reader = Statements(self.definition, origin, scope)
+        reader.reading, reader.expansion, reader._in_macro = self.reading, self.expansion, True
+        return reader
+
+    def _statement(self, node: ast.stmt) -> list[Stmt]:
         match node:
             case ast.Assign():
                 return self._assign(node)
@@ -130,6 +159,10 @@ class Statements(Prints):
         if isinstance(node.value, ast.Call):
             if isinstance(node.value.func, ast.Name) and node.value.func.id == "print":
                 return [self.print(node.value)]
+            called = self.macro_called(node.value)
+            if called is not None:
+                self.macro_values(node.value, *called)
+                return []
             value = self.call(node.value)
             if isinstance(value, HelperCall):
                 return [Evaluate(value=value, line=node.lineno)]
@@ -137,6 +170,8 @@ class Statements(Prints):
 
     def _debug_only(self, node: ast.stmt) -> Stmt:
         """A statement for debug mode; names that stand for fields are spelled out, since it has no such names."""
+        if self._in_macro:
+            raise self.origin.problem(node, "an assert in a macro", "assert where the macro is called")
         text = ast.parse(ast.unparse(node)).body[0]
         return DebugOnly(source=ast.unparse(_SpelledOut(self.scope.known).visit(text)), line=node.lineno)
 
@@ -144,19 +179,41 @@ class Statements(Prints):
         if len(node.targets) != 1:
             raise self.origin.problem(node, "several targets", "assign them one after the other")
         target = node.targets[0]
+        called = self.macro_called(node.value)
+        if called is not None:
+            return self._returned_to(node, target, *called)
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            return self._tuple(node, target, node.value)
-        if isinstance(target, ast.Name):
-            found = self.resolve(node.value)
-            if isinstance(found, WholeField):
-                return self._alias(node, target.id, found)
-        return [self._set(node, target, self.value(node.value))]
+            return self._tuple(node, target, [self.value(v) for v in node.value.elts])
+        found = self.resolve(node.value)
+        if isinstance(target, ast.Name) and isinstance(found, WholeField):
+            return self._alias(node, target.id, found)
+        return [self._set(node, target, self._valued(found, node.value))]
 
-    def _tuple(self, node: ast.Assign, target: ast.Tuple, source: ast.Tuple) -> list[Stmt]:
+    def _returned_to(self, node: ast.Assign, target: ast.expr, function: FunctionType, first: list[Any]) -> list[Stmt]:
+        """``a, b = macro(…)``; variables that the macro returns are those that they are assigned to, where they can."""
+        assert isinstance(node.value, ast.Call)
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        with self.room(tuple(t.id if isinstance(t, ast.Name) else "" for t in targets)) as before:
+            values = self.macro_values(node.value, function, first)
+        assert self.expansion.before is not None
+        self.expansion.before += before
+        if isinstance(values, WholeField) and isinstance(target, ast.Name):
+            return self._alias(node, target.id, values)
+        found = values if isinstance(values, list) else [values]
+        if None in found or len(found) != len(targets):
+            count = 0 if None in found else len(found)
+            raise self.origin.problem(node, f"{function.__name__} returns {count} values for {len(targets)} targets")
+        valued = [self._valued(f, node.value) for f in found]
+        if all(_is_variable(t, v) for t, v in zip(targets, valued, strict=True)):
+            return []
+        if isinstance(target, ast.Tuple):
+            return self._tuple(node, target, valued)
+        return [self._set(node, target, valued[0])]
+
+    def _tuple(self, node: ast.Assign, target: ast.Tuple, values: list[VertexExpr]) -> list[Stmt]:
         """``a, b = x, y``: all values first, then all targets."""
-        if len(target.elts) != len(source.elts):
-            raise self.origin.problem(node, f"{len(source.elts)} values for {len(target.elts)} targets")
-        values = [self.value(v) for v in source.elts]
+        if len(target.elts) != len(values):
+            raise self.origin.problem(node, f"{len(values)} values for {len(target.elts)} targets")
         names = [self._temporary(v.type) for v in values]
         first: list[Stmt] = [
             Assign(name=n, value=_typed(v), line=node.lineno) for n, v in zip(names, values, strict=True)
@@ -165,7 +222,7 @@ class Statements(Prints):
         return first + [self._set(node, t, r) for t, r in zip(target.elts, reads, strict=True)]
 
     def _temporary(self, type_: ElementType) -> str:
-        name = f"value_{len(self.scope.types)}_"
+        name = f"value_{self.origin.function if self._in_macro else ''}{len(self.scope.types)}_"
         self.scope.types[name] = type_
         self.scope.defined.add(name)
         return name
@@ -258,7 +315,8 @@ class Statements(Prints):
     def _while(self, node: ast.While) -> list[Stmt]:
         if node.orelse:
             raise self.origin.problem(node, "else after while", "set a flag and test it after the loop")
-        condition = self.condition(node.test)
+        with self.no_room():
+            condition = self.condition(node.test)
         before = set(self.scope.defined)
         body = self._loop(node.body)
         self.scope.defined = before
@@ -306,6 +364,10 @@ class Statements(Prints):
 
     def _return(self, node: ast.Return) -> list[Stmt]:
         is_compute = self.scope.function is self.definition.compute
+        if self._in_macro:
+            raise self.origin.problem(
+                node, "a macro returns before its end", "set a variable, and return that at the end"
+            )
         if node.value is None or (is_compute and isinstance(node.value, ast.Constant)):
             return [Return(line=node.lineno)]
         if is_compute:
@@ -352,6 +414,11 @@ class _SpelledOut(ast.NodeTransformer):
         field = f"self.{found.field.name}"
         row = f"[{found.row.name}]" if isinstance(found.row, Local) else ""
         return ast.parse(field + row, mode="eval").body
+
+
+def _is_variable(target: ast.expr, value: VertexExpr) -> bool:
+    """Whether ``value`` is the variable that it is assigned to."""
+    return isinstance(target, ast.Name) and isinstance(value, Local) and value.name == target.id
 
 
 def _typed(value: VertexExpr) -> VertexExpr:

@@ -31,6 +31,7 @@ from abele.codelet.tree import (
     Element,
     For,
     Helper,
+    IfStmt,
     Length,
     Local,
     Scalar,
@@ -66,30 +67,53 @@ class WrittenValue:
     level: int = _ATOM
     is_product: bool = False
 
-    def infix(self, op: str, other: WrittenValue) -> WrittenValue:
+    def infix(self, op: str, other: Operand) -> WrittenValue:
         """``self`` operator ``other``."""
+        other = _operand(other)
         sign = _SIGNS[op]
         level = _LEVELS.get(sign, _OTHER)
         tree = construct.infix(op, self.tree, other.tree, products=(self.is_product, other.is_product))
         text = f"{self._within(level)} {sign} {other._within(level, is_right=True)}"
         return WrittenValue(tree, text, level, op == "mul")
 
-    def compare(self, sign: str, other: WrittenValue) -> WrittenValue:
+    def compare(self, sign: str, other: Operand) -> WrittenValue:
         """``self`` sign ``other``."""
+        other = _operand(other)
         tree = construct.comparison(sign, self.tree, other.tree)
         return WrittenValue(tree, f"{self._bracketed} {sign} {other._bracketed}", _OTHER)
 
-    def __add__(self, other: WrittenValue) -> WrittenValue:
+    def both(self, other: WrittenValue) -> WrittenValue:
+        """``self and other``."""
+        return self._logic("and", other)
+
+    def either(self, other: WrittenValue) -> WrittenValue:
+        """``self or other``."""
+        return self._logic("or", other)
+
+    def _logic(self, op: str, other: WrittenValue) -> WrittenValue:
+        tree = construct.logic(op, [construct.truth(self.tree), construct.truth(other.tree)])
+        return WrittenValue(tree, f"{self._bracketed} {op} {other._bracketed}", _OTHER)
+
+    def __add__(self, other: Operand) -> WrittenValue:
         return self.infix("add", other)
 
-    def __sub__(self, other: WrittenValue) -> WrittenValue:
+    def __sub__(self, other: Operand) -> WrittenValue:
         return self.infix("sub", other)
 
-    def __mul__(self, other: WrittenValue) -> WrittenValue:
+    def __mul__(self, other: Operand) -> WrittenValue:
         return self.infix("mul", other)
 
-    def __floordiv__(self, other: WrittenValue) -> WrittenValue:
+    def __truediv__(self, other: Operand) -> WrittenValue:
+        return self.infix("div", other)
+
+    def __floordiv__(self, other: Operand) -> WrittenValue:
         return self.infix("floordiv", other)
+
+    def __mod__(self, other: Operand) -> WrittenValue:
+        return self.infix("mod", other)
+
+    def __rmul__(self, other: int | float) -> WrittenValue:
+        return _operand(other) * self
 
     def negative(self) -> WrittenValue:
         """``-self``."""
@@ -116,6 +140,10 @@ class WrittenValue:
         """The text as an operand of an operation that binds at ``level``."""
         binds = self.level > level if is_right else self.level >= level
         return self.text if self.level == _ATOM or (level and self.level and binds) else f"({self.text})"
+
+
+Operand = WrittenValue | int | float | bool
+"""What operations take: values, and numbers."""
 
 
 def type_name(type_: ElementType) -> str:
@@ -163,10 +191,7 @@ class CodeWriter:
 
     def number(self, value: float | int | bool) -> WrittenValue:
         """A literal."""
-        text = (
-            "NAN" if value != value else "INF" if value == math.inf else "-INF" if value == -math.inf else repr(value)
-        )
-        return WrittenValue(construct.number(value), text)
+        return _operand(value)
 
     def local(self, name: str) -> WrittenValue:
         """The local variable ``name``."""
@@ -185,12 +210,15 @@ class CodeWriter:
         tree = computed(Element(type=known.type, field=known, index=where))
         return WrittenValue(tree, f"self.{name}{_subscripts(index)}")
 
-    def length(self, name: str) -> WrittenValue:
-        """The number of elements of the vector ``name``."""
-        return WrittenValue(Length(field=self.fields[name]), f"len(self.{name})")
+    def length(self, name: str, row: WrittenValue | None = None) -> WrittenValue:
+        """The number of elements of the vector ``name``, or of one of its rows."""
+        if row is None:
+            return WrittenValue(Length(field=self.fields[name]), f"len(self.{name})")
+        return WrittenValue(Length(field=self.fields[name], row=cast(row.tree, i64)), f"len(self.{name}[{row.text}])")
 
-    def call(self, function: str, *args: WrittenValue) -> WrittenValue:
+    def call(self, function: str, *operands: Operand) -> WrittenValue:
         """A function of floats, or ``min``, ``max``, ``abs``, ``random_u32``."""
+        args = [_operand(o) for o in operands]
         trees = [a.tree for a in args]
         match function:
             case "min" | "max":
@@ -213,8 +241,9 @@ class CodeWriter:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def let(self, name: str, value: WrittenValue) -> WrittenValue:
-        """``name = value``; returns the variable."""
+    def let(self, name: str, given: Operand) -> WrittenValue:
+        """``name = given``; returns the variable."""
+        value = _operand(given)
         tree = value.tree
         if name in self._types:
             tree = self._fitting(tree, self._types[name], name, narrowing=False)
@@ -237,8 +266,9 @@ class CodeWriter:
         self._write(text, StoreStmt(field=target, index=where, value=tree))
 
     @contextmanager
-    def loop(self, name: str, start: WrittenValue, stop: WrittenValue) -> Iterator[WrittenValue]:
-        """``for name in range(start, stop):`` around what is written inside."""
+    def loop(self, name: str, first: Operand, last: Operand) -> Iterator[WrittenValue]:
+        """``for name in range(first, last):`` around what is written inside."""
+        start, stop = _operand(first), _operand(last)
         from_zero = isinstance(start.tree, ConstExpr) and start.tree.value == 0
         bounds = stop.text if from_zero else f"{start.text}, {stop.text}"
         made = For(name=name, start=cast(start.tree, i64), stop=cast(stop.tree, i64), step=1, body=[])
@@ -253,6 +283,13 @@ class CodeWriter:
         """``while condition:`` around what is written inside."""
         made = WhileStmt(condition=construct.truth(condition.tree), body=[])
         with self._block(f"while {condition.text}:", made, made.body):
+            yield
+
+    @contextmanager
+    def when(self, condition: WrittenValue) -> Iterator[None]:
+        """``if condition:`` around what is written inside."""
+        made = IfStmt(condition=construct.truth(condition.tree), then=[], otherwise=[])
+        with self._block(f"if {condition.text}:", made, made.then):
             yield
 
     def _fitting(self, tree: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool) -> VertexExpr:
@@ -278,6 +315,11 @@ class CodeWriter:
 
 def _subscripts(index: tuple[WrittenValue, ...]) -> str:
     return "".join(f"[{i.text}]" for i in index)
+
+
+def _operand(given: Operand) -> WrittenValue:
+    """A value; a number as it would be written."""
+    return given if isinstance(given, WrittenValue) else WrittenValue(construct.number(given), _literal(given))
 
 
 def _literal(value: float | int | bool) -> str:

@@ -3,49 +3,58 @@
 Their costs are made of the slots in :mod:`~abele.poplibs.poplin.linalg.costs`.
 """
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, sqrt
 from abele.machine import Ipu
-from abele.numerics import ElementType, f32
+from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, LoopCosts
-from abele.poplibs.popops.expressions.generated import build, type_name
 
 Int64 = npt.NDArray[np.int64]
 Formula = Callable[[Any, Ipu], Int64]
 
 
-@lru_cache(maxsize=16)
+@cache
 def cholesky_codelet(dtype: ElementType) -> type:
     """The lower factor of one block ``x`` (n·n elements) in its place, zeros above the diagonal, on one worker.
 
     A block that is not positive definite takes the root of a negative number: not-a-number, there and below.
     """
-    fields = [f"x: InOut[Vector[{dtype.name}]]", "n: i32"]
-    lines = [
-        "for j in range(self.n):",
-        f"    d = {wide('self.x[j * self.n + j]', dtype)}",
-        "    for k in range(j):",
-        f"        e = {wide('self.x[j * self.n + k]', dtype)}",
-        "        d = d - e * e",
-        "    d = sqrt(d)",
-        f"    self.x[j * self.n + j] = {narrow('d', dtype)}",
-        "    for i in range(j + 1, self.n):",
-        f"        s = {wide('self.x[i * self.n + j]', dtype)}",
-        "        for k in range(j):",
-        f"            left = {wide('self.x[i * self.n + k]', dtype)}",
-        f"            right = {wide('self.x[j * self.n + k]', dtype)}",
-        "            s = s - left * right",
-        f"        self.x[i * self.n + j] = {narrow('s / d', dtype)}",
-        f"        self.x[j * self.n + i] = {narrow('f32(0.0)', dtype)}",
-    ]
-    return build("Cholesky", "Vertex", fields, lines, _cholesky_cycles(dtype), extra=dtype)
+
+    @codelet
+    class Cholesky(Vertex):
+        x: InOut[Vector[dtype]]
+        n: i32
+        cycles = staticmethod(_cholesky_cycles(dtype))
+
+        def compute(self):
+            for j in range(self.n):
+                d = f32(self.x[j * self.n + j])
+                for k in range(j):
+                    e = f32(self.x[j * self.n + k])
+                    d = d - e * e
+                d = sqrt(d)
+                self.x[j * self.n + j] = dtype(d)
+                for i in range(j + 1, self.n):
+                    s = f32(self.x[i * self.n + j])
+                    for k in range(j):
+                        left = f32(self.x[i * self.n + k])
+                        right = f32(self.x[j * self.n + k])
+                        s = s - left * right
+                    self.x[i * self.n + j] = dtype(s / d)
+                    self.x[j * self.n + i] = dtype(0.0)
+
+    return Cholesky
 
 
 def _cholesky_cycles(dtype: ElementType) -> Formula:
@@ -61,7 +70,7 @@ def _cholesky_cycles(dtype: ElementType) -> Formula:
     return cycles
 
 
-@lru_cache(maxsize=16)
+@cache
 def solve_codelet(dtype: ElementType) -> type:
     """Solve one triangular block ``a`` (n·n elements) for vectors ``b`` into ``x``, which the workers share out.
 
@@ -69,23 +78,36 @@ def solve_codelet(dtype: ElementType) -> type:
     ``start`` + i·``row`` + k·``column`` of ``a`` for the unknowns k before it, and at ``first`` + i·``along`` of each
     vector. Only the triangle of ``a`` is read, and not its diagonal where ``unit`` is 1.
     """
-    fields = [f"a: Input[Vector[{dtype.name}]]", f"b: Input[Vector[{dtype.name}]]", f"x: Output[Vector[{dtype.name}]]"]
-    fields += [f"{name}: i32" for name in ("n", "start", "row", "column", "first", "along", "unit")]
-    lines = [
-        "for j in range(worker_id, len(self.x) // self.n, 6):",
-        "    begin = j * self.n + self.first",
-        "    for i in range(self.n):",
-        "        at = self.start + i * self.row",
-        f"        s = {wide('self.b[begin + i * self.along]', dtype)}",
-        "        for k in range(i):",
-        f"            left = {wide('self.a[at + k * self.column]', dtype)}",
-        f"            right = {wide('self.x[begin + k * self.along]', dtype)}",
-        "            s = s - left * right",
-        "        if self.unit == 0:",
-        f"            s = s / {wide('self.a[at + i * self.column]', dtype)}",
-        f"        self.x[begin + i * self.along] = {narrow('s', dtype)}",
-    ]
-    return build("TriangularSolve", "MultiVertex", fields, lines, _solve_cycles(dtype), extra=dtype)
+
+    @codelet
+    class TriangularSolve(MultiVertex):
+        a: Input[Vector[dtype]]
+        b: Input[Vector[dtype]]
+        x: Output[Vector[dtype]]
+        n: i32
+        start: i32
+        row: i32
+        column: i32
+        first: i32
+        along: i32
+        unit: i32
+        cycles = staticmethod(_solve_cycles(dtype))
+
+        def compute(self, worker_id):
+            for j in range(worker_id, len(self.x) // self.n, 6):
+                begin = j * self.n + self.first
+                for i in range(self.n):
+                    at = self.start + i * self.row
+                    s = f32(self.b[begin + i * self.along])
+                    for k in range(i):
+                        left = f32(self.a[at + k * self.column])
+                        right = f32(self.x[begin + k * self.along])
+                        s = s - left * right
+                    if self.unit == 0:
+                        s = s / f32(self.a[at + i * self.column])
+                    self.x[begin + i * self.along] = dtype(s)
+
+    return TriangularSolve
 
 
 def _solve_cycles(dtype: ElementType) -> Formula:
@@ -101,26 +123,33 @@ def _solve_cycles(dtype: ElementType) -> Formula:
     return cycles
 
 
-@lru_cache(maxsize=16)
+@cache
 def inverse_codelet(dtype: ElementType) -> type:
     """The inverse ``y`` of one lower triangular block ``x`` (n·n elements), on one worker."""
-    fields = [f"x: Input[Vector[{dtype.name}]]", f"y: Output[Vector[{dtype.name}]]", "n: i32"]
-    lines = [
-        "for j in range(self.n):",
-        "    for i in range(j):",
-        f"        self.y[i * self.n + j] = {narrow('f32(0.0)', dtype)}",
-        "    for i in range(j, self.n):",
-        "        s = f32(0.0)",
-        "        if i == j:",
-        "            s = f32(1.0)",
-        "        for k in range(j, i):",
-        f"            left = {wide('self.x[i * self.n + k]', dtype)}",
-        f"            right = {wide('self.y[k * self.n + j]', dtype)}",
-        "            s = s - left * right",
-        f"        s = s / {wide('self.x[i * self.n + i]', dtype)}",
-        f"        self.y[i * self.n + j] = {narrow('s', dtype)}",
-    ]
-    return build("TriangularInverse", "Vertex", fields, lines, _inverse_cycles(dtype), extra=dtype)
+
+    @codelet
+    class TriangularInverse(Vertex):
+        x: Input[Vector[dtype]]
+        y: Output[Vector[dtype]]
+        n: i32
+        cycles = staticmethod(_inverse_cycles(dtype))
+
+        def compute(self):
+            for j in range(self.n):
+                for i in range(j):
+                    self.y[i * self.n + j] = dtype(0.0)
+                for i in range(j, self.n):
+                    s = f32(0.0)
+                    if i == j:
+                        s = f32(1.0)
+                    for k in range(j, i):
+                        left = f32(self.x[i * self.n + k])
+                        right = f32(self.y[k * self.n + j])
+                        s = s - left * right
+                    s = s / f32(self.x[i * self.n + i])
+                    self.y[i * self.n + j] = dtype(s)
+
+    return TriangularInverse
 
 
 def _inverse_cycles(dtype: ElementType) -> Formula:
@@ -135,13 +164,3 @@ def _inverse_cycles(dtype: ElementType) -> Formula:
         return np.asarray(ENTRY + total, np.int64)
 
     return cycles
-
-
-def wide(text: str, dtype: ElementType) -> str:
-    """An element as f32."""
-    return text if dtype == f32 else f"f32({text})"
-
-
-def narrow(text: str, dtype: ElementType) -> str:
-    """An f32 as an element."""
-    return text if dtype == f32 else f"{type_name(dtype)}({text})"

@@ -6,6 +6,7 @@ halves may be sorted the same way, and a row of any length is like one padded wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,12 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import InOut, Input, Vector
+from abele.codelet.write import CodeWriter, WrittenValue
+from abele.codelet.written import written_codelet
 from abele.machine import Ipu
-from abele.numerics import ElementType
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import ElementType, i32
 from abele.poplibs.popops.sorting.cost import PairCost, pair_cost
 
 Int64 = npt.NDArray[np.int64]
+_VECTOR: Any = Vector
 
 
 @dataclass(frozen=True)
@@ -47,58 +51,91 @@ class Record:
         """What comparing pairs costs."""
         return pair_cost(self.key, len(self.values), self.by_second)
 
-    def fields(self, suffix: str = "", direction: str = "InOut") -> list[str]:
+    def fields(self, suffix: str = "", direction: Any = InOut) -> dict[str, Any]:
         """Declarations of the fields of one place."""
-        return [f"{n}{suffix}: {direction}[Vector[{type_name(t)}]]" for n, t in self.columns.items()]
+        return {f"{name}{suffix}": direction[_VECTOR[dtype]] for name, dtype in self.columns.items()}
 
     def exchange(
-        self, low: str, high: str, suffixes: tuple[str, str] = ("", ""), *, keep_high: bool = True
-    ) -> list[str]:
-        """Statements that put the better of the records ``low`` and ``high`` into ``low``."""
+        self,
+        code: CodeWriter,
+        low: Callable[[], WrittenValue],
+        high: Callable[[], WrittenValue],
+        suffixes: tuple[str, str] = ("", ""),
+        *,
+        keep_high: bool = True,
+    ) -> None:
+        """Write statements that put the better of the records at ``low`` and ``high`` into ``low``."""
         one, other = suffixes
-        lines = []
-        for n in self.columns:
-            lines += [f"a_{n} = self.{n}{one}[{low}]", f"b_{n} = self.{n}{other}[{high}]"]
-        sign = ">" if self.largest_first else "<"
-        second = " or (b_k == a_k and b_v0 < a_v0)" if self.by_second else ""
-        lines.append(f"better = (b_k {sign} a_k){second}")
-        for n in self.columns:
-            lines.append(f"self.{n}{one}[{low}] = b_{n} if better else a_{n}")
+        for name in self.columns:
+            code.let(f"a_{name}", code.element(f"{name}{one}", low()))
+            code.let(f"b_{name}", code.element(f"{name}{other}", high()))
+        code.let("better", self._is_better(code))
+        for name in self.columns:
+            better, a, b = (code.local(n) for n in ("better", f"a_{name}", f"b_{name}"))
+            code.store(f"{name}{one}", code.choice(better, b, a), low())
             if keep_high:
-                lines.append(f"self.{n}{other}[{high}] = a_{n} if better else b_{n}")
-        return lines
+                better, a, b = (code.local(n) for n in ("better", f"a_{name}", f"b_{name}"))
+                code.store(f"{name}{other}", code.choice(better, a, b), high())
 
-
-def _indented(lines: list[str], depth: int) -> list[str]:
-    return [f"{'    ' * depth}{line}" for line in lines]
+    def _is_better(self, code: CodeWriter) -> WrittenValue:
+        """Whether record b is better than record a."""
+        better = code.local("b_k").compare(">" if self.largest_first else "<", code.local("a_k"))
+        if not self.by_second:
+            return better
+        equal = code.local("b_k").compare("==", code.local("a_k"))
+        return better.either(equal.both(code.local("b_v0").compare("<", code.local("a_v0"))))
 
 
 @lru_cache(maxsize=256)
 def swap_codelet(record: Record, mirrored: bool) -> type:
     """The vertex that compares places i of two vectors, or i of the first and i from the end of the second."""
-    high = "len(self.k_low) - 1 - i" if mirrored else "i"
-    lines = ["for i in range(len(self.k_low)):", *_indented(record.exchange("i", high, ("_low", "_high")), 1)]
+    code = CodeWriter("SupervisorVertex", {**record.fields("_low"), **record.fields("_high")})
+
+    def high() -> WrittenValue:
+        return code.length("k_low") - 1 - code.local("i") if mirrored else code.local("i")
+
+    with code.loop("i", 0, code.length("k_low")):
+        record.exchange(code, lambda: code.local("i"), high, ("_low", "_high"))
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         pairs = np.asarray(v.k_low, np.int64)
         return record.cost.cycles(pairs, int(pairs.max(initial=1)), ipu.num_workers)
 
-    fields = [*record.fields("_low"), *record.fields("_high")]
-    return build("CompareAndSwap", "SupervisorVertex", fields, lines, cycles, extra=record)
+    return written_codelet("CompareAndSwap", code, cycles, extra=record)
 
 
-def _halving(record: Record, row: str, suffix: str = "") -> list[str]:
-    """Rounds at ``distance``, half of it, … 1 over the row that begins at ``base``."""
-    return [
-        "while distance > 0:",
-        f"    for q in range(({row} + 2 * distance - 1) // (2 * distance)):",
-        "        start = base + q * 2 * distance",
-        f"        for i in range(min(distance, max(base + {row} - start - distance, 0))):",
-        "            low = start + i",
-        "            high = low + distance",
-        *_indented(record.exchange("low", "high", (suffix, suffix)), 3),
-        "    distance = distance // 2",
-    ]
+def _halve(code: CodeWriter, record: Record, row: Callable[[], WrittenValue], suffix: str = "") -> None:
+    """Write rounds at ``distance``, half of it, … 1 over the row that begins at ``base``."""
+
+    def distance() -> WrittenValue:
+        return code.local("distance")
+
+    with code.repeat(distance().compare(">", 0)):
+        with code.loop("q", 0, (row() + 2 * distance() - 1) // (2 * distance())) as q:
+            code.let("start", code.local("base") + q * 2 * distance())
+            left = code.call("max", code.local("base") + row() - code.local("start") - distance(), 0)
+            with code.loop("i", 0, code.call("min", distance(), left)) as i:
+                code.let("low", code.local("start") + i)
+                code.let("high", code.local("low") + distance())
+                record.exchange(code, lambda: code.local("low"), lambda: code.local("high"), (suffix, suffix))
+        code.let("distance", distance() // 2)
+
+
+def _sort(code: CodeWriter, record: Record) -> None:
+    """Write the merges of neighbouring stretches, of 1, 2, 4, … records, over the row that begins at ``base``."""
+    code.let("size", 2)
+    with code.repeat(code.local("size").compare("<", 2 * code.scalar("row"))):
+        code.let("half", code.local("size") // 2)
+        with code.loop("q", 0, (code.scalar("row") + code.local("size") - 1) // code.local("size")) as q:
+            start = code.let("start", code.local("base") + q * code.local("size"))
+            left = code.call("max", code.local("base") + code.scalar("row") - start - code.local("half"), 0)
+            with code.loop("i", 0, code.call("min", code.local("half"), left)) as i:
+                code.let("low", code.local("start") + code.local("half") - 1 - i)
+                code.let("high", code.local("start") + code.local("half") + code.local("i"))
+                record.exchange(code, lambda: code.local("low"), lambda: code.local("high"))
+        code.let("distance", code.local("half") // 2)
+        _halve(code, record, lambda: code.scalar("row"))
+        code.let("size", code.local("size") * 2)
 
 
 @lru_cache(maxsize=256)
@@ -107,26 +144,14 @@ def local_codelet(record: Record, whole: bool) -> type:
 
     A merge begins at half of ``width``, a power of two that is at least ``row``.
     """
-    sort = [
-        "size = 2",
-        "while size < 2 * self.row:",
-        "    half = size // 2",
-        "    for q in range((self.row + size - 1) // size):",
-        "        start = base + q * size",
-        "        for i in range(min(half, max(base + self.row - start - half, 0))):",
-        "            low = start + half - 1 - i",
-        "            high = start + half + i",
-        *_indented(record.exchange("low", "high"), 3),
-        "    distance = half // 2",
-        *_indented(_halving(record, "self.row"), 1),
-        "    size = size * 2",
-    ]
-    merge = ["distance = self.width // 2", *_halving(record, "self.row")]
-    lines = [
-        "for r in range(len(self.k) // self.row):",
-        "    base = r * self.row",
-        *_indented(sort if whole else merge, 1),
-    ]
+    code = CodeWriter("SupervisorVertex", {**record.fields(), "row": i32, "width": i32})
+    with code.loop("r", 0, code.length("k") // code.scalar("row")) as r:
+        code.let("base", r * code.scalar("row"))
+        if whole:
+            _sort(code, record)
+        else:
+            code.let("distance", code.scalar("width") // 2)
+            _halve(code, record, lambda: code.scalar("row"))
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         pairs = np.asarray(v.k, np.int64) // 2
@@ -138,23 +163,22 @@ def local_codelet(record: Record, whole: bool) -> type:
             total += record.cost.cycles(pairs, distance, ipu.num_workers)
         return total
 
-    fields = [*record.fields(), "row: i32", "width: i32"]
-    return build("SortRows" if whole else "MergeRows", "SupervisorVertex", fields, lines, cycles, extra=record)
+    return written_codelet("SortRows" if whole else "MergeRows", code, cycles, extra=record)
 
 
 @lru_cache(maxsize=256)
 def keep_codelet(record: Record) -> type:
     """The vertex that leaves the best of two sorted vectors in the first, sorted; the second may be shorter."""
-    lines = [
-        "row = len(self.k_low)",
-        "other = len(self.k_high)",
-        "for i in range(other):",
-        "    at = row - 1 - i",
-        *_indented(record.exchange("at", "i", ("_low", "_high"), keep_high=False), 1),
-        "base = 0",
-        "distance = row // 2",
-        *_halving(record, "row", "_low"),
-    ]
+    code = CodeWriter("SupervisorVertex", {**record.fields("_low"), **record.fields("_high", Input)})
+    code.let("row", code.length("k_low"))
+    code.let("other", code.length("k_high"))
+    with code.loop("i", 0, code.local("other")) as i:
+        code.let("at", code.local("row") - 1 - i)
+        ends = ("_low", "_high")
+        record.exchange(code, lambda: code.local("at"), lambda: code.local("i"), ends, keep_high=False)
+    code.let("base", 0)
+    code.let("distance", code.local("row") // 2)
+    _halve(code, record, lambda: code.local("row"), "_low")
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         kept, workers = np.asarray(v.k_low, np.int64), ipu.num_workers
@@ -165,5 +189,4 @@ def keep_codelet(record: Record) -> type:
             distance //= 2
         return total
 
-    fields = [*record.fields("_low"), *record.fields("_high", "Input")]
-    return build("KeepBest", "SupervisorVertex", fields, lines, cycles, extra=record)
+    return written_codelet("KeepBest", code, cycles, extra=record)
