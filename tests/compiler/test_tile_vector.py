@@ -61,7 +61,32 @@ def test_added__any_vectors__is_the_sum_of_the_dense_arrays(terms: list[TileVect
     for term in terms:
         if term is not None:
             total.add(term, 3)
-    assert total.dense().tolist() == (3 * dense).tolist()
+    assert total.vector().tolist() == (3 * dense).tolist()
+
+
+@given(st.lists(vectors(), max_size=9), st.sampled_from([1, 8, TILES]))
+def test_tile_total__however_soon_it_is_combined__is_the_dense_sum(terms: list[TileVector], part: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tile_vector, "_DENSE_PART", part)
+        total = TileTotal(TILES)
+        for term in terms:
+            total.add(term)
+        dense = sum((t.dense() for t in terms), np.zeros(TILES, dtype=np.int64))
+        assert total.vector().tolist() == dense.tolist()
+        assert total.vector().sum() == dense.sum()
+
+
+def test_tile_total__few_tiles_again_and_again__keeps_one_entry_for_each() -> None:
+    total, tiles = TileTotal(1_000_000), np.array([5, 900_000], dtype=np.int32)
+    for _ in range(100_000):
+        total.add(TileVector(TileSet(tiles, 1_000_000), np.array([1, 2, 0])))
+    assert total.vector().tile_set.tiles.tolist() == [5, 900_000]
+    assert (total.vector()[5], total.vector()[900_000], total.vector()[6]) == (100_000, 200_000, 0)
+
+
+@given(vectors(), st.lists(st.integers(0, TILES - 1), max_size=9))
+def test_at__some_tiles__are_those_of_the_dense_array(vector: TileVector, tiles: list[int]) -> None:
+    assert vector.at(np.array(tiles, dtype=np.int64)).tolist() == [int(vector.dense()[t]) for t in tiles]
 
 
 @given(st.lists(st.one_of(st.none(), vectors()), max_size=4))
@@ -88,8 +113,12 @@ def test_tile_vector__tile_beyond_the_machine__is_an_index_error() -> None:
         TileVector.zero(TILES)[TILES]
 
 
-def test_at_least__two_vectors__keeps_the_larger_on_each_tile() -> None:
-    total = TileTotal(4)
+@pytest.mark.parametrize("dense", [False, True])
+def test_tile_total__of_the_largest__keeps_the_larger_on_each_tile(
+    dense: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tile_vector, "_DENSE_PART", TILES if dense else 0)
+    total = TileTotal(4, np.maximum)
     for values in ([0, 3, 1, 0], [2, 1, 1, 0]):
-        total.at_least(TileVector.of_dense(values))
-    assert total.dense().tolist() == [2, 3, 1, 0]
+        total.add(TileVector.of_dense(values))
+    assert total.vector().tolist() == [2, 3, 1, 0]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
-from abele.compiler.account_tiles import buffer_tiles, lifetimes, phase_tiles, program_tiles, variable_tiles
+from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
@@ -37,7 +37,6 @@ from abele.report import (
     STEPS,
     VARIABLE_TILES,
     VARIABLES,
-    Memory,
     Report,
     Table,
     sum_by_op,
@@ -72,7 +71,7 @@ class Reporter:
         compute = [
             compute_by_tile(n, lowered, account.supersteps(n, self.plan), executions, graph.num_tiles) for n in programs
         ]
-        groups = group_tables(rows, executions, SyncGroups.of(graph), schedules, compute)
+        groups = group_tables(rows, executions, self._groups, schedules, compute)
         ops, op_of = self._ops
         basis = [_basis(r, self.plan, account) for r in rows]
         phases, phase_of = _phases(rows)
@@ -83,7 +82,7 @@ class Reporter:
             graph=_counts(graph, lowered, self.plan, account),
             steps=steps,
             ops=_ops_table(ops, lowered, self.plan, op_of, executions, steps),
-            memory=Memory.of(graph.num_tiles, self.memory.available_bytes, **self.memory.by_category),
+            memory=memory_of(self.memory, graph.num_tiles),
             variables=variables,
             liveness=liveness,
             **self._tile_tables(rows, phases, phase_of, executions),
@@ -150,8 +149,8 @@ class Reporter:
         return self._schedules[program]
 
     def _new_schedule(self, program: int, executions: Int64, rows: Sequence[Part]) -> ProgramSchedule:
-        block, groups = self.lowered.programs[program], len(SyncGroups.of(self.graph))
-        return schedule_of(block, rows, self._first_row, executions, groups)
+        block = self.lowered.programs[program]
+        return schedule_of(block, rows, self._first_row, executions, len(self._groups))
 
     def _rows(self, account: RunAccount) -> list[tuple[Step, Part]]:
         """Step and part of each row of the steps table."""
@@ -175,6 +174,10 @@ class Reporter:
     @cached_property
     def _parts(self) -> list[tuple[Part, ...]]:
         return [parts_of(s, self.graph.system) for s in self.plan]
+
+    @cached_property
+    def _groups(self) -> SyncGroups:
+        return SyncGroups.of(self.graph)
 
     @cached_property
     def _schedules(self) -> dict[int, ProgramSchedule]:

@@ -12,6 +12,7 @@ from abele.compiler.lower import Lowered, Step, StepBlock
 from abele.compiler.schedule import MAX_TRACED, ProgramSchedule, schedule
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
+from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import unroll
 from abele.graph.intervals import Int64
@@ -52,7 +53,7 @@ def group_tables(
     executions: Int64,
     groups: SyncGroups,
     found: Sequence[ProgramSchedule],
-    compute: Sequence[Int64],
+    compute: Sequence[TileVector],
 ) -> GroupTables:
     """The tables of sync groups.
 
@@ -61,7 +62,7 @@ def group_tables(
         executions: Times that each step runs in one run of its program, int64[steps].
         groups: The sync groups.
         found: The schedule of each program.
-        compute: Cycles that each tile computes in one run of each program, int64[tiles].
+        compute: Cycles that each tile computes in one run of each program.
     """
     parts = [p for _, p in rows]
     starts = np.full(len(rows), -1, dtype=np.int64)
@@ -112,29 +113,32 @@ def _runs_of_groups(rows: Sequence[int]) -> tuple[Int64, Int64]:
 
 
 def _lines(
-    found: ProgramSchedule, parts: Sequence[tuple[Part, int]], groups: SyncGroups, compute: Int64
+    found: ProgramSchedule, parts: Sequence[tuple[Part, int]], groups: SyncGroups, compute: TileVector
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """The rows of the groups table for one program: those of groups that take part in it, with their numbers."""
     cycles = np.zeros((len(groups), len(_PARTS)), dtype=np.int64)
     used = np.zeros(len(groups), dtype=bool)
+    together: dict[tuple[int, ...], list[int]] = {}
     for part, count in _summed(parts):
-        mine = list(part.groups)
-        cycles[mine] += count * np.array([getattr(part, name) for name in _PARTS])
-        used[mine] = True
+        sums = together.setdefault(part.groups, [0] * len(_PARTS))
+        for position, name in enumerate(_PARTS):
+            sums[position] += count * getattr(part, name)
+    for meeting, sums in together.items():
+        cycles[list(meeting)] += sums
+        used[list(meeting)] = True
     single = int(used.sum()) == 1
     end = int(cycles.sum()) if single else found.end
-    tiles = np.bincount(groups.of_tile, minlength=len(groups))
-    computed = np.bincount(groups.of_tile, weights=compute, minlength=len(groups))
+    computed = np.bincount(groups.of_tile[compute.tile_set.tiles], weights=compute.values[:-1], minlength=len(groups))
     for group in np.flatnonzero(used).tolist():
         busy, work = int(cycles[group].sum()), int(cycles[group, 0])
         line = {
             "name": groups.names[group],
-            "tiles": int(tiles[group]),
+            "tiles": int(groups.tiles[group]),
             "busy_cycles": busy,
             "idle_cycles": end - busy,
             **{f"{name}_cycles": int(n) for name, n in zip(_PARTS, cycles[group], strict=True)},
             "end_cycle": end if single else int(found.free[group]),
-            "tile_balance": float(computed[group]) / int(tiles[group]) / work if work else 0.0,
+            "tile_balance": float(computed[group]) / int(groups.tiles[group]) / work if work else 0.0,
         }
         yield group, line
 
@@ -152,16 +156,16 @@ def _summed(parts: Sequence[tuple[Part, int]]) -> Iterator[tuple[Part, int]]:
 
 def compute_by_tile(
     program: int, lowered: Lowered, supersteps: Sequence[Superstep], executions: Int64, num_tiles: int
-) -> Int64:
-    """Cycles that each tile computes in one run of a program, int64[num_tiles]."""
+) -> TileVector:
+    """Cycles that each tile computes in one run of a program."""
     runs = np.zeros(len(supersteps), dtype=np.int64)
     for step in lowered.steps:
         if step.program == program:
             runs[step.superstep] += executions[step.index]
-    total = np.zeros(num_tiles, dtype=np.int64)
+    total = TileTotal(num_tiles)
     for number in np.flatnonzero(runs).tolist():
-        supersteps[number].compute_by_tile(num_tiles).add_to(total, int(runs[number]))
-    return total
+        total.add(supersteps[number].compute_by_tile(num_tiles), int(runs[number]))
+    return total.vector()
 
 
 def _spans(found: Sequence[ProgramSchedule], parts: Sequence[Part], row_of: Sequence[dict[int, int]]) -> Table:

@@ -14,10 +14,19 @@ import numpy as np
 
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
-from abele.compiler.tile_vector import TileRows, TileVector
+from abele.compiler.tile_vector import TileRows, TileSet, TileVector
 from abele.compiler.timeline import Part
-from abele.graph.intervals import Int64
-from abele.report import BUFFER_TILES, LIFETIMES, PHASE_TILES, PROGRAM_TILES, VARIABLE_TILES, Table
+from abele.graph.intervals import Int64, distinct
+from abele.report import (
+    BUFFER_TILES,
+    CATEGORIES,
+    LIFETIMES,
+    PHASE_TILES,
+    PROGRAM_TILES,
+    VARIABLE_TILES,
+    Memory,
+    Table,
+)
 from abele.report.tile_runs import Runs, joined, summed
 
 
@@ -62,6 +71,18 @@ def buffer_tiles(supersteps: Sequence[Superstep], num_tiles: int) -> Table:
     """The relation of supersteps and the tiles on which they need room for data in motion."""
     runs = _runs_of_vectors({"bytes": [s.buffer_bytes for s in supersteps]}, num_tiles)
     return BUFFER_TILES.table(**_apart("superstep", runs, num_tiles))
+
+
+def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
+    """What fills the tiles, neighbours that are alike as one run."""
+    vectors = [plan.categories[name] for name in CATEGORIES]
+    listed = TileSet.of([v.tile_set.tiles for v in vectors], num_tiles).tiles
+    begin = distinct(np.concatenate([np.zeros(1, np.int64), listed, listed + np.int64(1)]))
+    begin = begin[begin < num_tiles]
+    held = np.stack([v.at(begin) for v in vectors])
+    differs = np.append(True, (held[:, 1:] != held[:, :-1]).any(axis=0))
+    tiles = np.diff(np.append(begin[differs], num_tiles))
+    return Memory(held[:, differs], plan.available_bytes, CATEGORIES, tiles)
 
 
 def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:

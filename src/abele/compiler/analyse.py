@@ -35,7 +35,7 @@ from abele.compiler.uses import field_uses
 from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.graph.mapping import Int32
 from abele.graph.program import Copy, Program
 from abele.graph.tensor import Tensor
@@ -46,7 +46,15 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef
 
 
-_CODE_KINDS = ("vertex_state", "vertex_code", "exchange_code", "control_code", "stacks", "stream_buffers")
+_CODE_KINDS = {
+    "vertex_state": np.add,
+    "vertex_code": np.add,
+    "exchange_code": np.add,
+    "control_code": np.add,
+    "stacks": np.maximum,
+    "stream_buffers": np.maximum,
+}
+"""Memory categories that steps bring with them, and whether these need theirs as well or share the largest."""
 
 
 class Analysis:
@@ -64,7 +72,7 @@ class Analysis:
         self.system = graph.system
         self.layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
         self.groups = SyncGroups.of(graph)
-        self.code = {kind: TileTotal(graph.num_tiles) for kind in _CODE_KINDS}
+        self.code = {kind: TileTotal(graph.num_tiles, combine) for kind, combine in _CODE_KINDS.items()}
         self.placement = ElementDemands(self.layout, self.system.ipu.tile.alignment_bytes)
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
@@ -100,9 +108,9 @@ class Analysis:
         check_same_graph(node, self.graph)
         return self._groups_of(node.reads() + node.writes())
 
-    def code_bytes(self) -> dict[str, Int64]:
-        """Bytes of vertex state, code, stacks and buffers on each tile, int64[tiles], by memory category."""
-        return {kind: total.dense() for kind, total in self.code.items()}
+    def code_bytes(self) -> dict[str, TileVector]:
+        """Bytes of vertex state, code, stacks and buffers on each tile, by memory category."""
+        return {kind: total.vector() for kind, total in self.code.items()}
 
     # --- what the meanings of nodes are made of ----------------------------------------------------------------------
 
@@ -235,7 +243,7 @@ class Analysis:
             pieces = self.layout.cut(*tensor.intervals())
             held.append(TileVector.sum_of(pieces.tile, pieces.length * tensor.dtype.bytes, self.graph.num_tiles))
         here = added(held, self.graph.num_tiles)
-        self.code["stream_buffers"].at_least(TileVector(here.tile_set, np.minimum(here.values, packet)))
+        self.code["stream_buffers"].add(TileVector(here.tile_set, np.minimum(here.values, packet)))
 
     def ipus_of(self, tensors: Sequence[Tensor]) -> int:
         """IPUs that hold part of some views."""
@@ -261,7 +269,7 @@ class Analysis:
             for column in columns:
                 here[tiles.positions(column)] = 1
             self.code["vertex_code"].add(TileVector(tiles, here), code_bytes_of(codelet))
-            self.code["stacks"].at_least(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))
+            self.code["stacks"].add(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))
 
 
 def _user(step: Step) -> str:

@@ -64,9 +64,6 @@ class Executable:
     def __post_init__(self) -> None:
         for name in ("compile_seconds", "meta"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
-        for array in (*vars(self.memory).values(), *self.memory.by_category.values()):
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
 
     def with_meta(self, **entries: Any) -> Executable:
         """The executable with further entries for its reports."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from abele.compiler.lower import Step
 from abele.compiler.memory import MemoryPlan
+from abele.compiler.tile_vector import TileVector
 from abele.errors import OutOfMemoryError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
@@ -26,11 +27,12 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
     Raises:
         OutOfMemoryError: Some tile needs more; the worst are described.
     """
-    total, ipu = plan.total_bytes, graph.system.ipu
-    if bool((total <= plan.available_bytes).all()):
-        _check_region(plan, graph, plan.code_bytes, ipu.tile.executable_bytes, _CODE)
-        _check_region(plan, graph, plan.interleaved_bytes, ipu.tile.interleaved_bytes, _INTERLEAVED)
+    tile_memory = graph.system.ipu.tile
+    if plan.total.max() <= plan.available_bytes:
+        _check_region(plan, graph, plan.code, tile_memory.executable_bytes, _CODE)
+        _check_region(plan, graph, plan.interleaved, tile_memory.interleaved_bytes, _INTERLEAVED)
         return
+    total = plan.total_bytes
     tile = int(total.argmax())
     over = int(total[tile]) - plan.available_bytes
     full = int((total > plan.available_bytes).sum())
@@ -54,10 +56,11 @@ _INTERLEAVED = (
 )
 
 
-def _check_region(plan: MemoryPlan, graph: Graph, needed: Int64, room: int, words: tuple[str, str]) -> None:
+def _check_region(plan: MemoryPlan, graph: Graph, held: TileVector, room: int, words: tuple[str, str]) -> None:
     """A part of the memory of each tile holds what can lie only there."""
-    if bool((needed <= room).all()):
+    if held.max() <= room:
         return
+    needed = held.dense()
     tile, (what, remedy) = int(needed.argmax()), words
     raise OutOfMemoryError(
         f"Out of memory: {_tile_name(tile, graph.system)} needs {int(needed[tile]):,} B {what.format(room)}",
@@ -81,7 +84,7 @@ def largest_variables(
     held = plan.liveness.always_live
     if temporary:
         held = np.zeros_like(held)
-        step = int(plan.peak_step[tile])
+        step = int(plan.peak_steps[tile])
         if step >= 0:
             held[plan.liveness.candidates[plan.liveness.at(step)]] = True
     here = np.flatnonzero((plan.shares.tile == tile) & held[plan.shares.variable])
@@ -101,7 +104,7 @@ def _payload(plan: MemoryPlan, amount: Int64) -> tuple[dict[str, int], ...]:
             "tile": int(t),
             "needed_bytes": int(total[t]),
             "available_bytes": plan.available_bytes,
-            **{name: int(values[t]) for name, values in plan.by_category.items()},
+            **{name: values[t] for name, values in plan.categories.items()},
         }
         for t in worst
         if amount[t]
@@ -109,8 +112,8 @@ def _payload(plan: MemoryPlan, amount: Int64) -> tuple[dict[str, int], ...]:
 
 
 def _where(plan: MemoryPlan, steps: Sequence[Step], tile: int) -> str | None:
-    step = int(plan.peak_step[tile])
-    if step < 0 or int(plan.by_category["temporaries"][tile]) == 0:
+    step = int(plan.peak_steps[tile])
+    if step < 0 or int(plan.categories["temporaries"][tile]) == 0:
         return None
     node = steps[step].node
     place = f"; {node.debug.location}" if node.debug.file else ""
@@ -119,9 +122,9 @@ def _where(plan: MemoryPlan, steps: Sequence[Step], tile: int) -> str | None:
 
 def _because(plan: MemoryPlan, graph: Graph, tile: int) -> str:
     parts = []
-    names = sorted(plan.by_category, key=lambda c: -int(plan.by_category[c][tile]))
+    names = sorted(plan.categories, key=lambda c: -int(plan.categories[c][tile]))
     for name in names:
-        amount = int(plan.by_category[name][tile])
+        amount = int(plan.categories[name][tile])
         if amount:
             parts.append(f"{_LABELS.get(name, name.replace('_', ' '))} {amount:,} B{_inside(plan, graph, tile, name)}")
     return " · ".join(parts)
@@ -147,7 +150,7 @@ def _remedy(plan: MemoryPlan, graph: Graph, tile: int) -> str:
             if tiles < graph.num_tiles // 2 and size * 8 > plan.available_bytes:
                 name = graph.variables[number].name
                 hints.append(f"spread {name} ({total:,} B on {tiles:,} of {graph.num_tiles:,} tiles)")
-    if int(plan.by_category["temporaries"][tile]) * 4 > plan.available_bytes:
+    if int(plan.categories["temporaries"][tile]) * 4 > plan.available_bytes:
         hints.append("a lower available_memory_proportion · partials in half")
     if int(plan.total_bytes.mean()) * 4 > plan.available_bytes * 3:
         hints.append(f"more IPUs than {graph.system.num_ipus} · a smaller batch")

@@ -8,8 +8,11 @@ time, without contention elsewhere, so the phase lasts as long as the bundle tha
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.compiler.traffic import LinkBytes
 from abele.graph.intervals import Int64
@@ -58,25 +61,50 @@ def _busiest_rung(source: Int64, target: Int64, amount: Int64) -> int:
 
 def _busiest_rail(source: Int64, target: Int64, amount: Int64, system: System) -> int:
     """Most bytes that pass between neighbours of a rail in one direction."""
-    rungs = -(-min(system.num_ipus, _RACK_IPUS) // 2)
-    steps = target // 2 - source // 2
-    if system.ipu_links.topology == "torus":
-        # On a torus a way of more than half the rail is shorter the other way round.
-        steps = np.where(np.abs(steps) > rungs // 2, steps - np.copysign(rungs, steps).astype(np.int64), steps)
-    count = np.abs(steps)
-    if not count.any():
+    along = np.flatnonzero(source // 2 != target // 2)
+    if len(along) == 0:
         return 0
-    rack, first = source // _RACK_IPUS, source % _RACK_IPUS // 2
-    pair = np.repeat(np.arange(len(count)), count)
-    # One entry for each hop of each pair: hop h of a pair leaves the rung h places along its way.
-    hop = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-    way = np.sign(steps)[pair]
-    rung = (first[pair] + way * hop) % rungs
-    # Rack, rung, rail and direction as one number.
-    bundle = ((rack[pair] * rungs + rung) * 2 + target[pair] % 2) * 2 + (way > 0)
-    return _largest_sum(bundle, amount[pair])
+    source, target, amount = source[along], target[along], amount[along]
+    bundles: npt.NDArray[np.integer[Any]]
+    is_torus = system.ipu_links.topology == "torus"
+    if system.gateway is None and system.num_ipus > _RACK_IPUS:
+        bundles = _rail_bundles(source, target, _RACK_IPUS, is_torus)
+    else:
+        bundles = _rack_bundles(min(system.num_ipus, _RACK_IPUS), is_torus)[source % _RACK_IPUS, target % _RACK_IPUS]
+    # A rack has fewer than 4 bundles per IPU. Hops that a route does not have are bundle 0, and nothing passes there.
+    number = bundles + (source // _RACK_IPUS * (4 * _RACK_IPUS))[:, None]
+    return _largest_sum(number.ravel(), np.where(bundles, amount[:, None], 0).ravel())
+
+
+@lru_cache(maxsize=8)
+def _rack_bundles(num_ipus: int, is_torus: bool) -> npt.NDArray[np.int16]:
+    """The bundles between each two IPUs of a rack, int16[source, target, hops].
+
+    Made once for each kind of rack: most exchanges on a Pod are between a few IPUs, and to find their routes anew
+    each time took longer than the rest of such an exchange.
+    """
+    everyone = np.arange(num_ipus)
+    bundles = _rail_bundles(everyone[:, None], everyone[None, :], num_ipus, is_torus).astype(np.int16)
+    bundles.flags.writeable = False
+    return bundles
+
+
+def _rail_bundles(source: Int64, target: Int64, num_ipus: int, is_torus: bool) -> Int64:
+    """The directed bundles of links on the way along a rail of a rack, one more axis for the hops.
+
+    Bundles are numbered from 1; 0 stands for the hops that a route does not have.
+    """
+    rungs = -(-num_ipus // 2)
+    steps = target // 2 - source // 2
+    if is_torus:
+        # On a torus a way of more than half the rail is shorter the other way round.
+        steps = np.where(np.abs(steps) > rungs // 2, steps - np.sign(steps) * rungs, steps)
+    hop, way = np.arange(np.abs(steps).max(initial=0)), np.sign(steps)[..., None]
+    rung = ((source % _RACK_IPUS // 2)[..., None] + way * hop) % rungs
+    bundle = 1 + (rung * 2 + target[..., None] % 2) * 2 + (way > 0)
+    return np.where(hop < np.abs(steps)[..., None], bundle, 0)
 
 
 def _largest_sum(number: Int64, amount: Int64) -> int:
     """The largest sum of ``amount`` over entries of one number; 0 where there are none."""
-    return int(np.bincount(number, weights=amount, minlength=1).max())
+    return int(np.bincount(number, weights=amount, minlength=1).max()) if len(number) else 0

@@ -8,15 +8,16 @@ step would be steps times tiles; the sweep holds one row, and updates the tiles 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import ElementDemands
-from abele.compiler.tile_vector import TileVector, sum_by_tile
+from abele.compiler.tile_vector import Positions, TileSet, TileVector, added
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 from abele.machine import System
@@ -67,46 +68,97 @@ class Shares:
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
 
-@dataclass(eq=False)
+class _DenseArrays(Mapping[str, Int64]):
+    """Tile vectors by name as arrays, each made when it is asked for."""
+
+    def __init__(self, vectors: Mapping[str, TileVector]) -> None:
+        self._vectors = vectors
+
+    def __getitem__(self, name: str) -> Int64:
+        return _dense(self._vectors[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._vectors)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+
+def _dense(vector: TileVector) -> Int64:
+    """The numbers of all tiles as an array that cannot be written."""
+    values = vector.dense()
+    values.setflags(write=False)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
 class MemoryPlan:
-    """The memory of every tile.
+    """The memory of every tile: tile vectors, and arrays over all tiles of those that ask for them.
 
     Attributes:
-        by_category: Bytes on each tile, int64[tiles], for each of the report's categories;
-            ``temporaries`` is the tile's peak.
+        categories: Bytes on each tile for each of the report's categories; ``temporaries`` is the tile's peak.
         available_bytes: What one tile has.
-        peak_step: Step at which each tile's temporaries peak, int64[tiles]; −1 where there are none.
+        peak_steps: Step at which each tile's temporaries peak; −1 where there are none.
         step_bytes: Temporaries live during each step, over all tiles, int64[steps].
         step_max_bytes: The same on the fullest tile, int64[steps].
         shares: How much of each variable each tile holds.
         liveness: Lifetimes of the variables.
-        interleaved_bytes: Variables that must lie in interleaved memory, int64[tiles]; part of the categories.
+        interleaved: Bytes of variables that must lie in interleaved memory; part of the categories.
     """
 
-    by_category: dict[str, Int64]
+    categories: Mapping[str, TileVector]
     available_bytes: int
-    peak_step: Int64
+    peak_steps: TileVector
     step_bytes: Int64
     step_max_bytes: Int64
     shares: Shares
     liveness: Liveness
-    interleaved_bytes: Int64
+    interleaved: TileVector
+
+    def __post_init__(self) -> None:
+        self.step_bytes.setflags(write=False)
+        self.step_max_bytes.setflags(write=False)
+
+    @cached_property
+    def total(self) -> TileVector:
+        """Bytes needed on each tile."""
+        return added(self.categories.values(), self.interleaved.num_tiles).packed()
+
+    @property
+    def code(self) -> TileVector:
+        """Bytes of instructions on each tile."""
+        return added((self.categories[c] for c in CODE_CATEGORIES), self.interleaved.num_tiles)
+
+    @property
+    def by_category(self) -> Mapping[str, Int64]:
+        """Bytes on each tile, int64[tiles], for each of the report's categories."""
+        return _DenseArrays(self.categories)
 
     @property
     def total_bytes(self) -> Int64:
         """Bytes needed on each tile, int64[tiles]."""
-        return np.asarray(sum(self.by_category.values()), dtype=np.int64)
+        return _dense(self.total)
 
     @property
     def code_bytes(self) -> Int64:
         """Instructions on each tile, int64[tiles]."""
-        return np.asarray(sum(self.by_category[c] for c in CODE_CATEGORIES), dtype=np.int64)
+        return _dense(self.code)
+
+    @property
+    def interleaved_bytes(self) -> Int64:
+        """Variables that must lie in interleaved memory, int64[tiles]."""
+        return _dense(self.interleaved)
+
+    @property
+    def peak_step(self) -> Int64:
+        """Step at which each tile's temporaries peak, int64[tiles]; −1 where there are none."""
+        return _dense(self.peak_steps)
 
 
 def plan_memory(
     layout: Layout,
     lifetimes: Liveness,
-    code: Mapping[str, Int64],
+    code: Mapping[str, TileVector],
     buffers: Mapping[int, TileVector],
     system: System,
     placement: ElementDemands | None = None,
@@ -116,7 +168,7 @@ def plan_memory(
     Args:
         layout: Where the graph's elements live.
         lifetimes: When variables hold values.
-        code: Bytes on each tile, int64[tiles], of the categories that are not variables.
+        code: Bytes on each tile of the categories that are not variables.
         buffers: Bytes on each tile that a step needs for data in motion, by step.
         system: The machine.
         placement: What vertices ask of the place of variables.
@@ -125,31 +177,27 @@ def plan_memory(
     temporaries are overlaid perfectly. ``gaps`` is what alignment adds: to variables that are always live, and where a
     vertex wants more than usual; no gap for separating memory elements or for fragmentation is modelled.
     """
-    memory = system.ipu.tile
+    memory, num_tiles = system.ipu.tile, layout.num_tiles
     shares = Shares.of(layout, memory.alignment_bytes)
-    peak, at, step_bytes, step_max = _sweep(lifetimes, shares, buffers, layout.num_tiles)
+    peak, at, step_bytes, step_max = _sweep(lifetimes, shares, buffers, num_tiles)
     held = lifetimes.always_live[shares.variable]
-    by_category = {
-        "variables": sum_by_tile(shares.tile[held], shares.bytes[held], layout.num_tiles),
+    tile, padding = shares.tile[held], (shares.padded_bytes - shares.bytes)[held]
+    gaps = [TileVector.sum_of(tile, padding, num_tiles), placement.gap_bytes() if placement is not None else None]
+    categories = {
+        "variables": TileVector.sum_of(tile, shares.bytes[held], num_tiles).packed(),
         "temporaries": peak,
-        "gaps": sum_by_tile(shares.tile[held], (shares.padded_bytes - shares.bytes)[held], layout.num_tiles),
+        "gaps": added(gaps, num_tiles).packed(),
         **code,
     }
-    if placement is not None:
-        gaps = placement.gap_bytes()
-        if gaps.any():
-            by_category["gaps"] += gaps
-    ordered = {c: by_category[c] for c in CATEGORIES}
-    interleaved = placement.interleaved_bytes() if placement is not None else np.zeros(layout.num_tiles, dtype=np.int64)
     return MemoryPlan(
-        by_category=ordered,
+        categories={c: categories[c] for c in CATEGORIES},
         available_bytes=memory.usable_bytes,
-        peak_step=at,
+        peak_steps=at,
         step_bytes=step_bytes,
         step_max_bytes=step_max,
         shares=shares,
         liveness=lifetimes,
-        interleaved_bytes=interleaved,
+        interleaved=placement.interleaved_bytes() if placement is not None else TileVector.zero(num_tiles),
     )
 
 
@@ -175,7 +223,7 @@ class _Sweep:
         self._largest = np.zeros(blocks, dtype=np.int64)
         self.total = 0
 
-    def change(self, come: list[tuple[Int32, Int64]], gone: list[tuple[Int32, Int64]], step: int) -> None:
+    def change(self, come: list[tuple[Positions, Int64]], gone: list[tuple[Positions, Int64]], step: int) -> None:
         """Variables come and go with a step, each given as tiles and bytes there."""
         # The amounts of one variable have distinct tiles, so indexed addition counts each once.
         for tiles, amount in come:
@@ -193,18 +241,17 @@ class _Sweep:
         touched = np.unique(np.concatenate([tiles // _BLOCK for tiles, _ in (*come, *gone)]))
         self._largest[touched] = self._blocks[touched].max(axis=1)
 
-    def needed(self, buffer: TileVector | None, step: int) -> tuple[int, int]:
-        """Temporaries and buffers of a step: over all tiles, and on the fullest."""
+    def needed(self, buffer: TileVector | None, tiles: Positions | None, step: int) -> tuple[int, int]:
+        """Temporaries and buffers of a step, which are on ``tiles``: over all tiles, and on the fullest."""
         largest = int(self._largest.max(initial=0))
-        if buffer is None:
+        if buffer is None or tiles is None:
             return self.total, largest
         assert not buffer.elsewhere
-        tiles = buffer.tile_set.tiles
         amount = self._current[tiles] + buffer.values[:-1]
         self._raise(tiles, amount, step)
         return self.total + buffer.sum(), max(largest, int(amount.max(initial=0)))
 
-    def _raise(self, tiles: Int32 | slice, amount: Int64, step: int) -> None:
+    def _raise(self, tiles: Positions | slice, amount: Int64, step: int) -> None:
         """Raise the peak of some tiles that need so much."""
         known = self.peak[tiles]
         higher = amount > known
@@ -215,20 +262,29 @@ class _Sweep:
 
 def _sweep(
     lifetimes: Liveness, shares: Shares, buffers: Mapping[int, TileVector], num_tiles: int
-) -> tuple[Int64, Int64, Int64, Int64]:
-    """Peak of temporaries on each tile and its step; total and largest of each step."""
+) -> tuple[TileVector, TileVector, Int64, Int64]:
+    """Peak of temporaries on each tile and its step; total and largest of each step.
+
+    Tiles that hold neither temporaries nor buffers are left out: the others are numbered anew.
+    """
     steps = lifetimes.num_steps
-    sweep = _Sweep(num_tiles)
-    totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
     variable = lifetimes.candidates[lifetimes.owner]
+    is_temporary = np.zeros(len(shares.ptr) - 1, dtype=bool)
+    is_temporary[variable] = True
+    columns = (v.tile_set.tiles for v in {id(v): v for v in buffers.values()}.values())
+    tiles = TileSet.of([shares.tile[is_temporary[shares.variable]], *columns], num_tiles)
+    # Where other shares come to lie does not matter: nobody looks at them.
+    position = tiles.positions(shares.tile)
+    sweep = _Sweep(len(tiles))
+    totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
     coming, going = (np.argsort(moment, kind="stable") for moment in (lifetimes.begin, lifetimes.end))
     begins, ends = lifetimes.begin[coming], lifetimes.end[going]
     busy = np.unique(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
     bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]
 
-    def shares_of(which: Int64) -> list[tuple[Int32, Int64]]:
+    def shares_of(which: Int64) -> list[tuple[Positions, Int64]]:
         rows = (shares.of_variable(int(v)) for v in variable[which])
-        return [(shares.tile[r], shares.padded_bytes[r]) for r in rows]
+        return [(position[r], shares.padded_bytes[r]) for r in rows]
 
     # Between two busy moments every step needs what the first of them needs.
     until = np.append(busy[1:], steps)
@@ -237,7 +293,9 @@ def _sweep(
         first, last, gone, left = (int(b[number]) for b in bounds)
         if first < last or gone < left:
             sweep.change(shares_of(coming[first:last]), shares_of(going[gone:left]), step)
-        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, step)
+        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, None, step)
         if step in buffers:
-            totals[step], largest[step] = sweep.needed(buffers[step], step)
-    return sweep.peak, sweep.at, totals, largest
+            places = tiles.positions(buffers[step].tile_set.tiles)
+            totals[step], largest[step] = sweep.needed(buffers[step], places, step)
+    peak, at = (np.append(column, others) for column, others in ((sweep.peak, 0), (sweep.at, -1)))
+    return TileVector(tiles, peak).packed(), TileVector(tiles, at), totals, largest

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.layout import Layout
-from abele.compiler.tile_vector import sum_by_tile
+from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.uses import FieldUse
 from abele.errors import MemoryElementError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64, distinct
+from abele.graph.mapping import Int32
 
 if TYPE_CHECKING:
     from abele.codelet import Constraint
@@ -125,32 +126,34 @@ class ElementDemands:
             if field.interleaved:
                 self._interleaved.append(shares)
 
-    def gap_bytes(self) -> Int64:
-        """Bytes that alignment beyond the usual may leave unused on each tile, int64[tiles].
+    def gap_bytes(self) -> TileVector:
+        """Bytes that alignment beyond the usual may leave unused on each tile.
 
         Model: the start of a tile's share of a variable lies anywhere on the usual grid, so up to the difference of
         the two alignments is lost before it.
         """
-        total, seen = np.zeros(self._layout.num_tiles, dtype=np.int64), np.empty(0, dtype=np.int64)
+        total, seen = TileTotal(self._layout.num_tiles), np.empty(0, dtype=np.int64)
         # The strictest request of a share counts; weaker ones of the same share are met by it.
         for align in sorted(self._aligned, reverse=True):
             shares = np.setdiff1d(distinct(np.concatenate(self._aligned[align])), seen)
             seen = np.concatenate([seen, shares])
             tiles, _ = self._held(shares)
-            total += np.bincount(tiles, minlength=self._layout.num_tiles) * (align - self._base_alignment)
-        return total
+            lost = np.full(len(tiles), align - self._base_alignment)
+            total.add(TileVector.sum_of(tiles, lost, self._layout.num_tiles))
+        return total.vector()
 
-    def interleaved_bytes(self) -> Int64:
-        """Bytes of variables that must lie in interleaved memory on each tile, int64[tiles].
+    def interleaved_bytes(self) -> TileVector:
+        """Bytes of variables that must lie in interleaved memory on each tile.
 
         Model: a tile's whole share of a variable, counted once; that temporaries could follow each other there is left
         out.
         """
         if not self._interleaved:
-            return np.zeros(self._layout.num_tiles, dtype=np.int64)
-        return sum_by_tile(*self._held(distinct(np.concatenate(self._interleaved))), self._layout.num_tiles)
+            return TileVector.zero(self._layout.num_tiles)
+        held = self._held(distinct(np.concatenate(self._interleaved)))
+        return TileVector.sum_of(*held, self._layout.num_tiles).packed()
 
-    def _held(self, shares: Int64) -> tuple[Int64, Int64]:
+    def _held(self, shares: Int64) -> tuple[Int32, Int64]:
         """Tile and bytes of shares, given by their first packed address in ascending order."""
         layout = self._layout
         mapped = layout.tile >= 0
@@ -161,6 +164,6 @@ class ElementDemands:
         inside = (
             (found < len(shares)) & (shares[np.minimum(found, len(shares) - 1)] == share) if len(shares) else found < 0
         )
-        tiles = np.zeros(len(shares), dtype=np.int64)
+        tiles = np.zeros(len(shares), dtype=np.int32)
         tiles[found[inside]] = tile[inside]
-        return tiles, sum_by_tile(found[inside], size[inside], len(shares))
+        return tiles, np.bincount(found[inside], weights=size[inside], minlength=len(shares)).astype(np.int64)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 
 Positions = npt.NDArray[np.integer[Any]]
@@ -29,19 +29,6 @@ Positions = npt.NDArray[np.integer[Any]]
 _DENSE_PART = 8
 """A set that is given as so large a part of all tiles (1 / 8) is taken as all of them."""
 _INT32_MAX = np.iinfo(np.int32).max
-
-
-def sum_by_tile(tile: npt.NDArray[np.integer], amount: Int64, num_tiles: int) -> Int64:
-    """Sum of ``amount`` for each tile as a dense array, int64[num_tiles]; exact up to 2**53.
-
-    Few entries leave most of the array as the system gave it: zeros that take no memory until they are written.
-    """
-    if len(tile) * _DENSE_PART < num_tiles:
-        # np.zeros takes untouched pages from the system: adding at a few places touches only theirs.
-        result, some = np.zeros(num_tiles, dtype=np.int64), np.flatnonzero(amount)
-        np.add.at(result, tile[some], amount[some])
-        return result
-    return np.bincount(tile, weights=amount, minlength=num_tiles).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -194,6 +181,17 @@ class TileVector:
     def __len__(self) -> int:
         return self.num_tiles
 
+    def at(self, tiles: npt.NDArray[np.integer[Any]]) -> Int64:
+        """The numbers of some tiles, int64[n].
+
+        Args:
+            tiles: Their numbers, int[n], in any order.
+        """
+        listed = self.tile_set.tiles
+        place = np.searchsorted(listed, tiles)
+        found = listed[np.minimum(place, len(listed) - 1)] == tiles if len(listed) else np.zeros(len(tiles), dtype=bool)
+        return np.where(found, self.values[place], self.values[-1]).astype(np.int64)
+
     def __getitem__(self, tile: int) -> int:
         """The number of one tile."""
         if not 0 <= tile < self.num_tiles:
@@ -312,38 +310,61 @@ def _on(vector: TileVector, tiles: TileSet) -> npt.NDArray[np.integer[Any]]:
 
 
 class TileTotal:
-    """A sum of many tile vectors, each added in time that follows what it lists.
+    """A sum, or the largest, of many tile vectors, each taken in in time and memory that follow what it lists.
+
+    What is taken in is kept as it is until all of it lists an eighth of the tiles. Then it is combined: into fewer
+    entries where the same tiles come again and again, and else into an array over all tiles, which further vectors are
+    taken into at their places.
 
     Args:
         num_tiles: Tiles of the machine.
+        combine: ``np.add`` or ``np.maximum``.
     """
 
-    def __init__(self, num_tiles: int) -> None:
+    def __init__(self, num_tiles: int, combine: np.ufunc = np.add) -> None:
+        self._num_tiles, self._combine = num_tiles, combine
         self._everywhere = 0
-        self._listed = np.zeros(num_tiles, dtype=np.int64)
+        self._kept: list[tuple[Int32, Int64]] = []
+        self._num_kept = 0
+        self._dense: Int64 | None = None
 
     def add(self, vector: TileVector, times: int = 1) -> None:
-        """Add ``times`` a vector."""
+        """Take in ``times`` a vector."""
         elsewhere = vector.elsewhere
+        assert self._combine is np.add or not elsewhere
         self._everywhere += times * elsewhere
         values = vector.values[:-1].astype(np.int64)
-        # What every tile gets is one number beside the array, so a listed tile adds only what it has beyond that.
-        self._listed[vector.tile_set.tiles] += times * (values - elsewhere if elsewhere else values)
-
-    def add_everywhere(self, amount: int) -> None:
-        """Add a number to every tile."""
-        self._everywhere += amount
-
-    def at_least(self, vector: TileVector) -> None:
-        """Raise each tile's sum to its number in a vector."""
-        assert not self._everywhere
-        assert not vector.elsewhere
+        values = times * (values - elsewhere) if elsewhere or times != 1 else values
         tiles = vector.tile_set.tiles
-        self._listed[tiles] = np.maximum(self._listed[tiles], vector.values[:-1])
+        if self._dense is not None:
+            self._dense[tiles] = self._combine(self._dense[tiles], values)
+            return
+        self._kept.append((tiles, values))
+        self._num_kept += len(tiles)
+        if self._num_kept * _DENSE_PART >= self._num_tiles:
+            self._combine_kept()
 
-    def dense(self) -> Int64:
-        """The sum on each tile, int64[num_tiles]."""
-        if self._everywhere:
-            self._listed += self._everywhere
-            self._everywhere = 0
-        return self._listed
+    def _combine_kept(self) -> None:
+        """One entry for each tile; all tiles where they are many."""
+        tile, values = (np.concatenate(side) for side in zip(*self._kept, strict=True))
+        tiles = distinct(tile.astype(np.int64)).astype(np.int32)
+        total = np.zeros(len(tiles), dtype=np.int64)
+        self._combine.at(total, np.searchsorted(tiles, tile), values)
+        self._kept, self._num_kept = [(tiles, total)], len(tiles)
+        if len(tiles) * _DENSE_PART * 2 >= self._num_tiles:
+            self._dense = np.zeros(self._num_tiles, dtype=np.int64)
+            self._dense[tiles] = total
+            self._kept = []
+
+    def vector(self) -> TileVector:
+        """What all vectors come to."""
+        if self._dense is not None:
+            return TileVector(TileSet.all(self._num_tiles), np.append(self._dense + self._everywhere, 0)).packed()
+        if not self._kept:
+            return TileVector(TileSet(np.empty(0, dtype=np.int32), self._num_tiles), np.array([self._everywhere]))
+        self._combine_kept()
+        if self._dense is not None:
+            return self.vector()
+        tiles, total = self._kept[0]
+        values = np.append(total, 0) + self._everywhere
+        return TileVector(TileSet(tiles, self._num_tiles), values).packed()

@@ -57,7 +57,7 @@ class Part:
     @property
     def groups(self) -> tuple[int, ...]:
         """Sync groups that it keeps busy."""
-        return tuple(g for meet in self.meets for g in meet)
+        return self.meets[0] if len(self.meets) == 1 else tuple(g for meet in self.meets for g in meet)
 
     @property
     def cycles(self) -> int:

@@ -40,16 +40,16 @@ def memory_text(executable: Executable, tile: int, *, most: int = 80) -> str:
 
 def _lines(executable: Executable, tile: int) -> Iterator[str]:
     memory, ipu = executable.memory, executable.system.ipu
-    used, room = int(memory.total_bytes[tile]), memory.available_bytes
+    used, room = memory.total[tile], memory.available_bytes
     ipu_tile = f"tile {tile % ipu.num_tiles} of IPU {tile // ipu.num_tiles}"
     state = f"{room - used:,} B free" if used <= room else f"{used - room:,} B too much"
     yield f"{ipu_tile}: {used:,} B of {room:,} B ({used / room:.1%}), {state}"
-    for name, amounts in memory.by_category.items():
-        amount = int(amounts[tile])
+    for name, amounts in memory.categories.items():
+        amount = amounts[tile]
         if amount:
             yield f"  {name.replace('_', ' '):<16} {amount:>9,} B{_note(executable, tile, name)}"
             yield from _details(executable, tile, name)
-    interleaved = int(memory.interleaved_bytes[tile])
+    interleaved = memory.interleaved[tile]
     if interleaved:
         yield f"  of these, {interleaved:,} B must lie in the {ipu.tile.interleaved_bytes:,} B of interleaved memory"
 
@@ -57,7 +57,7 @@ def _lines(executable: Executable, tile: int) -> Iterator[str]:
 def _note(executable: Executable, tile: int, category: str) -> str:
     memory = executable.memory
     if category == "temporaries":
-        step = int(memory.peak_step[tile])
+        step = memory.peak_steps[tile]
         return f"  at step {step} {executable.steps[step].name!r}, where they are most" if step >= 0 else ""
     if category == "vertex_state":
         return f"  {counted(sum(_vertices(executable, tile).values()), 'vertex')}"
@@ -71,7 +71,7 @@ def _details(executable: Executable, tile: int, category: str) -> Iterator[str]:
             yield f"    {executable.graph.variables[number].name:<28} {size:>9,} B"
         if len(found) > _MOST:
             yield f"    {f'{len(found) - _MOST:,} more':<28} {sum(size for _, size in found[_MOST:]):>9,} B"
-        peak = int(executable.memory.by_category["temporaries"][tile])
+        peak = executable.memory.categories["temporaries"][tile]
         rest = peak - sum(size for _, size in found)
         if category == "temporaries" and rest > 0:
             yield f"    {'data in motion, padding':<28} {rest:>9,} B"
