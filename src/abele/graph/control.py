@@ -56,7 +56,11 @@ class Switch(Program):
             raise ControlProgramError(f"a Switch has two cases for {twice}", at=self.debug.location)
 
     def add(self, value: int, program: Program) -> Switch:
-        """One more case; returns the switch."""
+        """One more case; returns the switch.
+
+        Raises:
+            ControlProgramError: The case is there already.
+        """
         if value in self.cases:
             raise ControlProgramError(f"a Switch has two cases for {value}", at=here("add").location)
         self.cases[int(value)] = program

@@ -56,7 +56,12 @@ class Sequence(Program):
             self.add(step)
 
     def add(self, step: Program) -> Sequence:
-        """Append a step; returns the sequence."""
+        """Append a step; returns the sequence.
+
+        Raises:
+            ControlProgramError: What is added is no program step.
+            GraphRecursionError: It is this sequence itself.
+        """
         if not isinstance(step, Program):
             raise ControlProgramError(
                 f"a Sequence takes programs, not {type(step).__name__}",

@@ -159,7 +159,11 @@ def load(path: str | Path) -> System:
 
 
 def resolve(system: str | Path | System) -> System:
-    """The system meant by a value, a preset's name, or the path of a description file."""
+    """The system meant by a value, a preset's name, or the path of a description file.
+
+    Raises:
+        MachineError: No such preset, a description that is none, or a value that means no system.
+    """
     if isinstance(system, System):
         return system
     if not isinstance(system, (str, Path)):

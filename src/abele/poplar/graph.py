@@ -456,7 +456,13 @@ class VirtualGraph(Graph, g.VirtualGraph):
 
 
 def concat(first: g.Tensor | Sequence[g.Tensor], second: Any = None, dim: int = 0) -> g.Tensor:
-    """The view of tensors after each other: ``concat(a, b[, dim])`` or ``concat([a, b, …][, dim])``."""
+    """The view of tensors after each other: ``concat(a, b[, dim])`` or ``concat([a, b, …][, dim])``.
+
+    Raises:
+        TensorError: Shapes that differ along other dimensions, or tensors of two graphs.
+        TensorIndexError: No such dimension.
+        TypeMismatchError: Element types that differ.
+    """
     if isinstance(first, g.Tensor):
         both: list[g.Tensor] = [first, second]
         return g.concat(both, dim)
@@ -464,7 +470,12 @@ def concat(first: g.Tensor | Sequence[g.Tensor], second: Any = None, dim: int = 
 
 
 def append(t: g.Tensor, x: g.Tensor, dim: int = 0) -> g.Tensor:
-    """The view of ``t`` and, after it along ``dim``, one more index that is ``x``."""
+    """The view of ``t`` and, after it along ``dim``, one more index that is ``x``.
+
+    Raises:
+        TensorError: ``x`` does not have the shape of one index of ``t``.
+        TypeMismatchError: Element types that differ.
+    """
     return g.concat([t, x.expand_dims(dim)], dim)
 
 

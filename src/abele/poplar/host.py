@@ -96,7 +96,11 @@ def buffering_depth(handle: str, options: Mapping[str, Any] | None) -> int:
 
 
 def expose(graph: g.Graph, handle: str, tensor: g.Tensor, *, writable: bool) -> None:
-    """A handle for one way; the same name may serve the other way too, for the same tensor."""
+    """A handle for one way; the same name may serve the other way too, for the same tensor.
+
+    Raises:
+        TensorAccessError: The host is to write a tensor that cannot be written.
+    """
     expect(tensor, g.Tensor, f"host handle {handle!r} is for a tensor")
     name = graph.origin(handle).full_name
     first: g.HostHandle | None = graph.host_handles.get(name)

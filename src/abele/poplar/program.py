@@ -88,7 +88,11 @@ def WriteUndef(t: g.Tensor, *name: Any) -> g.WriteUndef:
 
 
 def PrintTensor(*given: Any) -> g.PrintTensor:
-    """``PrintTensor(t)``, ``PrintTensor("title", t[, fmt])`` or ``PrintTensor(t, fmt)``."""
+    """``PrintTensor(t)``, ``PrintTensor("title", t[, fmt])`` or ``PrintTensor(t, fmt)``.
+
+    Raises:
+        ControlProgramError: No tensor is given.
+    """
     tensor = next((item for item in given if isinstance(item, g.Tensor)), None)
     if tensor is None:
         raise ControlProgramError("a PrintTensor prints a tensor, none is given")

@@ -113,7 +113,11 @@ class Tensor(g.Tensor):
         return self.reshape_partial(begin, end, shape)
 
     def expand(self, dims: Iterable[int]) -> Self:
-        """The view with a dimension of one index before each of the listed ones; the rank itself means at the end."""
+        """The view with a dimension of one index before each of the listed ones; the rank itself means at the end.
+
+        Raises:
+            TensorIndexError: A dimension beyond the rank.
+        """
         result = self
         for added, dim in enumerate(sorted(int(d) for d in dims)):
             if not 0 <= dim <= self.ndim:

@@ -76,7 +76,11 @@ def copyFloatToDeviceHalf(target: Any, source: npt.ArrayLike, destination: npt.N
 
 
 def copyDeviceHalfToFloat(target: Any, source: npt.ArrayLike, destination: npt.NDArray[Any] | None = None) -> Any:
-    """f32 from half-precision numbers of the device (as f16, or as their bits in u16)."""
+    """f32 from half-precision numbers of the device (as f16, or as their bits in u16).
+
+    Raises:
+        TypeMismatchError: Elements of another type.
+    """
     array = np.asarray(source)
     halves = array.view(f16.np) if array.dtype in (np.uint16, np.uint8) else array
     if halves.dtype != f16.np:
@@ -85,12 +89,21 @@ def copyDeviceHalfToFloat(target: Any, source: npt.ArrayLike, destination: npt.N
 
 
 def convertToDeviceType(type: Any, source: npt.ArrayLike, destination: npt.NDArray[Any] | None = None) -> Any:
-    """Numbers of the host as elements of a device type."""
+    """Numbers of the host as elements of a device type.
+
+    Raises:
+        TypeMismatchError: ``type`` is no element type of the machine.
+    """
     return _into(destination, to_device(source, as_element_type(type)))
 
 
 def convertFromDeviceType(type: Any, source: npt.NDArray[Any], hostType: Any = np.float32) -> npt.NDArray[Any]:
-    """Elements of a device type (their bytes, or an array of it) as numbers of a host type."""
+    """Elements of a device type (their bytes, or an array of it) as numbers of a host type.
+
+    Raises:
+        TypeMismatchError: ``type`` is no element type of the machine.
+        ValueError: Bytes that are no whole number of elements.
+    """
     element = as_element_type(type)
     array = source if source.dtype == element.np else source.view(np.uint8).view(element.np)
     return array.astype(hostType)

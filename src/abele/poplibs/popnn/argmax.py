@@ -39,7 +39,10 @@ def arg_max(
 def arg_min(
     graph: Graph, tensor: Tensor, prog: Sequence, name: str = "arg_min", *, index_type: ElementType = i32
 ) -> Tensor:
-    """Index of the smallest element along the innermost dimension; of equals the first. See :func:`arg_max`."""
+    """Index of the smallest element along the innermost dimension; of equals the first.
+
+    Arguments and errors as of :func:`arg_max`.
+    """
     return _arg_extreme(graph, tensor, "MIN", prog, name, index_type)[0]
 
 
@@ -58,7 +61,11 @@ def max_and_arg_max(
 def min_and_arg_min(
     graph: Graph, tensor: Tensor, prog: Sequence, name: str = "min_and_arg_min"
 ) -> tuple[Tensor, Tensor]:
-    """Smallest element along the innermost dimension, in the type of ``tensor``, and its index, u32."""
+    """Smallest element along the innermost dimension, in the type of ``tensor``, and its index, u32.
+
+    Raises:
+        TensorError: The tensor is a scalar, or its rows are empty.
+    """
     index, value = _arg_extreme(graph, tensor, "MIN", prog, name, u32, with_value=True)
     return value, index
 

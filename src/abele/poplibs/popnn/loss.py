@@ -65,7 +65,22 @@ def nll_loss_gradient(
     reduction: LossReduction = "mean",
     name: str = "nll_loss_gradient",
 ) -> Tensor:
-    """Gradient of :func:`nll_loss` with respect to ``log_probabilities``, in their type and layout."""
+    """Gradient of :func:`nll_loss` with respect to ``log_probabilities``, in their type and layout.
+
+    Args:
+        graph: Where vertices and the result are made.
+        log_probabilities: [batch, classes], as for the loss.
+        labels: [batch], as for the loss.
+        prog: Sequence that the steps are appended to.
+        gradient: Gradient of the loss itself, a number or a tensor of one element; 1 by default.
+        reduction: That of the loss.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: The shapes do not fit, or ``gradient`` is not one element.
+        TypeMismatchError: Labels that are no integers, or probabilities that are no floats.
+        InvalidOptionError: No such reduction.
+    """
     _check_labels(log_probabilities, labels, name)
     scale = _scale(reduction, labels.shape[0], name)
     return _gradient(
@@ -82,7 +97,24 @@ def cross_entropy_loss(
     reduction: LossReduction = "mean",
     name: str = "cross_entropy",
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of ``labels`` under softmax of ``logits``: the loss, and the log-probabilities for the gradient."""
+    """Cross-entropy of ``labels`` under softmax of ``logits``: the loss, and the log-probabilities for the gradient.
+
+    Args:
+        graph: Where vertices and the results are made.
+        logits: [batch, classes], floats.
+        labels: [batch], integers; a label outside the classes contributes nothing, but counts in the mean.
+        prog: Sequence that the steps are appended to.
+        reduction: Over the batch: ``mean`` or ``sum``.
+        name: Name of the steps.
+
+    Returns:
+        The loss, one f32, and the log-probabilities, [batch, classes].
+
+    Raises:
+        TensorError: The shapes do not fit.
+        TypeMismatchError: Labels that are no integers, or logits that are no floats.
+        InvalidOptionError: No such reduction.
+    """
     _check_labels(logits, labels, name)
     log_probabilities = log_softmax(graph, logits, prog, f"{name}/log_softmax")
     return nll_loss(graph, log_probabilities, labels, prog, reduction=reduction, name=name), log_probabilities
@@ -98,7 +130,13 @@ def cross_entropy_loss_gradient(
     reduction: LossReduction = "mean",
     name: str = "cross_entropy_gradient",
 ) -> Tensor:
-    """Gradient of :func:`cross_entropy_loss` with respect to the logits: (softmax − one-hot), scaled."""
+    """Gradient of :func:`cross_entropy_loss` with respect to the logits: (softmax − one-hot), scaled.
+
+    Other arguments and errors as of :func:`nll_loss_gradient`.
+
+    Args:
+        log_probabilities: [batch, classes], the second result of :func:`cross_entropy_loss`.
+    """
     _check_labels(log_probabilities, labels, name)
     scale = _scale(reduction, labels.shape[0], name)
     return _gradient(
@@ -143,7 +181,18 @@ def mse_loss_gradient(
     reduction: LossReduction = "mean",
     name: str = "mse_loss_gradient",
 ) -> Tensor:
-    """Gradient of :func:`mse_loss` with respect to ``prediction``, in its type and layout."""
+    """Gradient of :func:`mse_loss` with respect to ``prediction``, in its type and layout.
+
+    Other arguments as of :func:`mse_loss`.
+
+    Args:
+        gradient: Gradient of the loss itself, a number or a tensor of one element; 1 by default.
+
+    Raises:
+        TensorError: The shapes differ, or ``gradient`` is not one element.
+        TypeMismatchError: Elements that are no floats.
+        InvalidOptionError: No such reduction.
+    """
     _check_pair(prediction, target, name)
     scale = _scale(reduction, prediction.size, name)
     return _gradient(

@@ -56,6 +56,7 @@ def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name:
 
     Raises:
         InvalidOptionError: No such non-linearity.
+        TypeMismatchError: Elements that are no floats, for all but relu.
     """
     if kind.lower() == "softmax_scaled":
         return softmax.scaled_softmax_stable(graph, tensor, prog, name or "softmax_scaled")[0]
@@ -66,7 +67,13 @@ def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name:
 
 
 def non_linearity_in_place(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name: str = "") -> None:
-    """Overwrite ``tensor`` with a non-linearity of it; see :func:`non_linearity`."""
+    """Overwrite ``tensor`` with a non-linearity of it; see :func:`non_linearity`.
+
+    Raises:
+        InvalidOptionError: No such non-linearity.
+        TypeMismatchError: As for :func:`non_linearity`.
+        ConstantWriteError: ``tensor`` cannot be written.
+    """
     if kind.lower() == "softmax_scaled":
         softmax.scaled_softmax_stable_in_place(graph, tensor, prog, name or "softmax_scaled")
         return
@@ -113,7 +120,11 @@ def non_linearity_input_gradient(
 
 
 def leaky_relu(graph: Graph, tensor: Tensor, slope: float, prog: Sequence, name: str = "leaky_relu") -> Tensor:
-    """``tensor`` where it is positive, ``slope`` times it elsewhere."""
+    """``tensor`` where it is positive, ``slope`` times it elsewhere.
+
+    Raises:
+        TypeMismatchError: The elements cannot be multiplied by ``slope``: truth values, or integers by a fraction.
+    """
     x = PlaceHolder(1)
     return map(graph, Op("select", x, x * slope, x > 0.0), [tensor], prog, name)
 
@@ -126,6 +137,11 @@ def leaky_relu_input_gradient(
     prog: Sequence,
     name: str = "leaky_relu_gradient",
 ) -> Tensor:
-    """Gradient of the input of :func:`leaky_relu` from its input, or its output where the slope is positive."""
+    """Gradient of the input of :func:`leaky_relu` from its input, or its output where the slope is positive.
+
+    Raises:
+        TensorError: The shapes do not broadcast.
+        TypeMismatchError: Elements that cannot be multiplied by ``slope``.
+    """
     x, g = PlaceHolder(1), PlaceHolder(2)
     return map(graph, Op("select", g, g * slope, x > 0.0), [activation, out_gradient], prog, name)

@@ -135,6 +135,10 @@ def adam_bias_correction(
         beta1: Decay of the first moment.
         beta2: Decay of the second moment.
         name: Name of the step.
+
+    Raises:
+        TensorError: A tensor of several elements.
+        ConstantWriteError: One of them cannot be written.
     """
     operands = _Operands(name, *(t.reshape(()) for t in (step, correction1, correction2)))
     outputs = list(operands.tensors)

@@ -33,7 +33,13 @@ def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") ->
 
 
 def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> None:
-    """Overwrite ``tensor`` with its :func:`softmax`."""
+    """Overwrite ``tensor`` with its :func:`softmax`.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+        ConstantWriteError: It cannot be written.
+    """
     _row_op(graph, "softmax", [tensor], tensor, prog, name)
 
 
@@ -50,12 +56,23 @@ def softmax_scaling(dtype: ElementType) -> float:
 def scaled_softmax_stable(
     graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax_scaled"
 ) -> tuple[Tensor, float]:
-    """:func:`softmax` times :func:`softmax_scaling`, and that factor: ``model_output_scaling`` of a loss."""
+    """:func:`softmax` times :func:`softmax_scaling`, and that factor: ``model_output_scaling`` of a loss.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+    """
     return _row_op(graph, _scaled_op(tensor), [tensor], None, prog, name), softmax_scaling(tensor.dtype)
 
 
 def scaled_softmax_stable_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax_scaled") -> float:
-    """Overwrite ``tensor`` with its :func:`scaled_softmax_stable`; the factor."""
+    """Overwrite ``tensor`` with its :func:`scaled_softmax_stable`; gives the factor.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+        ConstantWriteError: It cannot be written.
+    """
     _row_op(graph, _scaled_op(tensor), [tensor], tensor, prog, name)
     return softmax_scaling(tensor.dtype)
 
@@ -65,12 +82,23 @@ def _scaled_op(tensor: Tensor) -> str:
 
 
 def log_softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> Tensor:
-    """The logarithm of :func:`softmax`, as a new tensor, without ever taking the logarithm of a small quotient."""
+    """The logarithm of :func:`softmax`, as a new tensor, without ever taking the logarithm of a small quotient.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+    """
     return _row_op(graph, "log_softmax", [tensor], None, prog, name)
 
 
 def log_softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> None:
-    """Overwrite ``tensor`` with its :func:`log_softmax`."""
+    """Overwrite ``tensor`` with its :func:`log_softmax`.
+
+    Raises:
+        TensorError: The tensor is a scalar.
+        TypeMismatchError: Its elements are no floats.
+        ConstantWriteError: It cannot be written.
+    """
     _row_op(graph, "log_softmax", [tensor], tensor, prog, name)
 
 

@@ -61,7 +61,11 @@ def create_activations(
 def unmapped_activations(
     graph: Graph, dtype: ElementType | str, shape: Iterable[int], name: str = "activations", *, group: int | None = None
 ) -> Tensor:
-    """As :func:`create_activations`, on no tile yet."""
+    """As :func:`create_activations`, on no tile yet.
+
+    Raises:
+        TensorError: Fewer than two dimensions, or channels that do not divide into the groups.
+    """
     dims = [int(n) for n in shape]
     if len(dims) < 2:
         raise TensorError(f"activations {name!r} need a batch and a channel dimension, got shape {dims}")

@@ -126,7 +126,11 @@ def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -
 
 
 def set_mapping(graph: Graph, tensor: Tensor, mapping: TileMapping) -> Tensor:
-    """Place every piece of ``mapping``, given over the flattened ``tensor``, on its tile. Returns ``tensor``."""
+    """Place every piece of ``mapping``, given over the flattened ``tensor``, on its tile. Returns ``tensor``.
+
+    Raises:
+        TileMappingError: The mapping is of another size, or names a tile that there is not.
+    """
     return graph.map(tensor, mapping)
 
 

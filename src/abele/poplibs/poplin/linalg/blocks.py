@@ -43,13 +43,21 @@ def as_batch(function: str, name: str, tensor: Tensor) -> Tensor:
 
 
 def check_type(function: str, name: str, dtype: ElementType) -> None:
-    """Refuse types other than f32 and f16."""
+    """Refuse types other than f32 and f16.
+
+    Raises:
+        TypeMismatchError: Another type.
+    """
     if dtype.name not in ("f32", "f16"):
         raise TypeMismatchError(f"{function}: {name} takes f32 or f16 elements, got {dtype}")
 
 
 def check_square(function: str, name: str, shape: tuple[int, ...]) -> None:
-    """Refuse shapes whose last two dimensions differ."""
+    """Refuse shapes whose last two dimensions differ.
+
+    Raises:
+        TensorError: They do, or there are none.
+    """
     if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
         raise TensorError(f"{function}: {name} takes square matrices [..., n, n], got shape {list(shape)}")
 
@@ -85,7 +93,13 @@ def block_tiles(graph: Graph, batch: int, index: int) -> Int64:
 def create_matrix(
     graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], options: Options, function: str, name: str
 ) -> Tensor:
-    """A tensor [..., m, n] each of whose blocks lies whole on a tile."""
+    """A tensor [..., m, n] each of whose blocks lies whole on a tile.
+
+    Raises:
+        TensorError: A shape of fewer than two dimensions, or with an extent of 0.
+        TypeMismatchError: The type is neither f32 nor f16.
+        InvalidOptionError: An option or value that there is not.
+    """
     element = as_element_type(dtype)
     check_type(function, name, element)
     if len(shape) < 2 or 0 in shape:

@@ -29,7 +29,12 @@ def matmul_with_output(
 def matmul_grouped_with_output(
     graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Program, *, name: str = "matmul_grouped", **options: Any
 ) -> None:
-    """Write the products ``a[i] @ b[i]`` to ``out``, [g, m, n]; otherwise as :func:`matmul_with_output`."""
+    """Write the products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n] to ``out``, [g, m, n].
+
+    Raises:
+        TensorError: ``out`` does not have the shape of the products; see also
+            :func:`~abele.poplibs.poplin.operations.matmul.matmul_grouped`.
+    """
     _product_into(matmul_grouped, graph, a, b=b, out=out, prog=prog, name=name, options=options)
 
 

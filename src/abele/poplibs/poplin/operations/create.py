@@ -41,7 +41,22 @@ def create_input(
     available_memory_proportion: float | None = None,
     options: Options = None,
 ) -> Tensor:
-    """The input of a convolution, [batch, in_channels, *field], channels grouped innermost."""
+    """The input of a convolution, [batch, in_channels, *field], channels grouped innermost.
+
+    Args:
+        graph: Where it is made.
+        params: The convolution.
+        dtype: f16 or f32.
+        name: Name of the variable.
+        partials_type: Type of partial sums that the convolution will have; by default f32.
+        available_memory_proportion: Share of a tile's memory that its slices and partials may take; by default 0.6.
+        options: The convolution's options, by name: with the same ones it finds its input where it wants it.
+
+    Raises:
+        TypeMismatchError: A type that convolutions do not take.
+        InvalidOptionError: An unknown option, or a value that it does not take.
+        OutOfMemoryError: No split fits the tiles.
+    """
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     return planned_input(graph, params, dtype, settings, name)
 
@@ -66,7 +81,10 @@ def create_weights(
     available_memory_proportion: float | None = None,
     options: Options = None,
 ) -> Tensor:
-    """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read."""
+    """The weights of a convolution, [out_channels, in_channels / groups, *kernel], in the order that vertices read.
+
+    Arguments and errors as of :func:`create_input`.
+    """
     settings = read_settings(name, options, partials_type, available_memory_proportion, is_conv=True)
     return planned_weights(graph, params, dtype, settings, name)
 

@@ -77,7 +77,10 @@ def matmul_grouped(
     like: Tensor | None = None,
     name: str = "matmul_grouped",
 ) -> Tensor:
-    """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n]. Otherwise as :func:`matmul`."""
+    """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n].
+
+    Other arguments and errors as of :func:`matmul`.
+    """
     _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)

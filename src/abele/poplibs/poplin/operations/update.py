@@ -77,7 +77,27 @@ def convolution_weight_update(
     options: Options = None,
     name: str = "convolution_weight_update",
 ) -> None:
-    """weights ← weights + scale · their gradient, in place; see :func:`calculate_weight_deltas`."""
+    """weights ← weights + scale · their gradient, in place.
+
+    Args:
+        graph: The graph.
+        z_deltas: Gradients of the output, [batch, out_channels, *field].
+        weights: [out_channels, in_channels / groups, *kernel]; the gradient is made in their type and layout.
+        activations: The input of the forward pass, [batch, in_channels, *field].
+        params: The forward convolution.
+        scale: A number, or a tensor of one element: minus the learning rate.
+        prog: Where the calls are appended.
+        partials_type: Type of partial sums; by default f32.
+        available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
+        options: PopLibs' options, by name.
+        name: Name of the calls.
+
+    Raises:
+        TensorError: Operands that do not have the shapes of the convolution.
+        TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        InvalidOptionError: An unknown option, or a value that it does not take.
+        OutOfMemoryError: No split fits the tiles.
+    """
     gradient = calculate_weight_deltas(
         graph,
         z_deltas,

@@ -110,7 +110,11 @@ def best_plans(
     *,
     strict: bool = False,
 ) -> list[ContractionPlan]:
-    """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`."""
+    """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`.
+
+    Raises:
+        InvalidOptionError, OutOfMemoryError: As for :func:`find_plan`.
+    """
     parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
     slices = _slices(problem, grains, parts)

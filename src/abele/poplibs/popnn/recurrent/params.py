@@ -163,7 +163,12 @@ class RecurrentParams:
         return self.layer_sizes[1]
 
     def check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-        """Raise a typed error unless ``tensor`` has this shape and the layer's type."""
+        """Raise a typed error unless ``tensor`` has this shape and the layer's type.
+
+        Raises:
+            TensorError: Another shape.
+            TypeMismatchError: Another type.
+        """
         if tensor.shape != shape:
             raise TensorError(f"{self.kind}: {what} {tensor!r} has shape {list(tensor.shape)}, needs {list(shape)}")
         if tensor.dtype != self.dtype:

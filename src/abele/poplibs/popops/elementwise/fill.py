@@ -42,7 +42,11 @@ def fill(graph: Graph, tensor: Tensor, prog: Sequence, value: float, name: str =
 
 
 def zero(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "zero") -> None:
-    """Set every element of ``tensor`` to zero."""
+    """Set every element of ``tensor`` to zero.
+
+    Raises:
+        ConstantWriteError: ``tensor`` is a constant, or a view that repeats elements.
+    """
     fill(graph, tensor, prog, 0, name)
 
 

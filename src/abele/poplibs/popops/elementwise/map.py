@@ -117,7 +117,13 @@ def map_with_output(
     *,
     options: Options = None,
 ) -> None:
-    """Write ``expr`` to ``out``, which may be one of ``tensors``; see :func:`map`."""
+    """Write ``expr`` to ``out``, which may be one of ``tensors``; see :func:`map`.
+
+    Raises:
+        TensorError: The operands do not broadcast to the shape of ``out``.
+        TypeMismatchError: The expression gives another kind of element than ``out`` holds.
+        ConstantWriteError: ``out`` cannot be written.
+    """
     map_with_outputs(graph, [expr], tensors, [out], prog, name, options=options)
 
 

@@ -13,7 +13,18 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 def create_host_transferable_tensor(
     graph: Graph, dtype: ElementType | str, shape: Iterable[int], name: str = "host_transferable"
 ) -> Tensor:
-    """A new tensor in even pieces over all tiles, in order, so that a stream moves one piece per tile."""
+    """A new tensor in even pieces over all tiles, in order, so that a stream moves one piece per tile.
+
+    Args:
+        graph: Where it is made.
+        dtype: Element type.
+        shape: Its shape.
+        name: Name of the variable.
+
+    Raises:
+        TensorError: A negative extent.
+        TypeMismatchError: No element type of the machine.
+    """
     made = graph.variable(as_element_type(dtype), tuple(shape), name=name)
     return set_mapping(graph, made, linear_mapping(graph, made.size, made.dtype)) if made.size else made
 

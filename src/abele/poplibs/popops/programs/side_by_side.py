@@ -55,7 +55,11 @@ def _zipped(graph: Graph, lanes: Sequence[Sequence[Program]], name: str) -> Step
 
 
 def plain_steps(program: Program) -> Iterator[Program]:
-    """The steps of a program in order."""
+    """The steps of a program in order.
+
+    Raises:
+        ControlProgramError: A step that does not run side by side with others: control, or a stream copy.
+    """
     match program:
         case Steps():
             yield from chain.from_iterable(map(plain_steps, program))

@@ -78,7 +78,12 @@ def create_grouped_sliceable_tensor(
     options: Options = None,
     name: str = "sliceable",
 ) -> Tensor:
-    """A new tensor [group_size, *shape], every group as of :func:`create_sliceable_tensor`; ``dims`` count in shape."""
+    """A new tensor [group_size, *shape], every group as of :func:`create_sliceable_tensor`; ``dims`` count in shape.
+
+    Raises:
+        TensorError: As for :func:`create_sliceable_tensor`.
+        InvalidOptionError: A misspelt option.
+    """
     read_options(name, options, PLAN_OPTIONS)
     return _sliceable(
         graph, as_element_type(dtype), group_size, shape=tuple(shape), dims=dims, sizes=sizes, plan=plan, name=name
@@ -100,6 +105,7 @@ def create_slice_tensor(
 
     Raises:
         TensorError: As for :func:`create_sliceable_tensor`.
+        InvalidOptionError: A misspelt option.
     """
     read_options(name, options, PLAN_OPTIONS)
     return _slices(graph, tensor.expand_dims(0), dims, sizes=sizes, num=num_indices, plan=plan, name=name)[0]
@@ -116,7 +122,12 @@ def create_grouped_slice_tensor(
     options: Options = None,
     name: str = "slices",
 ) -> Tensor:
-    """A new tensor [groups, num_indices, *slice] for slices of ``tensor`` [groups, *shape]; ``dims`` count in shape."""
+    """A new tensor [groups, num_indices, *slice] for slices of ``tensor`` [groups, *shape]; ``dims`` count in shape.
+
+    Raises:
+        TensorError: As for :func:`create_sliceable_tensor`.
+        InvalidOptionError: A misspelt option.
+    """
     read_options(name, options, PLAN_OPTIONS)
     return _slices(graph, tensor, dims, sizes=sizes, num=num_indices, plan=plan, name=name)
 
@@ -130,7 +141,20 @@ def create_indices_tensor(
     options: Options = None,
     name: str = "indices",
 ) -> Tensor:
-    """A new u32 tensor [num_indices, dims], spread over the tiles; a plan needs no other layout."""
+    """A new u32 tensor [num_indices, dims], spread over the tiles; a plan needs no other layout.
+
+    Args:
+        graph: Where it is made.
+        dims: Dimensions that indices are given for.
+        num_indices: How many there are.
+        plan: Not needed for the layout.
+        options: Those of the plan; only their names and values are checked.
+        name: Name of the variable.
+
+    Raises:
+        TensorError: A negative number of indices.
+        InvalidOptionError: A misspelt option.
+    """
     read_options(name, options, PLAN_OPTIONS)
     return map_tensor_linearly(graph, graph.variable(u32, (num_indices, len(dims)), name=name))
 
@@ -145,7 +169,12 @@ def create_grouped_indices_tensor(
     options: Options = None,
     name: str = "indices",
 ) -> Tensor:
-    """As :func:`create_indices_tensor`, [group_size, num_indices, dims]."""
+    """As :func:`create_indices_tensor`, [group_size, num_indices, dims].
+
+    Raises:
+        TensorError: A negative number of groups or indices.
+        InvalidOptionError: A misspelt option.
+    """
     read_options(name, options, PLAN_OPTIONS)
     return map_tensor_linearly(graph, graph.variable(u32, (group_size, num_indices, len(dims)), name=name))
 

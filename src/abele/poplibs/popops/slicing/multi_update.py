@@ -126,7 +126,10 @@ def multi_update_max(
     options: Options = None,
     name: str = "multi_update_max",
 ) -> None:
-    """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i; see :func:`multi_update`."""
+    """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i.
+
+    Arguments and errors as of :func:`multi_update`.
+    """
     update = _Update("max", name, dims=dims, sizes=sizes, plan=plan, options=options)
     update.single(graph, tensor, slices, offsets, prog)
 
@@ -144,7 +147,10 @@ def multi_update_mul(
     options: Options = None,
     name: str = "multi_update_mul",
 ) -> None:
-    """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i; see :func:`multi_update`."""
+    """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i.
+
+    Arguments and errors as of :func:`multi_update`.
+    """
     update = _Update("mul", name, dims=dims, sizes=sizes, plan=plan, options=options)
     update.single(graph, tensor, slices, offsets, prog)
 

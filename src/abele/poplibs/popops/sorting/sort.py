@@ -25,7 +25,11 @@ def sort(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort"
 
 
 def sort_in_place(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort") -> None:
-    """Overwrite ``tensor`` with its :func:`sort`."""
+    """Overwrite ``tensor`` with its :func:`sort`.
+
+    Raises:
+        ConstantWriteError: ``tensor`` is constant; see also :func:`sort`.
+    """
     _sorted(graph, [tensor], dim, prog, name, "popops.sort", in_place=True)
 
 
@@ -46,7 +50,11 @@ def sort_key_value(
 def sort_key_value_in_place(
     graph: Graph, keys: Tensor, values: Tensor, dim: int, prog: Steps, name: str = "sort"
 ) -> None:
-    """Overwrite ``keys`` and ``values`` with their :func:`sort_key_value`."""
+    """Overwrite ``keys`` and ``values`` with their :func:`sort_key_value`.
+
+    Raises:
+        ConstantWriteError: One of them is constant; see also :func:`sort_key_value`.
+    """
     _sorted(graph, [keys, values], dim, prog, name, "popops.sort_key_value", in_place=True)
 
 
