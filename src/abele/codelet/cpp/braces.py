@@ -11,12 +11,17 @@ _SKIPPED = re.compile(
     r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*",
     re.S | re.M,
 )
+_CONDITION = re.compile(r"\s*#\s*(ifn?(?:def)?|elif|else|endif)\b")
 _ATTRIBUTES = re.compile(
     r"\[\[.*?\]\]|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|alignas\s*\([^)]*\)|\bWORKER_\w+|^\s*\w+\s*:(?!:)", re.S
 )
 _TEMPLATE = re.compile(r"^\s*(?:template\s*<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>\s*)*")
 _CLASS = re.compile(r"(?:typedef\s+)?(?:class|struct|union)\b")
 _SCOPE = re.compile(r"(?:inline\s+)?namespace\b|extern\s*\"")
+
+
+_Heads = list[tuple[int, int]]
+"""Heads that end with one brace, those of both sides of an ``#if``: where each starts, and where its brace opens."""
 
 
 @dataclass(frozen=True)
@@ -26,33 +31,80 @@ class Region:
     Attributes:
         kind: ``scope`` (a namespace), ``class``, ``function`` or ``other``.
         head: What stands before the braces, attributes and template parameters left out.
+        start: Where its head may begin, attributes and template parameters included.
         begin: Where its opening brace is.
         end: Where its closing brace is.
     """
 
     kind: str
     head: str
+    start: int
     begin: int
     end: int
+
+
+def code_alone(text: str) -> str:
+    """A source with blanks for comments, strings and the preprocessor's lines; all else stays where it is."""
+    return _SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+
+
+def strings(text: str, begin: int, end: int) -> Iterator[str]:
+    """What the strings of a stretch of a source hold."""
+    return (m[0][1:-1] for m in _SKIPPED.finditer(text, begin, end) if m[0][0] == '"')
 
 
 def regions(text: str) -> Iterator[Region]:
     """The regions of a source, those inside others first; none of what is not closed.
 
-    Both sides of an ``#if`` are read as if they followed each other.
+    Which side of an ``#if`` is compiled is not known here. Each side is read with the braces that were open at the
+    ``#if``. Where both sides open as many, as in ``#ifdef A … f() { #else … g() { #endif … }``, the end is that of both
+    heads; what follows stays in place.
     """
-    plain = _SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    opened: list[tuple[int, int]] = []
+    plain = code_alone(text)
+    opened: list[_Heads] = []
+    conditions: list[_Condition] = []
     start = 0  # of what may be the head of the next region
-    for found in re.finditer(r"[{};]", plain):
-        at = found.start()
-        if found[0] == "{":
-            opened.append((start, at))
-        elif found[0] == "}" and opened:
-            head_at, begin = opened.pop()
-            head = _TEMPLATE.sub("", _ATTRIBUTES.sub(" ", plain[head_at:begin]).strip(), count=1).strip()
-            yield Region(_kind(head, text[head_at:begin]), head, begin, at)
+    for at, mark in sorted([*_conditions(text), *((m.start(), m[0]) for m in re.finditer(r"[{};]", plain))]):
+        if mark not in "{};":
+            opened = _at_condition(mark, opened, conditions)
+            continue
+        if mark == "{":
+            opened.append([(start, at)])
+        elif mark == "}" and opened:
+            for head_at, begin in opened.pop():
+                head = _TEMPLATE.sub("", _ATTRIBUTES.sub(" ", plain[head_at:begin]).strip(), count=1).strip()
+                yield Region(_kind(head, text[head_at:begin]), head, head_at, begin, at)
         start = at + 1
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """An ``#if`` that is being read: what was open before it, and after each of its sides so far."""
+
+    before: list[_Heads]
+    sides: list[list[_Heads]]
+
+
+def _at_condition(word: str, opened: list[_Heads], conditions: list[_Condition]) -> list[_Heads]:
+    """What is open after a line of the preprocessor."""
+    if word.startswith("if"):
+        conditions.append(_Condition(list(opened), []))
+    elif conditions and word != "endif":
+        conditions[-1].sides.append(opened)
+        return list(conditions[-1].before)
+    elif conditions:
+        for side in conditions.pop().sides:
+            if len(side) == len(opened):
+                opened = [heads + [h for h in more if h not in heads] for heads, more in zip(opened, side, strict=True)]
+    return opened
+
+
+def _conditions(text: str) -> Iterator[tuple[int, str]]:
+    """Where the preprocessor's conditions stand: ``if``, ``ifdef``, ``ifndef``, ``elif``, ``else`` and ``endif``."""
+    for skipped in _SKIPPED.finditer(text):
+        found = _CONDITION.match(skipped[0])
+        if found is not None:
+            yield skipped.start(), found[1]
 
 
 def _kind(head: str, written: str) -> str:

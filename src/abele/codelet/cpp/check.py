@@ -10,7 +10,7 @@ from abele.codelet.cpp.diagnostics import hardware_only
 from abele.codelet.cpp.extract import Module
 from abele.codelet.cpp.inputs import written_input
 from abele.codelet.cpp.library import MATH
-from abele.codelet.cpp.metadata import Metadata
+from abele.codelet.cpp.metadata import Metadata, symbol_of
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.refusals import symbol_refusal
 from abele.codelet.cpp.toolchain import HEADERS
@@ -89,7 +89,7 @@ def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module:
         if words:
             yield hardware_only(f"assembly instruction {words.split()[0]!r}", f"{vertex.name} has asm({words!r})", at)
         return
-    name = callee.lstrip("@%").strip('"')
+    name = symbol_of(callee)
     refusal = symbol_refusal(name)
     if refusal is not None:
         yield refusal

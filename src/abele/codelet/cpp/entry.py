@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from abele.codelet.cpp.metadata import global_name
 from abele.codelet.cpp.reflect import Member, VertexClass
 
 ROW_BYTES = 16
@@ -125,4 +126,4 @@ def _call(vertex: VertexClass, signature: str) -> str:
     result = signature.partition(" (")[0]
     worker = ", i32 %worker" if vertex.kind == "multi" else ""
     name = "" if result == "void" else "%result = "
-    return f'  {name}call {result} @"{vertex.compute}"(ptr %this{worker})'
+    return f"  {name}call {result} {global_name(vertex.compute)}(ptr %this{worker})"

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from abele.codelet.cpp.metadata import global_name
+
 _QUOTED = r'(?:"[^"]*"|[-\w$.]+)'
 _FUNCTION = re.compile(rf"^define [^\n]*?(@{_QUOTED})\([^\n]*\{{\n.*?^\}}$", re.M | re.S)
 _LINE = re.compile(
@@ -46,7 +48,7 @@ class Fragments:
         """
         functions: list[str] = []
         lines: list[str] = []
-        waiting = [name for s in symbols for name in (f"@{s}", f'@"{s}"')]
+        waiting = [global_name(s) for s in symbols]
         waiting += _REFERENCE.findall("\n".join(self._module))
         seen = set(waiting)
         while waiting:

@@ -12,6 +12,7 @@ from typing import Any
 
 import llvmlite.binding as binding
 
+from abele.codelet.cpp.metadata import global_name
 from abele.codelet.cpp.optimise import machine, private
 
 _CONSTRUCTORS = "llvm.global_ctors"
@@ -34,12 +35,12 @@ def with_initial_values(module: Any) -> Any:
     computed = _evaluated(text, list(touched), sorted(set().union(*touched.values())))
     left = {n for name in _NAMES.findall("".join(_LIST.findall(computed))) for n in touched.get(name, ())}
     values = {m[1]: m[2] for m in _VALUE.finditer(computed)}
-    types = {f'"{g.name}"': g for g in module.global_variables} | {g.name: g for g in module.global_variables}
+    types = {global_name(g.name)[1:]: g.global_value_type for g in module.global_variables}
 
     def settled(line: re.Match[str]) -> str:
         name = line[1]
         if name in left:
-            return f"@{name} = external global {str(types[name].global_value_type).partition(' = type ')[0]}"
+            return f"@{name} = external global {str(types[name]).partition(' = type ')[0]}"
         known = any(name in names for names in touched.values()) and name in values
         return f"@{name} = {line[2]}{values[name]}" if known else line[0]
 

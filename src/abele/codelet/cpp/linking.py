@@ -13,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as binding
 
-from abele.codelet.cpp.metadata import Metadata
+from abele.codelet.cpp.metadata import Metadata, global_name
 from abele.codelet.cpp.optimise import COMDAT
 from abele.codelet.cpp.reflect import VertexClass, vertex_classes
 from abele.errors import CodeletLinkError, SymbolError
@@ -106,14 +106,11 @@ def _clash(said: str, name: str, texts: Sequence[str], number: int) -> CodeletLi
 
 def _place(symbol: str, text: str) -> tuple[str, str] | None:
     """Name and place of a function or variable in the source, if a module defines it."""
-    if not re.search(rf'^(?:define [^\n]*@"?{re.escape(symbol)}"?\(|@"?{re.escape(symbol)}"? = )', text, re.M):
+    name = re.escape(global_name(symbol))
+    if not re.search(rf"^(?:define [^\n]*{name}\(|{name} = )", text, re.M):
         return None
-    metadata = Metadata(text)
-    for kind in ("DISubprogram", "DIGlobalVariable"):
-        for node in metadata.of_kind(kind):
-            if symbol in (node.get("linkageName"), node.get("name")):
-                return node.get("name"), node.location
-    return symbol, ""
+    node = Metadata(text).defined(symbol)
+    return (symbol, "") if node is None else (node.string("name"), node.location)
 
 
 def _check_names(files: Sequence[FrontEnd]) -> None:

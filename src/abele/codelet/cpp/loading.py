@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,9 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from abele.codelet.constraints import Constraint, read_constraints
+from abele.codelet.cpp.attributes import stated_constraints
 from abele.codelet.cpp.compiled import CppVertex
 from abele.codelet.cpp.diagnostics import HARDWARE_REMEDY
 from abele.codelet.cpp.extract import VertexSource
+from abele.codelet.cpp.naming import without_arguments
 from abele.codelet.cpp.reflect import Member
 from abele.codelet.cpp.unit import SourceFile, Unit
 from abele.codelet.fields import FieldDef
@@ -32,9 +33,6 @@ DRAWN = "random numbers drawn"
 """Name of the state that every vertex has which draws random numbers: how often it has."""
 _ASSEMBLY = (".s", ".S", ".asm")
 _OBJECTS = (".gp", ".o", ".a", ".so", ".bc", ".ll")
-_HEAD = re.compile(r"\b(?:class|struct)\s+((?:\[\[[^\]]*(?:\][^\]][^\]]*)*\]\]\s*)+)([A-Za-z_]\w*)")
-_CONSTRAINT = re.compile(r"poplar::constraint\s*\(([^\]]*)\)")
-_STRING = re.compile(r'"([^"]*)"')
 
 
 class CppCodelets(Mapping[str, CodeletDef]):
@@ -125,8 +123,9 @@ class CppCodelets(Mapping[str, CodeletDef]):
     @cached_property
     def _constraints(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for source in self.unit.sources:
-            found |= _constraints(source.text)
+        for text in self.unit.texts():
+            for name, texts in stated_constraints(text).items():
+                found.setdefault(name, []).extend(texts)
         return found
 
 
@@ -192,7 +191,7 @@ def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[s
     fields = tuple(map(_field, vertex.members))
     if code.draws:
         fields = (*fields, FieldDef(DRAWN, "state", u32, 0, initial=_StreamStarts()))
-    texts = constraints.get(vertex.base.rpartition("::")[2], [])
+    texts = constraints.get(without_arguments(vertex.base), [])
     stated: tuple[Constraint, ...] = read_constraints(texts, vertex.name, fields, vertex.location)
     return CodeletDef(
         name=vertex.name,
@@ -248,13 +247,3 @@ def _layout(name: str) -> FieldLayout:
     if name.startswith("VectorList "):
         return DELTANELEMENTS if "ELEMENTS" in name else DELTAN
     return VECTOR_LAYOUTS.get(name, SPAN)
-
-
-def _constraints(text: str) -> dict[str, list[str]]:
-    """What ``[[poplar::constraint("…")]]`` says of each class, by its name."""
-    found: dict[str, list[str]] = {}
-    for head in _HEAD.finditer(text):
-        for attribute in _CONSTRAINT.findall(head[1]):
-            # rows are meant by two stars, what they hold by one: both lie in the same memory
-            found.setdefault(head[2], []).extend(s.replace("**", "*") for s in _STRING.findall(attribute))
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.codelet.cpp.metadata import MetadataNode
+from abele.codelet.cpp.metadata import MetadataNode, TypedConstant, symbol_of
 from abele.codelet.names import normalised
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 
@@ -61,21 +61,32 @@ def is_const(type_: MetadataNode | None) -> bool:
     return False
 
 
+def is_local(node: MetadataNode) -> bool:
+    """True if a class is declared in a function, where no name outside leads to it.
+
+    A function that has no code is not described; then the mangled name of the class says so (Z: local).
+    """
+    scope = node.node("scope")
+    if node.string("identifier").startswith(("_ZTSZ", "_ZTSNZ")):
+        return True
+    return scope is not None and (scope.kind in ("DISubprogram", "DILexicalBlock") or is_local(scope))
+
+
 def scope_name(node: MetadataNode) -> str:
     """Namespaces and classes around a node, each followed by ``::``."""
     scope = node.node("scope")
     if scope is None or scope.kind not in ("DINamespace", "DICompositeType"):
         return ""
     if scope.kind == "DINamespace":
-        name = scope.get("name")
-        inline = scope.get("exportSymbols") == "true"
-        return scope_name(scope) + (f"{name}::" if name and not inline else "")
+        name = scope.string("name")
+        is_seen = name and not scope.is_true("exportSymbols")  # nobody writes inline namespaces
+        return scope_name(scope) + (f"{name}::" if is_seen else "")
     return f"{scope_name(scope)}{own_name(scope)}::"
 
 
 def base_name(node: MetadataNode) -> str:
     """Name of a class with its namespaces and without template arguments."""
-    return scope_name(node) + node.get("name").partition("<")[0]
+    return scope_name(node) + node.string("name").partition("<")[0]
 
 
 def own_name(node: MetadataNode, *, last: int | None = None) -> str:
@@ -86,8 +97,8 @@ def own_name(node: MetadataNode, *, last: int | None = None) -> str:
         last: Template arguments to write; None for all.
     """
     if "templateParams" not in node.entries:  # of a type that is declared only, no more is known than how it is written
-        return normalised(node.get("name"))
-    name, arguments = node.get("name").partition("<")[0], template_arguments(node)[:last]
+        return normalised(node.string("name"))
+    name, arguments = node.string("name").partition("<")[0], template_arguments(node)[:last]
     return f"{name}<{','.join(text for text, _ in arguments)}>" if arguments else name
 
 
@@ -95,9 +106,20 @@ def shorter_names(node: MetadataNode) -> list[str]:
     """The same without the last template arguments, one more each time, for as long as they have default values."""
     arguments = template_arguments(node)
     needed = len(arguments)
-    while needed and arguments[needed - 1][1].get("defaulted") == "true":
+    while needed and arguments[needed - 1][1].is_true("defaulted"):
         needed -= 1
     return [own_name(node, last=number) for number in range(len(arguments) - 1, needed - 1, -1)]
+
+
+def without_arguments(name: str) -> str:
+    """A name without template arguments, those of classes around it included: ``Outer<A<int>>::Inner`` as
+    ``Outer::Inner``."""
+    kept, depth = "", 0
+    for character in name:
+        depth += character == "<"
+        kept += character if not depth else ""
+        depth -= character == ">"
+    return kept
 
 
 def type_name(type_: MetadataNode | None) -> str:
@@ -106,7 +128,13 @@ def type_name(type_: MetadataNode | None) -> str:
     if type_ is None:
         return "void"
     if type_.kind == "DIBasicType":
-        return BASIC.get(type_.get("name"), type_.get("name"))
+        name = type_.string("name")
+        return BASIC.get(name, name)
+    if type_.kind == "DISubroutineType":
+        result, *taken = type_.operands("types")
+        return f"{argument_name(result)}({','.join(map(argument_name, taken))})"
+    if type_.tag == "ptr_to_member_type":
+        return f"{argument_name(type_.node('baseType'))} {type_name(type_.node('extraData'))}::*"
     mark = _MARKS.get(type_.tag) if type_.kind == "DIDerivedType" else None
     if mark is not None:
         return argument_name(type_.node("baseType")) + mark
@@ -123,8 +151,8 @@ def argument_name(type_: MetadataNode | None) -> str:
 def _array_name(type_: MetadataNode) -> str:
     """``float2`` for a vector, ``float[2]`` for an array."""
     element = type_name(type_.node("baseType"))
-    counts = [n.get("count").rpartition(" ")[2] for n in type_.list_of("elements")]
-    if "DIFlagVector" in type_.get("flags"):
+    counts = [str(n.number("count")) for n in type_.nodes("elements")]
+    if "Vector" in type_.flags:
         return _VECTOR_ELEMENTS.get(element, element.replace(" ", "")) + "".join(counts)
     return element + "".join(f"[{c}]" for c in counts)
 
@@ -132,9 +160,9 @@ def _array_name(type_: MetadataNode) -> str:
 def template_arguments(node: MetadataNode) -> list[tuple[str, MetadataNode]]:
     """Template arguments as text, each with the node that describes it; packs are opened."""
     found: list[tuple[str, MetadataNode]] = []
-    for argument in node.list_of("templateParams"):
-        if argument.get("tag") == "DW_TAG_GNU_template_parameter_pack":
-            found += [(_argument(a), a) for a in argument.list_of("value")]
+    for argument in node.nodes("templateParams"):
+        if argument.tag == "GNU_template_parameter_pack":
+            found += [(_argument(a), a) for a in argument.nodes("value")]
         else:
             found.append((_argument(argument), argument))
     return found
@@ -143,37 +171,45 @@ def template_arguments(node: MetadataNode) -> list[tuple[str, MetadataNode]]:
 def _argument(argument: MetadataNode) -> str:
     if argument.kind == "DITemplateTypeParameter":
         return argument_name(argument.node("type"))
-    return value_name(unwrapped(argument.node("type")), argument.get("value"))
+    if argument.tag == "GNU_template_template_param":
+        return argument.string("value")
+    value, type_ = argument.constant("value"), unwrapped(argument.node("type"))
+    if value is None:
+        return _address(argument)
+    return "nullptr" if type_ is not None and type_.tag == "pointer_type" else value_name(type_, value)
 
 
-def value_name(type_: MetadataNode | None, value: str) -> str:
-    """A constant such as ``i32 3`` as C++ writes it; an enumerator by its whole name."""
-    width, _, number = value.rpartition(" ")
-    if type_ is None:  # a template
-        return value.strip('!"')
-    if type_.tag == "enumeration_type":
-        return _enumerator(type_, _as_unsigned(type_.node("baseType"), width, number), number)
-    name = type_.get("name")
+def _address(argument: MetadataNode) -> str:
+    """An argument that is the address of a function or variable: ``&ns::square``."""
+    reference = argument.entries.get("value", "").rpartition(" ")[2]
+    named = argument.graph.defined(symbol_of(reference))
+    return reference if named is None else f"&{scope_name(named)}{named.string('name')}"
+
+
+def value_name(type_: MetadataNode | None, value: TypedConstant) -> str:
+    """A constant as C++ writes it; an enumerator by its whole name."""
+    name = "" if type_ is None else type_.string("name")
+    if type_ is not None and type_.tag == "enumeration_type":
+        return _enumerator(type_, value)
     if name == "bool":
-        return "true" if number in ("true", "1", "-1") else "false"
+        return "true" if value.value else "false"
     if name == "char":
-        return _character(int(number))
-    return _as_unsigned(type_, width, number)
+        return _character(value.value)
+    return str(_meant(type_, value))
 
 
-def _as_unsigned(type_: MetadataNode | None, width: str, number: str) -> str:
-    """A number as its type means it: LLVM writes all as signed."""
-    name = "" if type_ is None else type_.get("name")
-    negative = number.startswith("-") and name.startswith(("unsigned", "bool"))
-    return str(int(number) + (1 << int(width[1:]))) if negative and width[1:].isdigit() else number
+def _meant(type_: MetadataNode | None, value: TypedConstant) -> int:
+    """A number as its type means it."""
+    is_unsigned = type_ is not None and type_.string("name").startswith(("unsigned", "bool"))
+    return value.unsigned if is_unsigned else value.value
 
 
-def _enumerator(type_: MetadataNode, number: str, written: str) -> str:
-    for enumerator in type_.list_of("elements"):
-        if enumerator.get("value") in (number, written):
-            scoped = "DIFlagEnumClass" in type_.get("flags")
-            prefix = f"{type_name(type_)}::" if scoped else scope_name(type_)
-            return prefix + enumerator.get("name")
+def _enumerator(type_: MetadataNode, value: TypedConstant) -> str:
+    number = _meant(unwrapped(type_.node("baseType")), value)
+    for enumerator in type_.nodes("elements"):
+        if enumerator.number("value") in (number, value.value):
+            prefix = f"{type_name(type_)}::" if "EnumClass" in type_.flags else scope_name(type_)
+            return prefix + enumerator.string("name")
     return f"({type_name(type_)}){number}"
 
 

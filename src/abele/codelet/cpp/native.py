@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.codelet.cpp.checking import FUNCTIONS as CHECKS
+from abele.codelet.cpp.check_functions import FUNCTIONS as CHECKS
 from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.functions import RANDOM, with_functions

@@ -11,6 +11,7 @@ from abele.codelet.cpp.naming import (
     HELD,
     base_name,
     is_const,
+    is_local,
     scope_name,
     shorter_names,
     template_arguments,
@@ -29,6 +30,7 @@ _KINDS = {
 }
 _DIRECTIONS = {"poplar::Input": "in", "poplar::Output": "out", "poplar::InOut": "inout"}
 _VECTORS = ("poplar::Vector", "poplar::VectorList")
+_COMPOUND = {"structure_type": "struct", "class_type": "class", "union_type": "union"}
 _Refused = Callable[..., CodeletError]
 _ALLOWED = "Input, Output, InOut and Vector of half, float, bool and integers up to 64 bits; without them: state"
 
@@ -131,11 +133,12 @@ def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]
     inherited = {base for node in kinds for base, _ in _bases(node)}
     found = {}
     for node, kind in kinds.items():
-        method = _compute(node, defined)
-        if base_name(node) in _KINDS or scope_name(node).startswith("poplar::"):
+        method = _compute(node, kind, defined)
+        if base_name(node) in _KINDS or scope_name(node).startswith("poplar::") or is_local(node):
             continue
-        known = instantiated if node.get("templateParams") and node in inherited else defined
-        if (node in inherited or node.get("templateParams")) and (method is None or method.symbol not in known):
+        is_instance = "templateParams" in node.entries
+        known = instantiated if is_instance and node in inherited else defined
+        if (node in inherited or is_instance) and (method is None or method.symbol not in known):
             continue  # a base of others, or named by another class or function without being instantiated
         found[type_name(node)] = _vertex(node, kind, method, defined)
     return sorted(found.values(), key=lambda v: (v.file, v.line, v.name))
@@ -143,18 +146,18 @@ def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]
 
 def _classes(metadata: Metadata) -> Iterator[MetadataNode]:
     for node in metadata.of_kind("DICompositeType"):
-        if node.tag in ("class_type", "structure_type") and "DIFlagFwdDecl" not in node.get("flags"):
+        if node.tag in ("class_type", "structure_type") and "FwdDecl" not in node.flags:
             yield node
 
 
 def _bases(node: MetadataNode) -> list[tuple[MetadataNode, int]]:
     """Base classes with the bytes at which they begin."""
     found = []
-    for element in node.list_of("elements"):
+    for element in node.nodes("elements"):
         if element.tag == "inheritance":
             base = unwrapped(element.node("baseType"))
             if base is not None:
-                found.append((base, element.number_of("offset") // 8))
+                found.append((base, element.number("offset") // 8))
     return found
 
 
@@ -172,17 +175,27 @@ class _Method:
     offset: int
 
 
-def _compute(node: MetadataNode, defined: set[str]) -> _Method | None:
-    """The method ``compute`` of a class or of what it derives from; one with code first."""
-    own = [e for e in node.list_of("elements") if e.kind == "DISubprogram" and e.get("name") == "compute"]
+def _compute(node: MetadataNode, kind: str, defined: set[str]) -> _Method | None:
+    """The method ``compute`` of a class or of what it derives from.
+
+    Of several overloads, one that takes what its kind of vertex gives comes first, then one with code.
+    """
+    own = [e for e in node.nodes("elements") if e.kind == "DISubprogram" and e.string("name") == "compute"]
     if own:
-        symbols = [e.get("linkageName") for e in own]
-        return _Method(next((s for s in symbols if s in defined), symbols[0]), 0)
+        taken = 3 if kind == "multi" else 2  # what it returns, the object, and the number of the worker
+        order = sorted(own, key=lambda e: (_num_types(e) != taken, e.string("linkageName") not in defined))
+        return _Method(order[0].string("linkageName"), 0)
     for base, offset in _bases(node):
-        method = _compute(base, defined)
+        method = _compute(base, kind, defined)
         if method is not None:
             return replace(method, offset=method.offset + offset)
     return None
+
+
+def _num_types(method: MetadataNode) -> int:
+    """Types in the signature of a method: that of its result, of the object, of each parameter."""
+    signature = method.node("type")
+    return 0 if signature is None else len(signature.operands("types"))
 
 
 def _vertex(node: MetadataNode, kind: str, method: _Method | None, defined: set[str]) -> VertexClass:
@@ -194,8 +207,8 @@ def _vertex(node: MetadataNode, kind: str, method: _Method | None, defined: set[
         base=base_name(node),
         kind=kind,
         file=node.file,
-        line=node.number_of("line"),
-        size=max(1, node.number_of("size") // 8),
+        line=node.number("line"),
+        size=max(1, node.number("size") // 8),
         members=(),
         compute=symbol,
         this_offset=0 if method is None else method.offset,
@@ -204,6 +217,7 @@ def _vertex(node: MetadataNode, kind: str, method: _Method | None, defined: set[
     try:
         _check_runs_here(node, kind)
         _check_computes(node, method)
+        _check_bases(node, name)
         members, tables = tuple(_members(node, name, 0)), tuple(sorted(_tables(node, 0)))
         return replace(vertex, members=members, tables=tables)
     except CodeletError as error:
@@ -219,15 +233,28 @@ def _check_computes(node: MetadataNode, method: _Method | None) -> None:
         )
 
 
+def _check_bases(node: MetadataNode, vertex: str) -> None:
+    for element in node.nodes("elements"):
+        base = unwrapped(element.node("baseType")) if element.tag == "inheritance" else None
+        if base is not None and "Virtual" in element.flags:
+            raise CodeletError(
+                f"vertex {vertex} has the virtual base class {type_name(base)}",
+                at=node.location,
+                because="where fields of a virtual base lie is looked up in tables, which a vertex has not",
+                remedy=f"derive from {type_name(base)} without virtual",
+            )
+        if base is not None:
+            _check_bases(base, vertex)
+
+
 def _cpp_name(node: MetadataNode) -> str:
-    return f"::{type_name(node)}".replace("longlong", "long long")
+    """How C++ names a class: the compiler writes template arguments as C++ has them, Poplar does not."""
+    return f"::{scope_name(node)}{node.string('name')}"
 
 
 def _check_runs_here(node: MetadataNode, kind: str) -> None:
-    external = any(
-        e.get("name") == "isExternalCodelet" and e.get("extraData").endswith(("true", " 1", "-1"))
-        for e in node.list_of("elements")
-    )
+    marks = [e.constant("extraData") for e in node.nodes("elements") if e.string("name") == "isExternalCodelet"]
+    external = any(mark is not None and mark.value for mark in marks)
     if kind == "external" or external:
         raise CodeletError(
             f"vertex {type_name(node)} runs on the hardware only",
@@ -240,30 +267,30 @@ def _check_runs_here(node: MetadataNode, kind: str) -> None:
 def _members(node: MetadataNode, vertex: str, offset: int) -> Iterator[Member]:
     for base, begin in _bases(node):
         yield from _members(base, vertex, offset + begin)
-    for element in node.list_of("elements"):
-        is_static = "DIFlagStaticMember" in element.get("flags") or element.get("tag") == "DW_TAG_variable"
+    for element in node.nodes("elements"):
+        is_static = "StaticMember" in element.flags or element.tag == "variable"
         if element.tag == "member" and not is_static and not _is_table(element):
-            yield _member(element, vertex, offset + element.number_of("offset") // 8)
+            yield _member(element, vertex, offset + element.number("offset") // 8)
 
 
 def _tables(node: MetadataNode, offset: int) -> set[int]:
-    own = {offset + e.number_of("offset") // 8 for e in node.list_of("elements") if _is_table(e)}
+    own = {offset + e.number("offset") // 8 for e in node.nodes("elements") if _is_table(e)}
     return own.union(*(_tables(base, offset + begin) for base, begin in _bases(node)))
 
 
 def _is_table(element: MetadataNode) -> bool:
-    return element.tag == "member" and "DIFlagArtificial" in element.get("flags")
+    return element.tag == "member" and "Artificial" in element.flags
 
 
 def _member(element: MetadataNode, vertex: str, offset: int) -> Member:
-    name, declared = element.get("name"), element.node("baseType")
+    name, declared = element.string("name"), element.node("baseType")
     type_ = unwrapped(declared)
 
     def refused(what: str, remedy: str = _ALLOWED) -> CodeletError:
-        return CodeletError(f"field {vertex}.{name} is {what}", at=element.location, remedy=remedy)
+        return CodeletError(f"field {vertex}.{name or '(unnamed)'} is {what}", at=element.location, remedy=remedy)
 
     base = "" if type_ is None else base_name(type_)
-    if type_ is None or element.get("flags").find("BitField") >= 0:
+    if type_ is None or "BitField" in element.flags:
         raise refused("a bit field")
     plain = Member(name, offset, "state", "", "scalar", is_const(declared), location=element.location)
     if base in _DIRECTIONS:
@@ -280,7 +307,7 @@ def _member(element: MetadataNode, vertex: str, offset: int) -> Member:
         if inner is not None and base_name(inner) in _VECTORS:
             raise refused("a vector of vectors without a direction", "write Vector<Input<Vector<…>>>")
         return _with_vector(plain, type_, refused)
-    held = type_.get("name") if type_.kind == "DIBasicType" else ""
+    held = type_.string("name") if type_.kind == "DIBasicType" else ""
     return replace(plain, type=_element(type_, refused), held=held if held in HELD else "")
 
 
@@ -329,7 +356,7 @@ def _first_argument(type_: MetadataNode) -> MetadataNode | None:
 def _element(type_: MetadataNode | None, refused: _Refused) -> str:
     if type_ is not None and type_.tag == "enumeration_type":
         type_ = unwrapped(type_.node("baseType"))
-    name = "" if type_ is None else type_.get("name")
+    name = "" if type_ is None else type_.string("name")
     if type_ is not None and type_.tag == "structure_type" and base_name(type_) == "quarter":
         return f8_143.name
     if type_ is not None and type_.kind == "DIBasicType" and name in ELEMENT_TYPES:
@@ -338,5 +365,8 @@ def _element(type_: MetadataNode | None, refused: _Refused) -> str:
         raise refused("long double: the machine has no 64-bit floats", "use float")
     kind = "" if type_ is None else type_.tag
     words = {"pointer_type": "a raw pointer", "array_type": "an array", "reference_type": "a reference"}
-    remedy = "use a Vector" if kind in words else _ALLOWED
-    raise refused(words.get(kind, f"of type {type_name(type_)}"), remedy)
+    if kind in words:
+        raise refused(words[kind], "use a Vector")
+    if name or type_ is None or kind not in _COMPOUND:
+        raise refused(f"of type {type_name(type_)}")
+    raise refused(f"a {_COMPOUND[kind]} without a name", "declare what it holds as fields")

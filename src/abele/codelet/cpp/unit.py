@@ -198,6 +198,10 @@ class Unit:
         with ThreadPoolExecutor(max_workers=_COMPILERS) as threads:
             return linked(list(zip((s.name for s in sources), threads.map(made, sources), strict=True)))
 
+    def texts(self) -> list[str]:
+        """Its sources and the headers of the user that they may include."""
+        return [text for _, text in sorted({found for source in self.sources for found in self._texts(source)})]
+
     def _kept(self, part: str) -> bytes | None:
         known = load_object(f"{self.key}-cpp {part}")
         return None if known is None else zlib.decompress(known)
