@@ -86,6 +86,7 @@ def _variables(tensor: Tensor, layout: Layout) -> Int64:
 def _with_writes(reads: Int64, begin: Int64, end: Int64, layout: Layout) -> Access:
     """An access from disjoint written intervals in order of address."""
     writes = layout.variables_in(begin, end)
+    # Elements written below a variable's end, less those below its begin: those inside it.
     covered = _covered(layout.base[writes] + layout.size[writes], begin, end)
     covered -= _covered(layout.base[writes], begin, end)
     full = covered == layout.size[writes]

@@ -120,6 +120,7 @@ class Reporter:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""
         if not self._is_alone[program]:
             return self._schedule(program, account, [p for _, p in self._rows(account)]).end
+        # One sync group: steps follow each other, so cycles are a sum, without a schedule.
         own = self._program == program
         each = self._cycles_by_superstep.copy()
         for of, number in account.compute:
@@ -140,6 +141,7 @@ class Reporter:
     def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> ProgramSchedule:
         """When a program does what; the schedule of one that ran as assumed is kept."""
         own = self._program == program
+        # Only a program that ran otherwise than assumed needs a schedule of its own.
         if any(of == program for of, _ in account.compute) or not np.array_equal(
             account.executions[own], self._assumed[own]
         ):
@@ -353,6 +355,7 @@ def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: i
     runs = np.zeros(num_ops, dtype=np.int64)
     seen: set[tuple[int, int]] = set()
     for step in lowered.steps:
+        # The steps of one call site run equally often; the first stands for all.
         site = (int(op_of[step.index]), step.call if step.call >= 0 else -1 - step.index)
         if site not in seen:
             seen.add(site)

@@ -98,6 +98,7 @@ def _step_groups(rows: Sequence[tuple[Step, Part]], row_of: Sequence[Mapping[int
     counts = np.array([len(f) for f in first], dtype=np.int64)
     begin = np.cumsum(counts) - counts
     each = counts[which]
+    # Rows repeat the runs of their set of groups.
     at = np.repeat(begin[which] - (np.cumsum(each) - each), each) + np.arange(each.sum())
     return STEP_GROUPS.table(
         step=np.repeat(np.arange(len(rows)), each),
@@ -126,6 +127,7 @@ def _lines(
     for meeting, sums in together.items():
         cycles[list(meeting)] += sums
         used[list(meeting)] = True
+    # One group alone is never idle, whatever the trace shows.
     single = int(used.sum()) == 1
     end = int(cycles.sum()) if single else found.end
     computed = np.bincount(groups.of_tile[compute.tile_set.tiles], weights=compute.values[:-1], minlength=len(groups))

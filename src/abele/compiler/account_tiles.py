@@ -57,6 +57,7 @@ def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Tabl
     first, count = [], []
     values: dict[str, list[Int64]] = {name: [] for name in names}
     for program, runs in enumerate(times):
+        # How often the program goes through the phase of each row.
         weight = runs[phases["phase"]]
         here = weight > 0
         first.append(phases["first_tile"][here] + program * (num_tiles + 1))
@@ -124,6 +125,7 @@ def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_til
         count += [np.ones(len(owner), dtype=np.int64), np.full(len(everywhere), num_tiles)]
         own = [rows.value - rows.elsewhere[owner], rows.elsewhere[everywhere]]
         for other in columns:
+            # All columns share one list of runs, so each vector adds zeros to the columns of others.
             values[other] += own if other == name else [np.zeros_like(each) for each in own]
     return summed(_one(first), _one(count), **{name: _one(each) for name, each in values.items()})
 

@@ -136,6 +136,7 @@ class Analysis:
         for group in groups:
             check_group(group, self.graph, where)
             self._tiles_of.setdefault(group.codelet, []).append(group.tile)
+        # What fields ask of memory depends on the variables, so equal steps are asked, too.
         self.placement.add(field_uses(groups))
         equal = self._equal_steps.find(groups)
         if equal is None:
@@ -256,6 +257,7 @@ class Analysis:
         """Count the control code of a program node once, however often a function that holds it is called."""
         superstep_of: dict[int, int] = {}
         for step in steps:
+            # Control code is per node: a function that is called ten times has its steps once.
             superstep_of.setdefault(id(step.node), step.superstep)
         for number, nodes in Counter(superstep_of.values()).items():
             activity = supersteps[number].activity(self.graph.num_tiles)
@@ -267,6 +269,7 @@ class Analysis:
             tiles = TileSet.of(columns, self.graph.num_tiles)
             here = tiles.zeros()
             for column in columns:
+                # Set, not added: a codelet that runs in many steps is on the tile once.
                 here[tiles.positions(column)] = 1
             self.code["vertex_code"].add(TileVector(tiles, here), code_bytes_of(codelet))
             self.code["stacks"].add(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))

@@ -1,4 +1,4 @@
-"""True if the cycles of a program can be counted in 64 bits."""
+"""Countable: the cycles of a program must fit 64 bits."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ def compute_cycles(
     if plain:
         at = tiles.positions(np.concatenate([groups[i].tile for i in plain]))
         slots = np.concatenate([costs[i].amount for i in plain])
+        # A worker issues in every sixth cycle: slots of the busiest one, times six.
         total += ipu.num_workers * worker_makespans(at, slots, len(total), ipu.num_workers)
         starts[at] = ipu.launch.run_all_cycles + ipu.sync.worker_cycles
     for group, cost in zip(groups, costs, strict=True):
@@ -64,6 +65,7 @@ def compute_cycles(
         if group.codelet.kind == "multi":
             starts += ipu.launch.multi_vertex_cycles * tiles.count(tiles.positions(group.tile))
     launch = ipu.launch.compute_set_cycles if groups else 0
+    # What starting workers adds to the tile that is done last, which need not be the one that computes longest.
     launch += int((total + starts).max(initial=0) - total.max(initial=0))
     estimated = [g.codelet.name for g, c in zip(groups, costs, strict=True) if c.is_estimate]
     by_tile = TileVector(tiles, total).packed()

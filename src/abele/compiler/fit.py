@@ -147,6 +147,7 @@ def _remedy(plan: MemoryPlan, graph: Graph, tile: int) -> str:
         for number, size in largest_variables(plan, tile, temporary=temporary)[:1]:
             rows = plan.shares.of_variable(number)
             tiles, total = rows.stop - rows.start, int(plan.shares.bytes[rows].sum())
+            # Worth saying only for variables on few tiles that fill a good part of each.
             if tiles < graph.num_tiles // 2 and size * 8 > plan.available_bytes:
                 name = graph.variables[number].name
                 hints.append(f"spread {name} ({total:,} B on {tiles:,} of {graph.num_tiles:,} tiles)")

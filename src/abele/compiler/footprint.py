@@ -67,6 +67,7 @@ def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) 
 
 
 def _phase_code_bytes(phase: ExchangePhase, exchange: Exchange) -> TileVector:
+    # A send instruction takes so many words at most: long messages need several.
     longest = exchange.max_words_per_send * exchange.granule_bytes
     fragments = phase.received_fragments.values + phase.sent_fragments.values + phase.sent_bytes.values // longest
     further = np.maximum(fragments - 1, 0) * exchange.fragment_code_bytes

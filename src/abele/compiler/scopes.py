@@ -126,6 +126,7 @@ class Scopes:
                 entries[:, position], known[:, position] = outer * scope.amount, told
                 continue
             counts = words[:, places[scope.node]]
+            # Uncounted: one trip per entry, and the first way.
             assumed = outer if scope.rule != "way" or scope.amount == 0 else np.zeros_like(outer)
             counted, total = _counted(scope, counts)
             entries[:, position] = np.where(total > 0, _dealt_out(counted, outer, total), assumed)

@@ -46,6 +46,7 @@ class SyncGroups:
         """The groups of a graph: one per IPU, less the tiles of the user's groups."""
         system = graph.system
         num_ipus, each = system.num_ipus, system.ipu.num_tiles
+        # Every tile belongs to its IPU's group first; the user's groups then take theirs out.
         label = np.repeat(np.arange(num_ipus, dtype=np.int32), each)
         on_ipu = np.zeros((num_ipus + len(graph.sync_groups), num_ipus), dtype=bool)
         for number, group in enumerate(graph.sync_groups):
@@ -71,6 +72,7 @@ class SyncGroups:
         """The groups of the tiles whose number is not zero."""
         if len(self.names) == 1:
             return (0,) if amount.any() else ()
+        # Only listed tiles are busy; otherwise all are but those that are listed with zero.
         if not amount.elsewhere:
             return self.holding([amount.nonzero()])
         idle = amount.tile_set.tiles[amount.values[:-1] == 0]
@@ -110,6 +112,7 @@ class SyncGroups:
         for here in self.on_ipu.T:
             joined = set(np.flatnonzero(here).tolist())
             apart = [m for m in meets if not m & joined]
+            # Union of overlapping sets: groups over two IPUs tie both IPUs together.
             meets = [*apart, joined.union(*(m for m in meets if m & joined))]
         return tuple(tuple(sorted(m)) for m in sorted(meets, key=min))
 

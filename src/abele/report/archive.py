@@ -123,6 +123,7 @@ class ArchiveWriter(zipfile.ZipFile):
     def packing(self, name: str, size: int) -> int:
         """How to pack the next member: not at all if it is to be mapped, or if it would look like a bomb."""
         self._unpacked += size
+        # What packs too well would be refused by the reader, so it is stored as it is.
         bomb = self._unpacked > max(self._kind.free_bytes, self._kind.ratio * self._stream.tell())
         mapped = self._kind.mapped and name.endswith(".npy")
         return zipfile.ZIP_STORED if bomb or mapped else zipfile.ZIP_DEFLATED
@@ -132,6 +133,7 @@ class ArchiveWriter(zipfile.ZipFile):
         if not self._kind.mapped:
             return b""
         zip64 = _ZIP64_FIELD_BYTES if size * 1.05 > zipfile.ZIP64_LIMIT else 0
+        # What follows the head is the array file; its own head is padded by NumPy to the same alignment.
         end = self._stream.tell() + _LOCAL_HEAD.size + len(name.encode()) + zip64 + _EXTRA_HEAD.size
         room = -end % ALIGNMENT
         return _EXTRA_HEAD.pack(_PADDING_FIELD, room) + bytes(room)
@@ -239,6 +241,7 @@ class Archive:
         self._members = {info.filename: info for info in archive.infolist()}
         if kind.member not in self._members:
             raise FileFormatError(f"not an Abele {kind.noun}", because=f"the archive holds no {kind.member}")
+        # Two members of one name would let a reader check one and use the other.
         if len(self._members) != len(archive.infolist()) or len(self._members) > _MOST_MEMBERS:
             raise ValueError(f"the archive names a member twice, or has more than {_MOST_MEMBERS:,}")
         for info in self._members.values():
@@ -308,6 +311,7 @@ class Archive:
         """The bytes of a member that is stored as it is."""
         if self._map is None:
             self._map = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ)
+        # The directory gives the offset of the local head, whose name and extra field may be of other lengths.
         signature, name, extra = _LOCAL_HEAD.unpack_from(self._map, info.header_offset)
         start = info.header_offset + _LOCAL_HEAD.size + name + extra
         end = start + info.file_size
@@ -320,6 +324,7 @@ class Archive:
     ) -> Array:
         """The contents of a member, which its checksum vouches for."""
         with told_as_file_error(self._path, self._kind), part(info.filename):
+            # Mapped bytes are checked on first use, since the file is not read through before.
             if zlib.crc32(content) != info.CRC:
                 raise ValueError("its checksum differs")
             values = np.frombuffer(content[head:], dtype).reshape(shape)
@@ -358,6 +363,7 @@ class Archive:
             return msgspec.json.decode(text, type=kind.schema)
 
     def _text(self, info: zipfile.ZipInfo) -> bytes:
+        # Before it is unpacked: a small packed document may hold gigabytes.
         if info.file_size > max(_SMALL_DOCUMENT, _DOCUMENT_RATIO * info.compress_size):
             raise ValueError(f"it unpacks from {info.compress_size:,} to {info.file_size:,} B")
         text = self._archive.read(info)

@@ -46,6 +46,7 @@ def spread(first: npt.ArrayLike, count: npt.ArrayLike, values: npt.ArrayLike, nu
     begin = np.asarray(first, dtype=np.int64)
     steps = np.zeros(num_tiles + 1, dtype=np.int64)
     amount = np.asarray(values, dtype=np.int64)
+    # Add where a run begins, subtract behind its end: the running sum is what lies on each tile.
     np.add.at(steps, begin, amount)
     np.subtract.at(steps, begin + np.asarray(count, dtype=np.int64), amount)
     return np.cumsum(steps[:-1])
@@ -63,6 +64,7 @@ def summed(first: npt.ArrayLike, count: npt.ArrayLike, **values: npt.ArrayLike) 
         values: What each of these tiles has, int64[runs] by name.
     """
     begin, length = np.asarray(first, dtype=np.int64), np.asarray(count, dtype=np.int64)
+    # The same, over places where something changes instead of over tiles.
     edges, place = np.unique(np.concatenate([begin, begin + length]), return_inverse=True)
     columns: dict[str, Int64] = {}
     for name, each in values.items():
@@ -84,6 +86,7 @@ def joined(first: npt.NDArray[Any], count: npt.NDArray[Any], **values: Int64) ->
     columns = {name: column[some] for name, column in values.items()}
     starts = np.ones(len(begin), dtype=bool)
     if len(begin):
+        # A run ends at a gap, or where any of the values changes.
         starts[1:] = begin[1:] != begin[:-1] + length[:-1]
         for column in columns.values():
             starts[1:] |= np.diff(column) != 0

@@ -133,6 +133,7 @@ def check_bindings(call: BoundKernel, buffers: Mapping[int, Buffer]) -> None:
                 at=at,
             )
         steps = [s * (n - 1) for factors in binding.factors for n, s in factors]
+        # Reversed dims reach below the offset, others above it.
         low, high = binding.offset + sum(min(s, 0) for s in steps), binding.offset + sum(max(s, 0) for s in steps)
         size = _extent(tuple((n, 0) for n in buffer.shape))
         if low < 0 or high >= size:

@@ -114,6 +114,7 @@ def _check_store(kernel: HostKernel, nest: Nest, store: Store) -> None:
         )
     mentioned = {name for position in store.index for name in position.names}
     loose = [name for name, extent in nest.dims if extent > 1 and name not in mentioned]
+    # Which of the points would win depends on the order of loops, and none is promised.
     if store.combine == "set" and loose:
         raise TensorError(
             f"set store sets each element {'·'.join(loose)} times", at=at, remedy="index these dims, or combine"

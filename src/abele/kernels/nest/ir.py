@@ -153,6 +153,7 @@ class HostKernel:
     def __post_init__(self) -> None:
         from abele.kernels.nest.check import check_kernel
 
+        # Passes and code generation know primitive operations alone.
         if not all(is_primitive(s.value) for n in self.nests for s in n.stores):
             object.__setattr__(self, "nests", tuple(n.expanded(self.types) for n in self.nests))
         check_kernel(self)

@@ -87,8 +87,10 @@ class _Binder:
         first, steps = 0, []
         total = sum(f.cost for f in leaf.functions)
         for function in leaf.functions:
+            # Units of the leaf are dealt to its functions by what they cost, so that threads finish together.
             share = max(1, min(function.units, round(SHARES * function.cost / total)))
             where = int(function.is_start) if leaf.loop is not None else first
+            # A pointer that several functions use is one argument of the driver.
             target = slots.setdefault(LeafArgument("address", function.address), len(slots))
             pointers = tuple(self._pointer(leaf.loop, s, slots) for s in function.spaces)
             if function.starts:

@@ -98,6 +98,7 @@ def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Tas
         element = program.spaces[number].type.bytes
         chunks = leaf.loop.chunks if leaf.loop is not None and number in leaf.loop.partials else 1
         before = function.starts[array] // element if function.starts else 0
+        # A pointer that was moved may step back to the array's begin.
         ranges.append(range(-before, program.sizes[number] // element // chunks - before))
     if function.panel is not None:
         ranges.append(_panel_range(function, function.panel))

@@ -1,4 +1,9 @@
-"""Places in one block of memory for arrays that live at different times."""
+"""Places in one block of memory for arrays that live at different times.
+
+The smallest total is NP-hard to find (it is bin packing with time). Largest first is the usual greedy rule, since large
+arrays are hard to fit between others and small ones fill what is left. It looks at pairs, so it is for the few hundred
+arrays of a plan.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,7 @@ def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
         item = lifetimes[number]
         size = padded(item.size_bytes)
         offset = 0
+        # From the bottom up: move above every array that lives at the same time and leaves no gap of our size below it.
         for other in sorted(placed, key=lambda n: offsets[n]):
             together = lifetimes[other].first <= item.last and item.first <= lifetimes[other].last
             if together and offsets[other] < offset + size:

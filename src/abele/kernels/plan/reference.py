@@ -132,6 +132,7 @@ def _run(body: _Evaluation) -> None:
     for number, value in enumerate(body.locals):
         values = _values(body, value, body.parallel, known, None)
         known[NestLocal(number)] = values, as_element_type(values.dtype)
+    # All values before the first store, as loads of a point come before its stores.
     stored = [_values(body, t.value, body.parallel, known, compute_type(t.type)) for t in body.targets]
     for target, values in zip(body.targets, stored, strict=True):
         _store(target, values, body.parallel)
@@ -143,6 +144,7 @@ def _store(target: _StoreTarget, values: Array, dims: Dims) -> None:
     if target.combine == "set":
         target.array[where] = values[sure].astype(target.array.dtype)
         return
+    # Combined in the compute type and rounded once, as native code does.
     wide = target.array.astype(values.dtype)
     COMBINES[target.combine].at(wide, where, values[sure])  # type: ignore[attr-defined]
     target.array[...] = wide.astype(target.array.dtype)
@@ -219,6 +221,7 @@ def _gather(
     holds = np.broadcast_to(holds, shape)
     where = tuple(np.where(holds, i, 0) for i in index)
     for place, extent in zip(where, array.shape, strict=True):
+        # NumPy would take negative indices from the end; native code would read foreign memory.
         if place.size and not 0 <= place.min() <= place.max() < extent:
             raise IndexError(f"elements {place.min()} to {place.max()} of {extent} are read")
     return np.where(holds, array[where], np.asarray(fill or 0).astype(array.dtype)).astype(array.dtype)
@@ -393,6 +396,7 @@ def _of_function(
             return array[start + part.seed.address.const :][:2], u32
         assert isinstance(part, Fetch)
         if function.panel is not None and part.access == function.panel.packed:
+            # Packing changes no value.
             part = function.panel.fetch  # the copy holds what the operand does
         array, type_, start = arrays[part.access.array]
         address = _position(part.access.address, grid) + start

@@ -22,6 +22,7 @@ def shift_arrays(program: FunctionProgram) -> FunctionProgram:
     """Let arrays of reductions start where they are first touched, so that equal parts share code."""
 
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
+        # In a loop over blocks the driver already moves the pointers; without reductions nothing was split.
         if leaf.loop is not None or not function.task.reductions:
             return function
         nest, offsets = shifted_arrays(function.nest)

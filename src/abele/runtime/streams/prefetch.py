@@ -50,6 +50,7 @@ class PrefetchThreads:
 
     def submit(self, task: Task) -> None:
         """Let a thread do a task."""
+        # A forked process has none of the threads, and perhaps a lock that one of them held.
         if self._process != os.getpid():
             self._start()
         with self._lock:

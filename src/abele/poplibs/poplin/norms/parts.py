@@ -3,6 +3,12 @@
 The dimensions that are kept number the statistics. A group norm keeps batch and group, a batch norm the channels; so
 neither knows of the other's shapes. There is no norm vertex: each is a chain of reductions and element-wise maps, and
 as few of these as the sums allow. Source: machine reference §4.10 (norms).
+
+Σx and Σx² (or Σg and Σg·w) come from one pass over the tensor and one exchange of partial sums, which is why the
+variance is taken as E[x²] − E[x]². That loses digits where the mean is large beside the deviation; ``stable`` then
+takes the squares of distances from the mean, in a second pass. The gradient goes through the statistics: whitening
+removes mean and scale, so what the gradient has along these two directions has no effect, and (g − E[g] − w·E[g·w]) · i
+is what is left, with i the inverse deviation.
 """
 
 from __future__ import annotations
@@ -143,6 +149,7 @@ def _emit_together(graph: Graph, body: Steps, wanted: Sequence[tuple[Tensor, str
 
 
 def _inverse_deviation(variance: Expr, moments: Moments) -> Expr:
+    # Rounding may leave a variance just below 0.
     return Op("rsqrt", Op("max", variance, 0.0) * moments.correction + moments.eps)
 
 
@@ -170,6 +177,7 @@ def statistics_of_sums(
 def _emit_finish(
     graph: Graph, body: Steps, total: Tensor, squares: Tensor, moments: Moments, outs: Sequence[Tensor]
 ) -> None:
+    # Of all replicas: sums may have been reduced over them.
     share = 1.0 / moments.count
     mean = _1 * share
     emit_map(

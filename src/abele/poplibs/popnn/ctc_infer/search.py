@@ -2,6 +2,11 @@
 
 Every time step is two supersteps. Each tile extends all beams of its sequence by its classes and keeps the best
 extensions; then one tile of each sequence chooses the next beams from those and from the beams that stay.
+
+A prefix has one beam, though many alignments lead to it, since scores of alignments that give the same labels are added
+(``parent`` finds the beam that an extension would repeat). Keeping the best w beams in every step is not exact, but
+what is dropped is less likely than everything that is kept. Extensions are chosen in two stages, because the best w of
+all are among the best w of each part; so each tile sends w of them instead of w times its classes.
 """
 
 from __future__ import annotations
@@ -78,6 +83,7 @@ class Search:
 
     def _tiles(self, part: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Tiles of some parts of every sequence, int64[batch · parts]."""
+        # Sequence after sequence, each on as many tiles as there are parts.
         first = np.arange(self.plan.batch)[:, None] * len(self.plan.shares)
         return ((first + np.asarray(part, np.int64)) % self.graph.num_tiles).ravel()
 

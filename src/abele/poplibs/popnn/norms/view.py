@@ -44,6 +44,7 @@ class NormView:
         """Dimensions of :meth:`of` that statistics keep."""
         if not self.groups:
             return (1,)
+        # Strided: [batch, size, groups, …], so the groups are dimension 2.
         return (0, 2) if self.strided else (0, 1)
 
     def of(self, acts: Tensor) -> Tensor:

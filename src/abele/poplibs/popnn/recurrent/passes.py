@@ -79,6 +79,7 @@ def forward_pass(
     """
     graph, params, units = setting.graph, setting.params, setting.units
     cell.arrange(weights, prog, forward=True)
+    # The loop overwrites its states, and the caller's initial ones are not to change.
     now = [units.state(f"{setting.name}/state{n}") for n in range(len(states))]
     for old, new in zip(states, now, strict=True):
         prog.add(Copy(old, new))
@@ -98,6 +99,7 @@ def forward_pass(
         valid, before = setting.hold(loop, now)
         cell.forward(loop, now, step, products)
         if valid is not None:
+            # Past the end of a sequence the output is 0, and the states stay as they were.
             output = units.state("masked_output")
             loop.map([Op("select", _1, 0.0, _2)], [now[0], valid], [output], "mask_output")
             setting.keep(loop, valid, before, now)
@@ -156,7 +158,9 @@ def backward_pass(
         sequence = new_input_sequence(graph, params.dtype, params.time_steps, *sizes, "input_gradient")
     score_gradients = None if scores is None else clone(graph, scores, "score_gradients")
     one_output = units.state("output_gradient") if params.output_full_sequence else None
+    # Products with the input of several steps in one: the sum over steps is then longer and the units better filled.
     together = setting.options.steps_per_update if input is not None else 1
+    # The body is built once for each step of an unrolled turn, and each is told its number.
     turns = iter(range(together))
 
     def body(loop: SequenceLoop) -> None:

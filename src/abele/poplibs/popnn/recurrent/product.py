@@ -52,6 +52,7 @@ def split_rows(weights: Tensor, sizes: tuple[int, ...], gates: int) -> list[Tens
     """[sum of sizes, units · gates] as one [gates, size, units] for each of ``sizes``."""
     parts, first = [], 0
     for size in sizes:
+        # Columns are units with their gates innermost, so that whatever belongs to a unit is on one tile.
         part = weights[first : first + size]
         parts.append(part.reshape((size, part.shape[1] // gates, gates)).transpose((2, 0, 1)))
         first += size

@@ -1,4 +1,4 @@
-"""True if a tensor holds numbers that are none, or infinite ones."""
+"""Checks of a tensor for numbers that are none, or infinite ones."""
 
 from __future__ import annotations
 

@@ -131,6 +131,7 @@ def _slice(
             prog, "popops.multi_slice", inputs=(tensor, offsets), outputs=(out,), debug_name=name
         ) as body:
             _emit(graph, body, layout, table, offsets, out)
+        # The host has the whole table at hand: one step, whatever the plan splits for the tiles.
         host = for_host(layout, entries=False)
         note_plan(prog, layout, Steps(_sliced(graph, host, table, offsets, out, None)))
     return as_slices(out, shape, found, (1,))
@@ -159,6 +160,7 @@ def _sliced(
     else:
         _map_partials(graph, plan, partials, parts, low, num)
         sub = _partial_rows(partials, parts.entry, parts, low, num)
+    # Combinations whose part of the indices is empty have no vertex.
     used = np.flatnonzero(num)
     step = graph.compute_set("slice")
     step.vertices(

@@ -2,6 +2,12 @@
 
 Cycles are those of the vertices with indices spread evenly over the entries, and of exchange at 4 bytes per cycle and
 tile, double where neighbouring tiles want the same. Bytes are those of the fullest tile.
+
+Every combination of splits is a candidate, costed as columns of one array: groups, entries, columns and indices are cut
+independently, and only cuts that leave no part empty and use no more tiles than there are come up, so the list stays
+short enough to be complete. Two quantities are traded against each other by ``Wish.aim``: splitting the entries spares
+memory and needs a second step that picks the right partial result; splitting the indices spares time and needs the
+table, or partial sums of it, on several tiles.
 """
 
 from __future__ import annotations
@@ -89,6 +95,7 @@ def search(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
 def _best(costs: dict[str, Array], wish: Wish, system: System) -> int:
     """The candidate of least cost whose temporary data fit, or the one that needs least memory."""
     memory, cycles = costs["bytes on the fullest tile"], costs["cycles"]
+    # Cycles decide among those that fit; where none fits, memory does.
     fits = costs["temporary bytes"] <= wish.proportion * system.ipu.tile.total_bytes
     first, second = (cycles, memory) if wish.aim == "cycles" and fits.any() else (memory, cycles)
     allowed = fits if fits.any() and wish.aim == "cycles" else np.ones_like(fits)
@@ -124,6 +131,7 @@ def column_splits(columns: int, dtype: ElementType) -> Array:
 def _even_splits(total: int, limit: int) -> Array:
     """Numbers of parts up to ``limit`` that ⌈total / parts⌉ elements each really fill."""
     parts = np.arange(1, min(total, limit) + 1, dtype=np.int64)
+    # A number of parts counts if parts of ⌈total / parts⌉ need all of them: 4 parts of 9 are 3, 3, 3 and nothing.
     return np.asarray(parts[-(-total // -(-total // parts)) == parts])
 
 
@@ -140,6 +148,7 @@ class _Model:
         self.width = table.output_size // found.column_split
         self.num = -(-table.num_lookups // found.lookup_split)
         self.share = self.rows / table.num_entries if spread else np.ones(len(self.rows))
+        # Workers share out entries, not indices: all indices of a row go to one.
         self.busiest = self.share / np.minimum(self.ipu.num_workers, self.rows) if spread else self.share
         self.per_tile = np.maximum(-(-table.num_lookups * table.num_groups // system.num_tiles), 32)
 
@@ -150,6 +159,7 @@ class _Model:
         temporary, code = zero, zero
         if wish.for_slice:
             costs["slice cycles"], held, sent = self._slice()
+            # Slicing and updating happen at different times, so they share room; code is there for both.
             temporary, code = np.maximum(temporary, held), code + sent
         if wish.for_update:
             costs["update cycles"], held, sent = self._update(wish.for_update)

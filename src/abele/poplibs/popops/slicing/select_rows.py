@@ -152,6 +152,7 @@ class _Parts:
         tile = mapping.tile[run][order]
         _, first, of_tile, num = np.unique(tile, return_index=True, return_inverse=True, return_counts=True)
         worker = (np.arange(len(tile)) - first[of_tile]) * WORKERS // num[of_tile]
+        # Numbers of (tile, worker) pairs without gaps.
         vertex = np.unique(of_tile * WORKERS + worker, return_inverse=True)[1].astype(np.int64)
         return _Parts(row[order], low[order], (high - low)[order], tile, vertex)
 
@@ -175,6 +176,7 @@ class _Parts:
     def fields(self, params: Tensor, indices: Tensor) -> dict[str, Any]:
         """The fields that both vertices have."""
         columns, cuts = params.shape[1], self._firsts[1:]
+        # Column at which each part of a row begins.
         first = (self.begin - self.row * columns).astype(np.uint32)
         return {
             "indices": self.one_each(indices, self.row),

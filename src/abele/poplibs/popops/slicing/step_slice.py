@@ -132,6 +132,7 @@ def _sample(graph: Graph, tensor: Tensor, dims: tuple[int, ...]) -> Tensor | Non
     """One index along each of ``dims``, if what belongs to it lies where that of the others does."""
     for dim in dims:
         at = _held_at(graph, _to_front(tensor, dim))
+        # Indices are spread over tiles: each point of the other dimensions brings all its indices to one tile.
         if at is None:
             return None
         tensor = tensor[(*[slice(None)] * dim, slice(at, at + 1))]
@@ -230,6 +231,7 @@ class _Layout:
         at = piece[row] + np.where(is_whole[row], 0, number % pieces)
         index = np.where(is_whole[row], 0, number // pieces)
         begin = self.begin[at] + first[row] * self.cell
+        # In storage an index stands between the cell's number and its elements.
         low = (begin // self.cell * indices + index) * self.cell + begin % self.cell
         length = np.where(is_whole[row], num[row] * self.cell * indices, self.size[at])
         return flat_regions(flat, low, length, row, len(unit))
@@ -240,6 +242,7 @@ def _pieces(mapping: TileMapping, cell: int) -> tuple[npt.NDArray[np.int32], Int
     begin, end = mapping.begin, mapping.begin + mapping.length
     is_whole = (begin % cell == 0) & (end % cell == 0)
     run, number = count_up(np.where(is_whole, 1, (end - 1) // cell - begin // cell + 1))
+    # Stretches that begin or end within a cell are cut at the borders of cells.
     edge = (begin // cell)[run] + number
     low = np.where(is_whole[run], begin[run], np.maximum(begin[run], edge * cell))
     high = np.where(is_whole[run], end[run], np.minimum(end[run], (edge + 1) * cell))
@@ -251,6 +254,7 @@ def _units(layout: _Layout) -> _Units:
     is_first = np.ones(len(tile), bool)
     is_first[1:] = (tile[1:] != tile[:-1]) | (cell[1:] != cell[:-1]) | whole[1:] | whole[:-1]
     piece = np.flatnonzero(is_first)
+    # Pieces of one cell on one tile make one unit; whole cells are units by themselves.
     total = np.add.reduceat(layout.size, piece)
     cells = np.where(whole[piece], total // layout.cell, 1)
     return _Units(tile[piece], total // cells, cells, piece, np.diff(np.append(piece, len(tile))))
@@ -291,6 +295,7 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Un
     before = np.cumsum(units.cells) - units.cells
     start = before - before[np.searchsorted(units.tile, tiles)][of_tile]
     total = regions[of_tile]
+    # Regions of a tile are dealt to its workers in order; a unit may reach over several of them.
     low, high = _worker(start, total), _worker(start + units.cells - 1, total)
     unit, number = count_up(high - low + 1)
     worker = low[unit] + number
@@ -304,6 +309,7 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Un
     apart = WORKERS * (START_2D_SLOTS + busiest.max(axis=1))
     together = np.zeros(len(tiles), np.int64)
     np.add.at(together, of_tile, stretch_cycles(units.width, size, whole.dtype, ipu) * units.cells)
+    # Only where every unit of the tile is a single region: the shared vertex has no list of them.
     is_shared = ((together <= apart) & (np.bincount(of_tile) == regions))[of_tile]
     chosen = ~is_shared[rows.unit]
     return np.flatnonzero(is_shared), _UnitRows(*(a[chosen] for a in vars(rows).values())), slots[chosen]
