@@ -77,6 +77,8 @@ class Analysis:
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
         self._tiles_of: dict[CodeletDef, list[Int32]] = {}
+        self._with_copies: dict[int, Analysed] = {}
+        self._code_of: dict[tuple[str, int, int], tuple[TileVector, int]] = {}
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
         """The supersteps of a program, by their numbers; counts the code that they leave on the tiles.
@@ -94,6 +96,7 @@ class Analysis:
             found.append(meaning_of(step.node).analyse(self, step))
             progress("supersteps", len(found) / len(lowered.distinct))
         self._add_control_code(lowered.steps, found)
+        self._add_code_of_steps()
         self._add_vertex_code()
         return tuple(found)
 
@@ -132,31 +135,57 @@ class Analysis:
     def compute_set(self, step: Step, compute_set: ComputeSet) -> Superstep:
         """What the vertices of a compute set do; they are analysed unless it equals one that is known."""
         where = f"compute set {compute_set.name!r}"
+        equal = self._copied(compute_set) or self._compared(compute_set, where)
+        if equal is None:
+            found = self._first(step, compute_set, compute_set.groups)
+            self._remembered(found)
+        else:
+            found = equal.found(self._following(equal, step, where), self.tiles_per_ipu)
+        if compute_set.has_copies:
+            self._with_copies[compute_set.id] = found
+        return found.superstep
+
+    def _copied(self, compute_set: ComputeSet) -> EqualStep | None:
+        """The step that a compute set is a copy of, if that was analysed and variables still lie as they did.
+
+        Vertices are looked at only where they ask something of the place of their variables.
+        """
+        copied = compute_set.copied
+        first = None if copied is None else self._with_copies.get(copied.source.id)
+        if copied is None or first is None:
+            return None
+        equal = self._equal_steps.find_copied(first, copied.by.variables)
+        if equal is not None and self.placement.concerns(copied.groups):
+            self.placement.add(field_uses(compute_set.groups))
+        return equal
+
+    def _compared(self, compute_set: ComputeSet, where: str) -> EqualStep | None:
+        """An analysed step with the same vertices, if there is one."""
         groups = compute_set.groups
         for group in groups:
             check_group(group, self.graph, where)
             self._tiles_of.setdefault(group.codelet, []).append(group.tile)
         # What fields ask of memory depends on the variables, so equal steps are asked, too.
         self.placement.add(field_uses(groups))
-        equal = self._equal_steps.find(groups)
-        if equal is None:
-            return self._remembered(self._first(step, compute_set, groups))
-        return self._following(equal, step, where)
+        return self._equal_steps.find(groups)
 
     def _remembered(self, first: Analysed) -> Superstep:
         """What was found of a step, kept for those that equal it; counts its code."""
         self._equal_steps.add(first)
-        self.code["vertex_state"].add(first.vertex_state)
-        self.code["exchange_code"].add(first.exchange_code)
+        self._count_code(first, 0)
         return first.superstep
 
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
         """What a step does that equals one that is known; counts its code."""
         self._checked(equal.access, step, user)
-        by = equal.ipus * self.tiles_per_ipu
-        self.code["vertex_state"].add(equal.first.vertex_state.shifted(by))
-        self.code["exchange_code"].add(equal.first.exchange_code.shifted(by))
+        self._count_code(equal.first, equal.ipus * self.tiles_per_ipu)
         return relocated(equal, step, self.tiles_per_ipu)
+
+    def _count_code(self, first: Analysed, tiles: int) -> None:
+        """Count the code of a step, ``tiles`` further on than it was analysed; equal steps are added up together."""
+        for kind, vector in (("vertex_state", first.vertex_state), ("exchange_code", first.exchange_code)):
+            key = kind, id(vector), tiles
+            self._code_of[key] = vector, self._code_of.get(key, (vector, 0))[1] + 1
 
     def copy(self, step: Step, node: Copy) -> Superstep:
         """What a copy between two views does; it is planned unless it equals one that is known."""
@@ -259,9 +288,20 @@ class Analysis:
         for step in steps:
             # Control code is per node: a function that is called ten times has its steps once.
             superstep_of.setdefault(id(step.node), step.superstep)
+        alike: dict[tuple[int, ...], tuple[Superstep, int]] = {}
         for number, nodes in Counter(superstep_of.values()).items():
-            activity = supersteps[number].activity(self.graph.num_tiles)
+            found = supersteps[number]
+            # Equal steps share what keeps their tiles busy.
+            key = tuple(map(id, (found.before, found.gather, found.compute, found.scatter, found.after)))
+            alike[key] = found, alike.get(key, (found, 0))[1] + nodes
+        for found, nodes in alike.values():
+            activity = found.activity(self.graph.num_tiles)
             self.code["control_code"].add(control_code_bytes(activity, self.system.ipu), nodes)
+
+    def _add_code_of_steps(self) -> None:
+        """Count vertex state and exchange code, those of equal steps in one go."""
+        for (kind, _, tiles), (vector, count) in self._code_of.items():
+            self.code[kind].add(vector.shifted(tiles), count)
 
     def _add_vertex_code(self) -> None:
         """Count each codelet once on every tile that runs it in some step."""

@@ -19,7 +19,7 @@ keeping the vectors of first ones dense, which filled the memory that is given t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,6 +80,11 @@ class EqualStep(NamedTuple):
     access: Access
     ipus: int
 
+    def found(self, superstep: Superstep, tiles_per_ipu: int) -> Analysed:
+        """What is known of the other, whose superstep is ``superstep``."""
+        first, by = self.first, self.ipus * tiles_per_ipu
+        return Analysed((), superstep, first.vertex_state.shifted(by), first.exchange_code.shifted(by))
+
 
 class EqualSteps:
     """The compute sets and copies analysed so far, to find one that another equals but for the variables.
@@ -121,6 +126,17 @@ class EqualSteps:
             if found is not None and shift is not None and self._may_take(first, found, shift):
                 return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
+
+    def find_copied(self, first: Analysed, others: Mapping[Variable, Variable]) -> EqualStep | None:
+        """An analysed compute set as the one that another, which copies its vertices to other variables, equals.
+
+        None where the variables do not lie as those that they stand for, because they were mapped anew.
+        """
+        touched = first.superstep.access.touched.tolist()
+        found = {n: others[self._variables[n]].id for n in touched}
+        if not self._are_alike(found, 0):
+            return None
+        return EqualStep(first, self._moved(first.superstep.access, found), 0)
 
     def find_copy(self, node: Copy) -> EqualStep | None:
         """A copy that this one equals."""

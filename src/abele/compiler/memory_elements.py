@@ -21,7 +21,8 @@ from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 
 if TYPE_CHECKING:
-    from abele.codelet import Constraint
+    from abele.codelet import Constraint, FieldDef
+    from abele.graph.vertices import VertexGroup
 
 
 def check_constraints(uses: Sequence[FieldUse], graph: Graph, where: str) -> None:
@@ -117,7 +118,7 @@ class ElementDemands:
         for use in uses:
             field = use.field
             align = field.alignment_bytes
-            if align <= self._base_alignment and not field.interleaved:
+            if not self._asks(field):
                 continue
             regions = use.edge.regions
             shares = distinct(self._layout.cut(regions.begin, regions.length).share)
@@ -125,6 +126,13 @@ class ElementDemands:
                 self._aligned.setdefault(align, []).append(shares)
             if field.interleaved:
                 self._interleaved.append(shares)
+
+    def concerns(self, groups: Sequence[VertexGroup]) -> bool:
+        """Whether any field of some vertices has a request."""
+        return any(self._asks(field) for group in groups for field in group.codelet.fields)
+
+    def _asks(self, field: FieldDef) -> bool:
+        return field.alignment_bytes > self._base_alignment or field.interleaved
 
     def gap_bytes(self) -> TileVector:
         """Bytes that alignment beyond the usual may leave unused on each tile.

@@ -72,6 +72,17 @@ class AddressSpace:
         self.num_elements += size
         return variable
 
+    def copy(
+        self, source: Variable, mapping: TileMapping, initial: npt.NDArray[Any] | None, debug: DebugRecord
+    ) -> Variable:
+        """A new variable like another, behind those that there are, with a mapping and contents at load."""
+        number, base = len(self.variables), self.num_elements
+        kind = source.kind
+        made = Variable(number, debug.full_name, source.dtype, source.shape, base, kind, mapping, initial, debug)
+        self.variables.append(made)
+        self.num_elements += made.size
+        return made
+
     def bases(self) -> Int64:
         """Address of the first element of each variable, ascending, int64[variables]."""
         known = len(self._bases)

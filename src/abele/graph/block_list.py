@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -134,6 +134,14 @@ class BlockList(Content):
             for dim in reversed(range(len(new))):
                 result = merged(result, dim)
         return BlockList(tuple(result), is_cut)
+
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """See :class:`Content`."""
+        return self._is_cut, *((number(v), o, at, f) for v, o, at, f in self._blocks)
+
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """See :class:`Content`."""
+        return self._with(StridedBlock(other(v), o, at, f) for v, o, at, f in self._blocks)
 
     def addresses(self, shape: Sequence[int]) -> Int64:
         """See :class:`Content`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -264,6 +264,17 @@ class BlockTable(Content):
             stride=tuple(stride),
             is_cut=True,
         )
+
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """See :class:`Content`."""
+        columns = (self.owner, self.offset, *self.origin, *self.extent, *self.step, *self.stride)
+        pool = tuple(map(number, self.pool))
+        return self._is_cut, len(self.origin), pool, tuple((c.shape, c.tobytes()) for c in columns)
+
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """See :class:`Content`."""
+        pool, places = tuple(map(other, self.pool)), (self.owner, self.offset, self.origin)
+        return BlockTable(pool, *places, self.extent, self.step, self.stride, self._is_cut)
 
     def addresses(self, shape: Sequence[int]) -> Int64:
         """See :class:`Content`."""

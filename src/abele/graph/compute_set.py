@@ -21,6 +21,7 @@ from abele.words import counted
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
     from abele.graph.graph import Graph
+    from abele.graph.substitution import Substitution
 
 
 @dataclass(eq=False)
@@ -166,6 +167,21 @@ class FieldRef:
             self.vertex.connect_piece(self.name, self.piece, value)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class CopiedVertices:
+    """Vertices that are those of another compute set, on other variables.
+
+    Attributes:
+        source: The compute set.
+        groups: Its vertices.
+        by: The variables in place of its own.
+    """
+
+    source: ComputeSet
+    groups: tuple[VertexGroup, ...]
+    by: Substitution
+
+
 class ComputeSet:
     """Vertices that run in parallel, on all tiles, in one superstep.
 
@@ -176,8 +192,52 @@ class ComputeSet:
         self.graph = graph
         self.id = id_
         self.debug = debug
-        self._groups: list[VertexGroup] = []
+        self._made: list[VertexGroup] = []
         self._pending: list[VertexRef] = []
+        self._copied: CopiedVertices | None = None
+        self._others = 0
+
+    @property
+    def _groups(self) -> list[VertexGroup]:
+        """The vertices that were added in groups."""
+        if self._copied is not None and not self._made:
+            self._made = [self._copied.by.group(g) for g in self._copied.groups]
+        return self._made
+
+    def copy_from(self, source: ComputeSet, by: Substitution) -> None:
+        """Have the vertices of another compute set, on other variables; they are made when somebody asks for them.
+
+        Args:
+            source: The compute set; what is added to it from now on is not copied.
+            by: The variables in place of those of ``source``.
+        """
+        assert not self._groups, "a compute set with vertices of its own cannot be a copy"
+        source._others += 1
+        self._copied = CopiedVertices(source, tuple(source._groups), by)
+
+    @property
+    def copied(self) -> CopiedVertices | None:
+        """What it is a copy of; None where it has vertices of its own, or the other has got further ones."""
+        copied = self._copied
+        if copied is None or self._pending or copied.source._pending:
+            return None
+        own = bool(self._made) and len(self._made) != len(copied.groups)
+        return None if own or copied.source.num_groups != len(copied.groups) else copied
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether others are copies of it."""
+        return self._others > 0
+
+    @property
+    def is_wired_in_groups(self) -> bool:
+        """Whether no vertex was added alone."""
+        return not self._pending
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of vertices that were added as such."""
+        return len(self._copied.groups) if self._copied is not None and not self._made else len(self._made)
 
     @property
     def name(self) -> str:
@@ -260,7 +320,8 @@ class ComputeSet:
     @property
     def num_vertices(self) -> int:
         """Number of vertices."""
-        return sum(g.num for g in self._groups) + len(self._pending)
+        groups = self._copied.groups if self._copied is not None and not self._made else self._made
+        return sum(g.num for g in groups) + len(self._pending)
 
     def _gathered(self) -> list[VertexGroup]:
         by_codelet: dict[tuple[CodeletDef, bool], list[VertexRef]] = {}

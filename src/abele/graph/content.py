@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -52,6 +52,14 @@ class Content(ABC):
     @abstractmethod
     def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
         """The same flat positions in another shape; NotStridedError where that needs over ``most`` blocks."""
+
+    @abstractmethod
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """What it shows of variables that are known by number alone; None where only addresses are known."""
+
+    @abstractmethod
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """The same of other variables: ``other`` gives that of each variable, ``moved`` that of each address."""
 
     @abstractmethod
     def addresses(self, shape: Sequence[int]) -> Int64:
@@ -145,6 +153,14 @@ class AddressList(Content):
     def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
         """See :class:`Content`."""
         return AddressList(self.table.reshape(tuple(new)))
+
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """See :class:`Content`."""
+        return None
+
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """See :class:`Content`."""
+        return AddressList(moved(self.table.reshape(-1)).reshape(self.table.shape))
 
     def addresses(self, shape: Sequence[int]) -> Int64:
         """See :class:`Content`."""

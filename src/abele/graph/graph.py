@@ -57,6 +57,7 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
+    from abele.graph.substitution import Substitution
     from abele.graph.virtual import VirtualGraph
     from abele.kernels.nest.ir import HostKernel
 
@@ -508,6 +509,21 @@ class Graph:
         compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name))
         self.compute_sets.append(compute_set)
         return compute_set
+
+    # --- what there is already, for other variables ------------------------------------------------------------------
+
+    def copy_variable(
+        self, source: Variable, mapping: TileMapping, initial: npt.NDArray[Any] | None, debug: DebugRecord
+    ) -> Variable:
+        """A new variable like another; see :class:`~abele.graph.substitution.Substitution`."""
+        return self._space.copy(source, mapping, initial, debug)
+
+    def copy_compute_set(self, source: ComputeSet, debug: DebugRecord, by: Substitution) -> ComputeSet:
+        """A new compute set with the vertices of another, on the variables that ``by`` puts in place of its own."""
+        made = ComputeSet(self, len(self.compute_sets), debug)
+        made.copy_from(source, by)
+        self.compute_sets.append(made)
+        return made
 
     # --- programs ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ So p pieces along one dimension and q along another take p + q numbers, not p x 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -195,6 +195,15 @@ class PieceGrid(Content):
             offset += sum(int(self.lines[d].offset[0]) for d in before if old[d] == 1)
             lines += [self.lines[long_before[0]] if new[d] != 1 else Line(zero, zero, zero, 1) for d in after]
         return self._with(lines, offset)
+
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """See :class:`Content`."""
+        lines = tuple((n.extent, n.start.tobytes(), n.offset.tobytes(), n.stride.tobytes()) for n in self.lines)
+        return self._is_cut, number(self.variable), self.offset, lines
+
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """See :class:`Content`."""
+        return PieceGrid(other(self.variable), self.offset, self.lines, self._is_cut)
 
     def addresses(self, shape: Sequence[int]) -> Int64:
         """See :class:`Content`."""

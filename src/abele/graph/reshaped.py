@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from abele.graph.block import NotStridedError, StridedBlock
 from abele.graph.content import AddressList, Content
@@ -67,6 +67,15 @@ class Reshaped(Content):
     def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
         """See :class:`Content`."""
         return self.base if tuple(new) == self.old else Reshaped(self.base, self.old, new, most)
+
+    def form(self, number: Callable[[Variable], int]) -> Hashable:
+        """See :class:`Content`."""
+        base = self.base.form(number)
+        return None if base is None else (base, self.old, self.new, self.most)
+
+    def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
+        """See :class:`Content`."""
+        return Reshaped(self.base.with_variables(other, moved), self.old, self.new, self.most)
 
     def addresses(self, shape: Sequence[int]) -> Int64:
         """See :class:`Content`."""

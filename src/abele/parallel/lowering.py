@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -11,7 +11,9 @@ from abele.graph import Copy, DebugRecord, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.network import Dense, NetworkOp, OpBlock, Value
 from abele.parallel.network.network import contents_of
-from abele.parallel.registry import rule_of
+from abele.parallel.network.structure import attributes_key
+from abele.parallel.registry import OpRule, rule_of
+from abele.parallel.repeats import Repeats
 from abele.parallel.update import GroupUpdate
 from abele.poplibs.poputil.layout import clone
 
@@ -28,6 +30,7 @@ class Lowering:
         prog: The sequence that rules append to.
         planning: Options of matrix products and convolutions.
         updates: The device side of each optimiser, by number; see ``update`` ops.
+        repeats: What was built so far, for ops whose like was lowered before.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Lowering:
         self.prog: Steps = Steps() if outer is None else outer.prog
         self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
         self.updates: dict[int, GroupUpdate] = {} if outer is None else outer.updates
+        self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
@@ -109,11 +113,37 @@ class Lowering:
         if rule.reads_eagerly:
             with located(self.graph, op.debug, scoped=False):
                 for number, value in enumerate(op.inputs):
-                    self.enter(value, partial(rule.layout, self, op, number))
+                    self.enter(value, partial(self._laid_out, rule, op, number))
         with located(self.graph, op.debug):
-            results = rule.lower(self, op)
-        for value, tensor in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+            results = self._lowered(rule, op)
+        for value, tensor in zip(op.outputs, results, strict=True):
             self.bind(value, tensor)
+
+    def _lowered(self, rule: OpRule, op: NetworkOp) -> tuple[Tensor, ...]:
+        """The results of an op: of its rule, or as they were built for like operands."""
+
+        def lower() -> tuple[Tensor, ...]:
+            results = rule.lower(self, op)
+            return results if isinstance(results, tuple) else (results,)
+
+        if not rule.depends_on_operands_alone:
+            return lower()
+        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs)]
+        made = tuple((v.shape, v.dtype.name) for v in op.outputs)
+        return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
+
+    def _laid_out(self, rule: OpRule, op: NetworkOp, operand: int) -> Tensor | None:
+        """A new variable for an operand in the layout that its op wants, or None when that does not care."""
+        if not rule.depends_on_operands_alone:
+            return rule.layout(self, op, operand)
+        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
+        what = ("layout", op.kind, self._attributes(op), operand, op.inputs[operand].name, types)
+        (made,) = self.repeats.build(what, (), self.prog, lambda: (rule.layout(self, op, operand),))
+        return made
+
+    def _attributes(self, op: NetworkOp) -> Hashable:
+        """The attributes of an op as a key."""
+        return attributes_key({name: value for name, value in op.attrs.items() if name != "path"})
 
     # --- values that enter ---------------------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ class _ProgramBuilder:
         with self.to.into(compute):
             self.to.run(op for op in needed if op.stage != Stage.UPDATE and op.kind != "accumulate")
         self.to.updates = {
-            number: group_update(self.graph, group.optimiser, f"optimiser{number}")
+            number: group_update(self.graph, group.optimiser, f"optimiser{number}", self.to.repeats)
             for number, group in enumerate(self.groups)
         }
         self._accumulators(sums)

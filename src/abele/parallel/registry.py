@@ -38,6 +38,9 @@ class OpRule:
         folds: True if an op on constants alone may be computed when the network is compiled.
         repeats: True if equal ops have equal results, so that one can stand for both.
         reads_eagerly: False if the op itself sees to it that its operands become variables.
+        depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
+            be laid out like, and changes nothing but the graph and the program. False also where
+            it costs less than looking for what was lowered before.
     """
 
     operands: ClassVar[int | tuple[int, int | None]] = 1
@@ -46,6 +49,7 @@ class OpRule:
     folds: ClassVar[bool] = True
     repeats: ClassVar[bool] = True
     reads_eagerly: ClassVar[bool] = True
+    depends_on_operands_alone: ClassVar[bool] = True
 
     def types(self, op: NetworkOp) -> Types:
         """The shape rule: types of the results, from operands and attributes.
@@ -78,7 +82,10 @@ class OpRule:
         raise NotImplementedError
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
-        """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care."""
+        """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care.
+
+        It is asked once for ops of equal attributes and operand types.
+        """
         return None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from abele.graph import Copy, Graph, Sequence, Tensor
 from abele.numerics import ElementType, f32, i32
 from abele.parallel.optimisers import Adam, Optimiser, Sgd
+from abele.parallel.repeats import Repeats
 from abele.poplibs import popnn
 from abele.poplibs.poputil.layout import clone
 
@@ -15,15 +18,17 @@ class GroupUpdate:
     Attributes:
         graph: Where variables and vertices are made.
         optimiser: The rule.
+        repeats: What was built so far in the graph; equal parameters have equal updates.
         name: Prefix of its scalars.
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
         state: What persists from step to step, by name: scalars of the optimiser, and tensors of each parameter.
     """
 
-    def __init__(self, graph: Graph, optimiser: Optimiser, name: str) -> None:
+    def __init__(self, graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats) -> None:
         self.graph = graph
         self.optimiser = optimiser
         self.name = name
+        self.repeats = repeats
         self.state: dict[str, Tensor] = {}
         numbers = optimiser.numbers
         self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(optimiser.variable & numbers.keys())}
@@ -53,6 +58,13 @@ class GroupUpdate:
         self.state[f"{parameter.name}/{name}"] = slot
         return slot
 
+    def _build(self, operands: Iterable[Tensor | float | None], prog: Sequence, make: Callable[[], tuple[()]]) -> None:
+        """Append an update, which depends on the optimiser and these alone."""
+        given = tuple(operands)
+        numbers = tuple(None if isinstance(o, Tensor) else o for o in given)
+        tensors = [o if isinstance(o, Tensor) else None for o in given]
+        self.repeats.build(("update", self.name, numbers), tensors, prog, make)
+
     def _number(self, name: str) -> Tensor | float:
         """A hyper-parameter: its scalar, or the number that is compiled in."""
         return self.hyper.get(name, self.optimiser.numbers[name])
@@ -64,26 +76,34 @@ class GroupUpdate:
 class SgdUpdate(GroupUpdate):
     """Stochastic gradient descent."""
 
-    def __init__(self, graph: Graph, optimiser: Sgd, name: str) -> None:
-        super().__init__(graph, optimiser, name)
+    def __init__(self, graph: Graph, optimiser: Sgd, name: str, repeats: Repeats) -> None:
+        super().__init__(graph, optimiser, name, repeats)
         self.nesterov = optimiser.nesterov
         # PyTorch starts the momentum with the whole first gradient: nothing is damped before the first step.
         self.dampening = self._keep("dampening_now", 0.0) if self._is_used("dampening") else None
 
     def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
         """Append the update of the parameter and its momentum."""
-        popnn.sgd_update(
-            self.graph,
-            parameter,
-            gradient,
-            prog,
-            lr=self._number("lr"),
-            momentum=self._number("momentum"),
-            velocity=self._slot(parameter, "momentum") if self._is_used("momentum") else None,
-            dampening=0.0 if self.dampening is None else self.dampening,
-            weight_decay=self._number("weight_decay"),
-            nesterov=self.nesterov,
-        )
+        lr, momentum, weight_decay = map(self._number, ("lr", "momentum", "weight_decay"))
+        velocity = self._slot(parameter, "momentum") if self._is_used("momentum") else None
+        dampening = 0.0 if self.dampening is None else self.dampening
+
+        def make() -> tuple[()]:
+            popnn.sgd_update(
+                self.graph,
+                parameter,
+                gradient,
+                prog,
+                lr=lr,
+                momentum=momentum,
+                velocity=velocity,
+                dampening=dampening,
+                weight_decay=weight_decay,
+                nesterov=self.nesterov,
+            )
+            return ()
+
+        self._build((parameter, gradient, lr, momentum, velocity, dampening, weight_decay), prog, make)
 
     def end(self, prog: Sequence) -> None:
         """Damp from the second step on."""
@@ -96,8 +116,8 @@ class SgdUpdate(GroupUpdate):
 class AdamUpdate(GroupUpdate):
     """Adam and AdamW."""
 
-    def __init__(self, graph: Graph, optimiser: Adam, name: str) -> None:
-        super().__init__(graph, optimiser, name)
+    def __init__(self, graph: Graph, optimiser: Adam, name: str, repeats: Repeats) -> None:
+        super().__init__(graph, optimiser, name, repeats)
         self.decoupled = optimiser.decoupled
         self.step = self._keep("step", 0, i32) if optimiser.bias_correction else None
         names = ("correction1", "correction2") if optimiser.bias_correction else ()
@@ -115,29 +135,38 @@ class AdamUpdate(GroupUpdate):
     def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
         """Append the update of the parameter and both moments."""
         first, second = self.corrections or (1.0, 1.0)
-        popnn.adam_update(
-            self.graph,
-            parameter,
-            gradient,
-            self._slot(parameter, "moment1"),
-            self._slot(parameter, "moment2"),
-            prog,
-            lr=self._number("lr"),
-            beta1=self._number("beta1"),
-            beta2=self._number("beta2"),
-            eps=self._number("eps"),
-            weight_decay=self._number("weight_decay"),
-            decoupled=self.decoupled,
-            correction1=first,
-            correction2=second,
-        )
+        moment1, moment2 = self._slot(parameter, "moment1"), self._slot(parameter, "moment2")
+        lr, beta1, beta2, eps, weight_decay = map(self._number, ("lr", "beta1", "beta2", "eps", "weight_decay"))
+
+        def make() -> tuple[()]:
+            popnn.adam_update(
+                self.graph,
+                parameter,
+                gradient,
+                moment1,
+                moment2,
+                prog,
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                eps=eps,
+                weight_decay=weight_decay,
+                decoupled=self.decoupled,
+                correction1=first,
+                correction2=second,
+            )
+            return ()
+
+        operands = (parameter, gradient, moment1, moment2, lr, beta1, beta2, eps, weight_decay, first, second)
+        self._build(operands, prog, make)
 
 
-def group_update(graph: Graph, optimiser: Optimiser, name: str) -> GroupUpdate:
+def group_update(graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats | None = None) -> GroupUpdate:
     """The device side of an optimiser."""
+    built = repeats or Repeats(graph)
     match optimiser:
         case Sgd():
-            return SgdUpdate(graph, optimiser, name)
+            return SgdUpdate(graph, optimiser, name, built)
         case Adam():
-            return AdamUpdate(graph, optimiser, name)
+            return AdamUpdate(graph, optimiser, name, built)
     raise TypeError(f"{type(optimiser).__name__} has no update")

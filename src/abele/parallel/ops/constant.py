@@ -27,6 +27,7 @@ class ConstantRule(OpRule):
     operands = 0
     attributes: ClassVar = {"value": Dense}
     folds = False
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The type of the contents."""

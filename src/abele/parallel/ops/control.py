@@ -171,6 +171,7 @@ class CallRule(OpRule):
     attributes: ClassVar = {"function": NetworkFunction, "path": str, "random": int}
     folds = False
     reads_eagerly = False
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the function's results."""
@@ -206,6 +207,7 @@ class Looping(OpRule):
     operands = (0, None)
     folds = False
     reads_eagerly = False
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the carried values."""
@@ -334,6 +336,7 @@ class Branching(OpRule):
     operands = (1, None)
     folds = False
     reads_eagerly = False
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the results of the first region, which are those of all."""

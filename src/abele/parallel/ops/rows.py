@@ -67,6 +67,7 @@ class WriteRow(OpRule):
     """A table with one row replaced."""
 
     operands = 3
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The table's."""

@@ -61,6 +61,7 @@ class Update(OpRule):
     attributes: ClassVar = {"optimiser": Optimiser, "group": int}
     folds = False
     repeats = False
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The parameter's."""

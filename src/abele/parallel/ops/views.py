@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class View(OpRule):
     """A kind that moves no data: of constants, it is a constant."""
 
+    depends_on_operands_alone = False
+
     def same(self, op: NetworkOp) -> bool:
         """True if an op of the kind changes nothing."""
         return op.output.shape == op.inputs[0].shape

@@ -1,0 +1,82 @@
+"""Likeness: what a library function can see of its operands, as a key that equal operands share.
+
+A function that makes part of a graph sees types, shapes, which elements views show, tile mappings, and contents of
+constants. It sees addresses only by comparing them: which of two variables comes first, and whether one ends where the
+other begins (intervals that touch are joined), the first of the variables still to be made among them. Operands that
+agree in all of that are alike, so the function makes alike things of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from abele.graph.mapping import TileMapping
+from abele.graph.tensor import Tensor
+from abele.graph.variable import Variable
+
+if TYPE_CHECKING:
+    from abele.graph.graph import Graph
+
+_SMALL = 64
+"""Elements of a constant up to which its contents are compared; larger ones are like themselves alone."""
+
+
+class Likeness:
+    """Keys of operands in one graph.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._numbers: dict[Hashable, int] = {}
+        self._mappings: dict[int, tuple[TileMapping, int]] = {}
+
+    def of(self, tensors: Sequence[Tensor | None]) -> tuple[Hashable, list[Variable]] | None:
+        """A key of some operands together, and their variables in order of appearance.
+
+        None where a view has only a list of addresses, of which no key is made.
+        """
+        numbers: dict[Variable, int] = {}
+
+        def number(variable: Variable) -> int:
+            return numbers.setdefault(variable, len(numbers))
+
+        views: list[Hashable] = []
+        for tensor in tensors:
+            if tensor is None:
+                views.append(None)
+                continue
+            content = tensor.content
+            form = content.form(number)
+            if form is None:
+                return None
+            views.append((tensor.shape, tensor.dtype.name, type(content).__name__, form))
+        variables = list(numbers)
+        return (tuple(views), tuple(map(self._variable, variables)), self._order(variables)), variables
+
+    def _variable(self, variable: Variable) -> Hashable:
+        contents: Hashable = None
+        if variable.is_constant and variable.initial is not None:
+            small = variable.size <= _SMALL
+            contents = variable.initial.tobytes() if small else ("id", variable.id)
+        return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping), contents
+
+    def _mapping(self, mapping: TileMapping) -> int:
+        """A number that equal mappings share."""
+        known = self._mappings.get(id(mapping))
+        if known is None:
+            key = (mapping.size, mapping.begin.tobytes(), mapping.tile.tobytes())
+            known = self._mappings[id(mapping)] = mapping, self._numbers.setdefault(key, len(self._numbers))
+        return known[1]
+
+    def _order(self, variables: Sequence[Variable]) -> Hashable:
+        """How variables follow one another in memory, and where the next one will follow the last of them."""
+        order = sorted(range(len(variables)), key=lambda n: (variables[n].base, variables[n].id))
+        placed = [variables[n] for n in order]
+        touching = [a.base + a.size == b.base for a, b in pairwise(placed)]
+        last = bool(placed) and placed[-1].base + placed[-1].size == self._graph.num_elements
+        return tuple(order), tuple(touching), last

@@ -1,0 +1,283 @@
+"""Repeats: what was built once for some operands is built again for others that are alike, by substitution.
+
+Repeated layers make the same calls of libraries, of operands that differ in nothing but which variables they show. All
+that a library sees of its operands is in their likeness (:mod:`abele.graph.likeness`), so its variables, vertices and
+steps are the same but for the variables; they are made by substitution, and the program is bit for bit the one that
+the library would build, with the same variables in the same places. The unit is one op. A whole layer as the unit was
+considered: it would save the keys of the ops inside, some tens of microseconds each, but finds neither the
+three equal projections within a layer nor the updates of equal parameters, and one operand that is laid out differently
+(the first layer's input, which nothing has computed) would cost the whole layer.
+
+Names are the one thing that libraries take from operands beside their likeness: a clone of ``x`` is called ``x/clone``.
+So while something is built for the first time its operands are called by marks, and the names that are made of marks
+are filled in afterwards, for the first as for all others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+import numpy.typing as npt
+
+from abele.errors import AbeleError
+from abele.graph import Graph, Program, Tensor
+from abele.graph import Sequence as Steps
+from abele.graph.compute_set import ComputeSet
+from abele.graph.debug import DebugRecord
+from abele.graph.likeness import Likeness
+from abele.graph.mapping import TileMapping
+from abele.graph.program import Execute, LibraryCall, walk
+from abele.graph.substitution import Substitution, can_substitute
+from abele.graph.variable import Variable
+from abele.graph.vertices import VertexGroup
+
+Results = tuple[Tensor | None, ...]
+_MARK = re.compile("\0operand ([0-9]+)\0")
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What names are made of at one place: the scopes and source line there, and what operands are called."""
+
+    origin: DebugRecord
+    operands: tuple[str, ...]
+
+    def filled(self, text: str) -> str:
+        """A name with the operands' names in place of marks."""
+        return _MARK.sub(lambda m: self.operands[int(m[1])], text) if "\0" in text else text
+
+
+Named = Program | VertexGroup
+
+
+class _Renaming:
+    """Debug information of what was built at one place, as it would be at another.
+
+    Args:
+        old: Scopes and source line of the one place.
+        new: What names are made of at the other.
+        marked: Debug information with marks, of steps and vertices whose names are filled in by now.
+    """
+
+    def __init__(self, old: DebugRecord, new: _Names, marked: Mapping[Named, DebugRecord]) -> None:
+        self._old = old
+        self._new = new
+        self._marked = marked
+        self._known: dict[DebugRecord, DebugRecord] = {}
+
+    def __call__(self, named: Named) -> DebugRecord:
+        debug = self._marked.get(named, named.debug)
+        return self.scoped(debug) if isinstance(named, LibraryCall | VertexGroup) else self.plain(debug)
+
+    def plain(self, debug: DebugRecord) -> DebugRecord:
+        """That of a program step, which has no scopes, and the line that asked for the whole program."""
+        return debug.renamed(self._new.filled(debug.name)) if "\0" in debug.name else debug
+
+    def scoped(self, debug: DebugRecord) -> DebugRecord:
+        """That of what takes scopes and source line from the graph."""
+        known = self._known.get(debug)
+        if known is None:
+            known = self._known[debug] = self._moved(debug)
+        return known
+
+    def _moved(self, debug: DebugRecord) -> DebugRecord:
+        old, new = self._old, self._new.origin
+        inner = debug.path[len(old.path) :].lstrip("/")
+        name, path = self._new.filled(debug.name), self._new.filled("/".join(filter(None, (new.path, inner))))
+        if (debug.file, debug.line, debug.text) != (old.file, old.line, old.text):
+            return replace(debug, name=name, path=path)
+        return DebugRecord(name, path, new.file, new.line, new.text)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _New:
+    """A new variable as it was when it had been built; names have marks in them."""
+
+    variable: Variable
+    debug: DebugRecord
+    mapping: TileMapping
+    initial: npt.NDArray[Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Built:
+    """What was built once.
+
+    Attributes:
+        origin: Scopes and source line of the place.
+        operands: Variables of the operands.
+        variables: New variables.
+        compute_sets: New compute sets, with their debug information with marks.
+        steps: What was appended to the program.
+        results: What came of it.
+        marked: Debug information with marks of steps and groups of vertices that have some in their names.
+    """
+
+    origin: DebugRecord
+    operands: tuple[Variable, ...]
+    variables: tuple[_New, ...]
+    compute_sets: tuple[tuple[ComputeSet, DebugRecord], ...]
+    steps: tuple[Program, ...]
+    results: Results
+    marked: dict[Named, DebugRecord] = field(default_factory=dict)
+
+    def every_step(self) -> Iterator[Program]:
+        """Each step with all inside it, and what hosts may run in place of bodies."""
+        waiting = list(self.steps)
+        while waiting:
+            for step in walk(waiting.pop()):
+                yield step
+                if isinstance(step, LibraryCall) and step.host_body is not None:
+                    waiting.append(step.host_body)
+
+    def is_whole(self) -> bool:
+        """Whether it is made of nothing but operands and what is new, in forms that can be built again."""
+        known = {*self.operands, *(n.variable for n in self.variables)}
+        sets = {c for c, _ in self.compute_sets}
+        shown = [t for t in self.results if t is not None]
+        for step in self.every_step():
+            if not can_substitute(step) or (isinstance(step, Execute) and step.compute_set not in sets):
+                return False
+            shown += step.touches() if not isinstance(step, LibraryCall) else (*step.inputs, *step.outputs)
+        for compute_set in sets:
+            if not compute_set.is_wired_in_groups:
+                return False
+            shown += [e.regions.tensor for g in compute_set.groups for e in g.edges.values()]
+        return all(known.issuperset(t.variables) for t in {id(t): t for t in shown}.values())
+
+
+T = TypeVar("T", bound=Results)
+
+
+class Repeats:
+    """What was built in one graph so far, by what was asked for and the likeness of the operands.
+
+    Args:
+        graph: The graph.
+
+    Attributes:
+        found: How often something was built again.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.found = 0
+        self._likeness = Likeness(graph)
+        self._built: dict[Hashable, _Built | None] = {}
+        self._checked: set[Hashable] = set()
+
+    def build(self, what: Hashable, operands: Sequence[Tensor | None], prog: Steps, make: Callable[[], T]) -> T:
+        """What ``make`` makes, which may be copied from what it made for like operands.
+
+        Args:
+            what: All that it depends on beside its operands.
+            operands: All tensors that it reads. It changes neither their mapping nor anything else there is.
+            prog: What it appends steps to.
+            make: Makes variables, vertices and steps, and gives tensors of operands and new variables.
+        """
+        like = self._likeness.of(operands)
+        if like is None:
+            return make()
+        key, variables = (what, like[0]), like[1]
+        if key not in self._built:
+            results, self._built[key] = self._first(variables, prog, make)
+            return results
+        built = self._built[key]
+        if built is not None and key not in self._checked:
+            self._checked.add(key)
+            if not built.is_whole():
+                built = self._built[key] = None
+        return make() if built is None else cast(T, self._again(built, variables, prog))
+
+    # --- the first time ----------------------------------------------------------------------------------------------
+
+    def _first(self, operands: Sequence[Variable], prog: Steps, make: Callable[[], T]) -> tuple[T, _Built | None]:
+        graph = self.graph
+        counts = len(graph.variables), len(graph.compute_sets), len(prog.steps)
+        before = self._state(operands)
+        names = _Names(graph.origin(""), tuple(v.name for v in operands))
+        with _marked(operands):
+            results = make()
+        built = _Built(
+            names.origin,
+            tuple(operands),
+            tuple(_New(v, v.debug, v.mapping, v.initial) for v in graph.variables[counts[0] :]),
+            tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
+            tuple(prog.steps[counts[2] :]),
+            results,
+        )
+        _fill_names(built, names)
+        return results, built if self._state(operands) == before else None
+
+    def _state(self, operands: Sequence[Variable]) -> tuple[int, ...]:
+        """What making something may not change, as far as a graph can tell."""
+        graph = self.graph
+        ends = len(graph.streams), len(graph.remote_buffers), len(graph.host_functions), len(graph.host_handles)
+        return (*ends, len(graph.sync_groups), *(id(v.mapping) for v in operands))
+
+    # --- again -------------------------------------------------------------------------------------------------------
+
+    def _again(self, built: _Built, operands: Sequence[Variable], prog: Steps) -> Results:
+        self.found += 1
+        graph = self.graph
+        names = _Names(graph.origin(""), tuple(v.name for v in operands))
+        renaming = _Renaming(built.origin, names, built.marked)
+        others = dict(zip(built.operands, operands, strict=True))
+        for new in built.variables:
+            others[new.variable] = graph.copy_variable(
+                new.variable, new.mapping, new.initial, renaming.scoped(new.debug)
+            )
+        sets: dict[ComputeSet, ComputeSet] = {}
+        by = Substitution(others, sets, renaming)
+        for source, debug in built.compute_sets:
+            sets[source] = graph.copy_compute_set(source, renaming.scoped(debug), by)
+        for step in built.steps:
+            prog.add(by.step(step))
+        return tuple(None if t is None else by.tensor(t) for t in built.results)
+
+
+@contextmanager
+def _marked(variables: Sequence[Variable]) -> Iterator[None]:
+    """Call variables by marks for a while; errors say what they are called."""
+    names = _Names(DebugRecord(""), tuple(v.name for v in variables))
+    for number, variable in enumerate(variables):
+        variable.name = f"\0operand {number}\0"
+    try:
+        yield
+    except AbeleError as error:
+        for part in ("message", "at", "because", "remedy"):
+            text = getattr(error, part)
+            if text is not None:
+                setattr(error, part, names.filled(text))
+        error.args = tuple(names.filled(a) if isinstance(a, str) else a for a in error.args)
+        raise
+    finally:
+        for variable, name in zip(variables, names.operands, strict=True):
+            variable.name = name
+
+
+def _fill_names(built: _Built, names: _Names) -> None:
+    """Give what was built its names, and keep the marked ones."""
+    renaming = _Renaming(built.origin, names, {})
+    for new in built.variables:
+        if "\0" in new.debug.full_name:
+            new.variable.debug = renaming.scoped(new.debug)
+            new.variable.name = new.variable.debug.full_name
+    for compute_set, debug in built.compute_sets:
+        if "\0" in debug.full_name:
+            compute_set.debug = renaming.scoped(debug)
+        for group in compute_set.groups:
+            _fill(group, renaming, built.marked)
+    for step in built.every_step():
+        _fill(step, renaming, built.marked)
+
+
+def _fill(named: Named, renaming: _Renaming, marked: dict[Named, DebugRecord]) -> None:
+    debug = named.debug
+    if "\0" in debug.name or "\0" in debug.path:
+        named.debug = renaming(named)
+        marked[named] = debug
