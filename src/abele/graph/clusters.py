@@ -48,6 +48,7 @@ def to_dot(graph: Graph, program: Program | None = None, max_items: int = MAX_IT
     names = {f"v{v.id}" for v in shown}
     nodes = [f"  v{v.id} [label={_quoted(_variable_label(v))}, shape=ellipse];" for v in shown]
     if hidden > 0:
+        # Edges of variables not drawn end at one node, so none disappears.
         nodes.append(f"  others [label={_quoted(f'{hidden:,} more variables')}, shape=ellipse, style=dashed];")
 
     def end(name: str) -> str:
@@ -75,6 +76,8 @@ def vertex_graph(graph: Graph, program: Program | None = None, max_items: int = 
             for node, vertex in _nodes(f"s{number}g{i}", group, each):
                 lines.append(f"    {node} [label={_quoted(_label(group, vertex))}, shape=box];")
                 reads, writes = (_intervals(group, vertex, w) for w in (("in", "inout"), ("out", "inout")))
+                # Against all writers of earlier compute sets, not only the last of each element: text for a reader,
+                # limited to `max_items` vertices.
                 links += [
                     f"  {name} -> {node};" for name, *written in writers if _meet(reads, (written[0], written[1]))
                 ]
@@ -149,6 +152,8 @@ def _meet(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarra
     """True if two sets of intervals, each in ascending order, share an element."""
     if not len(one[0]) or not len(other[0]):
         return False
+    # Intervals may overlap, so the one that starts last before an end need not reach furthest: the running maximum of
+    # the ends does.
     reach = np.maximum.accumulate(other[0] + other[1])
     slot = np.searchsorted(other[0], one[0] + one[1], side="left") - 1
     return bool(((slot >= 0) & (reach[np.maximum(slot, 0)] > one[0])).any())

@@ -44,8 +44,11 @@ def _half_to_f32(b: ll.IRBuilder, bits: Value) -> Value:
     sign = b.shl(b.and_(word, constant(kind, 0x8000)), constant(kind, 16))
     magnitude = b.and_(word, constant(kind, 0x7FFF))
     moved = b.shl(magnitude, constant(kind, 13))
+    # The exponents' biases are 127 and 15.
     normal = b.add(moved, constant(kind, 112 << 23))
+    # A subnormal is a whole number of 2^-24: exact, and normal in f32, so flushing of denormals does not touch it.
     tiny = b.bitcast(b.fmul(b.sitofp(magnitude, floats), constant(floats, 2.0**-24)), kind)
+    # A signalling NaN becomes quiet, as the CPU's instruction makes it.
     quiet = b.select(
         b.icmp_unsigned(">", magnitude, constant(kind, 0x7C00)), constant(kind, 0x400000), constant(kind, 0)
     )
@@ -62,6 +65,8 @@ def _f32_to_half(b: ll.IRBuilder, value: Value) -> Value:
     sign = b.lshr(b.and_(word, constant(kind, 0x80000000)), constant(kind, 16))
     dropped = b.lshr(magnitude, constant(kind, 13))
     odd = b.and_(dropped, constant(kind, 1))
+    # Just below half a unit, plus one if the last bit kept is odd: it carries exactly where rounding to nearest, ties
+    # to even, goes up. A carry out of the mantissa raises the exponent, as it should, up to infinity.
     rounded = b.add(b.add(magnitude, constant(kind, 0xFFF - (112 << 23))), odd)
     normal = b.lshr(rounded, constant(kind, 13))
     scaled = b.fmul(b.bitcast(magnitude, value.type), constant(value.type, 2.0**24))
@@ -70,6 +75,7 @@ def _f32_to_half(b: ll.IRBuilder, value: Value) -> Value:
     tiny = b.fptosi(intrinsic(b, "llvm.rint", scaled), kind)
     finite = b.select(small, tiny, normal)
     bounded = b.select(b.icmp_unsigned(">=", magnitude, constant(kind, 0x47800000)), constant(kind, 0x7C00), finite)
+    # The payload's upper bits stay, and the quiet bit makes sure that it is not all zeros, which would mean infinity.
     nan = b.or_(b.and_(dropped, constant(kind, 0x3FF)), constant(kind, 0x7E00))
     result = b.select(b.icmp_unsigned(">", magnitude, constant(kind, 0x7F800000)), nan, bounded)
     return b.trunc(b.or_(result, sign), like(value, I16))
@@ -80,6 +86,7 @@ def _f32_to_bf16(b: ll.IRBuilder, value: Value) -> Value:
     kind = word.type
     dropped = b.lshr(word, constant(kind, 16))
     odd = b.and_(dropped, constant(kind, 1))
+    # Ties to even by a carry, as for f16; the sign rides along, as the magnitude cannot carry into it unless it is NaN.
     rounded = b.lshr(b.add(b.add(word, constant(kind, 0x7FFF)), odd), constant(kind, 16))
     is_nan = b.fcmp_unordered("uno", value, value)
     result = b.select(is_nan, b.or_(dropped, constant(kind, 0x40)), rounded)

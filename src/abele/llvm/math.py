@@ -55,8 +55,12 @@ _EXP_SERIES = tuple(1.0 / math.factorial(k) for k in range(11))
 
 def exp(b: Builder, x: Value) -> Value:
     """e to the power x."""
+    # Bounded first: the polynomial would overflow to NaN beyond. NaN itself fails both comparisons and goes on to the
+    # end.
     low, high = (constant(x.type, limit) for limit in _EXP_LIMITS)
     bounded = b.select(b.fcmp_ordered("<", x, low), low, b.select(b.fcmp_ordered(">", x, high), high, x))
+    # e^x = 2^power · e^rest with |rest| ≤ ln 2 / 2. ln 2 is subtracted in two parts, the first of so few bits that its
+    # product is exact, so that `rest` keeps its last bits although most of x cancels.
     power = intrinsic(b, "llvm.rint", b.fmul(bounded, constant(x.type, _LOG2_E)))
     rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), bounded)
     rest = multiply_add(b, power, constant(x.type, -_LN2_LOW), rest)
@@ -73,6 +77,7 @@ def _times_power_of_two(b: Builder, value: Value, power: Value) -> Value:
             arguments.append(ll.Constant(I32, _CURRENT_ROUNDING))
         kinds = [a.type for a in arguments]
         return b.call(declared(b, f"llvm.x86.avx512.mask.scalef.ps.{bits}", value.type, kinds), arguments)
+    # Converting NaN to an integer is undefined in LLVM; `value` is NaN then and carries it.
     is_nan = b.fcmp_unordered("uno", power, power)
     number = b.fptosi(b.select(is_nan, constant(power.type, 0.0), power), like(power, I32))
     half = b.ashr(number, constant(number.type, 1))  # 2^128 and 2^-149 need two factors
@@ -89,6 +94,7 @@ def _scales_in_one(type_: ll.Type) -> bool:
 
 def log(b: Builder, x: Value) -> Value:
     """Natural logarithm."""
+    # Subnormal numbers have no exponent to read: scaled up by 2^23, which is taken off the exponent below.
     tiny = b.fcmp_ordered("<", x, constant(x.type, 2.0**-126))
     normal = b.select(tiny, b.fmul(x, constant(x.type, 2.0**23)), x)
     bits = b.bitcast(normal, like(x, I32))
@@ -100,6 +106,7 @@ def log(b: Builder, x: Value) -> Value:
     power = b.sitofp(exponent, x.type)
     f = b.fsub(mantissa, constant(x.type, 1.0))
     square = b.fmul(f, f)
+    # The largest terms come last, so that few of the roundings are of the result's size.
     tail = b.fmul(b.fmul(square, f), polynomial(b, f, _LOG))
     tail = multiply_add(b, power, constant(x.type, _LN2_LOW), tail)
     tail = multiply_add(b, square, constant(x.type, -0.5), tail)
@@ -118,6 +125,8 @@ def tanh(b: Builder, x: Value) -> Value:
     """Hyperbolic tangent."""
     size = intrinsic(b, "llvm.fabs", x)
     square = b.fmul(x, x)
+    # Near 0 the formula by exp subtracts nearly equal numbers: an odd polynomial instead. Where exp overflows, the
+    # quotient is 0 and the result 1.
     small = multiply_add(b, b.fmul(square, x), polynomial(b, square, _TANH), x)
     growth = b.fadd(exp(b, b.fadd(size, size)), constant(x.type, 1.0))
     large = b.fsub(constant(x.type, 1.0), b.fdiv(constant(x.type, 2.0), growth))
@@ -135,6 +144,8 @@ def erf(b: Builder, x: Value) -> Value:
     """The error function."""
     size = intrinsic(b, "llvm.fabs", x)
     square = b.fmul(x, x)
+    # An odd polynomial below 1; above, the polynomial is -ln(1 - erf), smooth enough for f32 up to the limit, at which
+    # it is held.
     small = b.fmul(b.fmul(x, square), polynomial(b, square, _ERF))
     small = multiply_add(b, x, constant(x.type, _TWO_OVER_ROOT_PI), small)
     limit = constant(x.type, _ERFC_LIMIT)
@@ -157,6 +168,7 @@ def cos(b: Builder, x: Value) -> Value:
 def _circular(b: Builder, x: Value, quarter: int) -> Value:
     """sin(x + quarter·π/2): the angle reduced to ±π/4 in f64, then a polynomial that the quadrant selects."""
     finite = b.fcmp_ordered("<", intrinsic(b, "llvm.fabs", x), constant(x.type, _SIN_LIMIT))
+    # In f64, π/2 in two parts is enough up to the limit of x.
     wide = b.fpext(b.select(finite, x, constant(x.type, 0.0)), like(x, F64))
     turns = intrinsic(b, "llvm.rint", b.fmul(wide, constant(wide.type, 2 / math.pi)))
     angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_HIGH), wide)
@@ -167,6 +179,7 @@ def _circular(b: Builder, x: Value, quarter: int) -> Value:
     sine = multiply_add(b, b.fmul(square, r), polynomial(b, square, _SIN), r)
     cosine = multiply_add(b, square, polynomial(b, square, _COS), constant(x.type, 1.0))
     kind = quadrant.type
+    # Quadrants 1 and 3 take the other polynomial, 2 and 3 the other sign: bit 1 moved to the sign bit.
     odd = b.icmp_signed("!=", b.and_(quadrant, constant(kind, 1)), constant(kind, 0))
     sign = b.shl(b.and_(quadrant, constant(kind, 2)), constant(kind, 30))
     result = b.bitcast(b.xor(b.bitcast(b.select(odd, cosine, sine), kind), sign), x.type)
@@ -176,14 +189,18 @@ def _circular(b: Builder, x: Value, quarter: int) -> Value:
 
 def pow(b: Builder, x: Value, y: Value) -> Value:
     """x to the power y; of a negative x for whole y only."""
+    # The result's relative error is the absolute error of y·ln x, which reaches 88: f32 would lose seven bits of it.
     power = b.fmul(_log_f64(b, intrinsic(b, "llvm.fabs", x)), b.fpext(y, like(x, F64)))
+    # 0 · infinity is NaN, and 1 to any power is 1.
     unit = b.fcmp_ordered("==", intrinsic(b, "llvm.fabs", x), constant(x.type, 1.0))
     size = b.select(unit, constant(x.type, 1.0), _exp_f64(b, power, x.type))
     whole = b.fcmp_ordered("==", intrinsic(b, "llvm.rint", y), y)
     halved = b.fmul(y, constant(x.type, 0.5))
+    # Halving is exact: y is odd if it is whole and its half is not.
     odd = b.and_(whole, b.fcmp_unordered("!=", intrinsic(b, "llvm.rint", halved), halved))
     signed = b.select(odd, intrinsic(b, "llvm.copysign", size, x), size)
     zero, one = constant(x.type, 0.0), constant(x.type, 1.0)
+    # IEEE 754 has -infinity to a fraction as 0 or infinity, not NaN.
     finite = b.fcmp_ordered("ord", b.fsub(x, x), x)
     undefined = b.and_(b.and_(b.fcmp_ordered("<", x, zero), finite), b.not_(whole))
     undefined = b.or_(undefined, b.fcmp_unordered("uno", y, y))
@@ -197,9 +214,11 @@ def _log_f64(b: Builder, x: Value) -> Value:
     wide = b.fpext(x, like(x, F64))
     bits = b.bitcast(wide, like(x, I64))
     kind = bits.type
+    # The bits of sqrt(1/2), as in `log`; f32's subnormal numbers are normal in f64.
     exponent = b.ashr(b.sub(bits, constant(kind, 0x3FE6A09E667F3BCD)), constant(kind, 52))
     mantissa = b.bitcast(b.sub(bits, b.shl(exponent, constant(kind, 52))), wide.type)
     one = constant(wide.type, 1.0)
+    # ln m = 2 artanh s = 2 (s + s³/3 + …), with |s| < 0.172: nine terms.
     s = b.fdiv(b.fsub(mantissa, one), b.fadd(mantissa, one))
     part = b.fmul(s, polynomial(b, b.fmul(s, s), _LOG_SERIES))
     power = b.sitofp(b.trunc(exponent, like(x, I32)), wide.type)
@@ -210,6 +229,7 @@ def _log_f64(b: Builder, x: Value) -> Value:
 
 def _exp_f64(b: Builder, x: Value, result: ll.Type) -> Value:
     """e to the power x, an f64, as ``result``, f32."""
+    # Beyond these f32 has 0 and infinity, and in between the exponent of an f64 needs no care.
     low, high = constant(x.type, -120.0), constant(x.type, 100.0)
     bounded = b.select(b.fcmp_ordered("<", x, low), low, b.select(b.fcmp_ordered(">", x, high), high, x))
     is_nan = b.fcmp_unordered("uno", x, x)

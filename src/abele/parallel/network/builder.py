@@ -78,10 +78,13 @@ class BlockBuilder:
         """
         element = as_element_type(dtype)
         given = np.asarray(array)
+        # A broadcast number is checked and kept as one element, whatever its shape: a large constant of zeros costs
+        # nothing.
         uniform = given.size > 1 and not any(given.strides)
         source = given.reshape(-1)[:1].reshape((1,) * given.ndim) if uniform else given
         with np.errstate(invalid="ignore", over="ignore"):
             contents = source.astype(element.np)
+        # Floats may lose precision, integers may not wrap round.
         if element.kind in ("int", "uint") and given.dtype != contents.dtype and (contents != np.trunc(source)).any():
             raise ElementRangeError(
                 f"the constant {source[contents != source].flat[0]} does not fit in {element}, as the device has it",
@@ -108,6 +111,7 @@ class BlockBuilder:
         if any(contents.strides) and not (contents == contents.flat[0]).all():
             return None
         number: float | int | bool = contents.flat[0].item()
+        # NaN is not equal to itself: no caller's comparison with it would hold.
         return number if number == number else None
 
     # --- ops ----------------------------------------------------------------------------------------------------------
@@ -180,6 +184,7 @@ class BlockBuilder:
         """Zeros of the given types, made before ``op``, which is here already."""
         place, after = self.ops.index(op), len(self.ops)
         made = tuple(self.constant(np.broadcast_to(np.zeros((), np.int8), shape), dtype) for shape, dtype in types)
+        # `constant` appends; what it appended moves in front of `op`.
         self.ops[place:place] = self.ops[after:]
         del self.ops[len(self.ops) - len(made) :]
         return made

@@ -121,6 +121,7 @@ class _TextReader:
         token = tokens.expect_kind("value", "a value")
         if token.text in scope.values:
             raise tokens.error(f"{token.text} is made twice", token)
+        # The printer numbers values without a name, and gives a name in quotes where it is no identifier.
         name = "" if token.text[1].isdigit() else token.text[1:]
         if tokens.peek().kind == "string":
             name = tokens.string()
@@ -196,6 +197,7 @@ class _TextReader:
         while tokens.take("do"):
             tokens.expect_kind("name", "the name of a region")
             inner = _Scope()
+            # A region sees only its own parameters: a new scope, not one inside the op's.
             parameters = self._parameters(inner, Stage.FORWARD)
             regions.append(self._block(parameters, inner, stage))
         self._define(scope, made, start)
@@ -225,6 +227,7 @@ class _TextReader:
         tokens, net, scope = self.tokens, NetworkBuilder(), _Scope()
         tokens.expect("{")
         self._entries(net, scope)
+        # Words that end the ops.
         leaving = ("output", "update", "change", "gradient", "loss", "bound", "random")
         for op in self._ops(scope, Stage.FORWARD, leaving):
             net.append(op)
@@ -283,6 +286,7 @@ class _TextReader:
 
 def _origin(comment: str) -> DebugRecord:
     """Where an op comes from, from the comment after it."""
+    # A comment is only that: what does not look like an origin is ignored, not an error.
     match = _ORIGIN.fullmatch(comment)
     if match is None or not match["name"]:
         return DebugRecord("")

@@ -75,6 +75,7 @@ def _check_ops(ops: Sequence[NetworkOp], known: set[Value]) -> None:
         for value in op.outputs:
             if value in known:
                 raise _illegal(op, f"its result {value} was made before")
+            # `known` is the caller's: what is made here can be read by what leaves the network.
             known.add(value)
         check_op(op)
 
@@ -112,6 +113,7 @@ def _check_attributes(op: NetworkOp, wanted: Mapping[str, object]) -> None:
             raise _illegal(op, f"the attribute {name!r} is missing")
         value = op.attrs[name]
         fits = isinstance(value, expected) if isinstance(expected, (type, tuple)) else True
+        # In Python a bool is an int; in a network's attributes it is not.
         if not fits or (isinstance(value, bool) and expected is int):
             kinds = expected if isinstance(expected, tuple) else (expected,)
             names = " or ".join(getattr(k, "__name__", str(k)) for k in kinds)
@@ -123,6 +125,8 @@ def _check_types(op: NetworkOp, rule: object) -> None:
     assert callable(rule)
     try:
         types = list(rule(op))
+    # A rule is written for ops that fit, and may fail in any way on one that does not: the error names the op, not the
+    # rule.
     except AbeleError as error:
         raise _illegal(op, error.message, error.remedy) from None
     except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, OverflowError, MemoryError) as error:

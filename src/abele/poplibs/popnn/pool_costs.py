@@ -56,6 +56,7 @@ class PoolWork:
         names = [f"{n}_{d}" for d in range(len(self.kernel)) for n in ("in", "out", "first")]
         columns = [np.asarray(getattr(v, n), np.int64) for n in ("batch", "groups", "channels", *names)]
         table = np.stack(np.broadcast_arrays(*columns), axis=-1)
+        # Many vertices have a block of the same form: each form is costed once.
         blocks, which = np.unique(table, axis=0, return_inverse=True)
         return self.block_cycles(blocks, ipu)[which.reshape(-1)]
 
@@ -82,11 +83,13 @@ class PoolWork:
         return blocks[:, 0], blocks[:, 1], -(-blocks[:, 2] // ipu.vector_width(self.dtype))
 
     def _field(self, dim: int, blocks: Int64) -> _FieldBlocks:
+        # One row per different (extent, positions, first); the table of what is met can be large, so it is per kind.
         kinds, which = np.unique(blocks[:, 3 + 3 * dim : 6 + 3 * dim], axis=0, return_inverse=True)
         extent, out, first = (kinds[:, n, None, None] for n in range(3))
         position, k = np.arange(out.max(initial=0))[:, None], np.arange(self.kernel[dim])
         off: Any = np.int64(0)
         if self.is_gradient:
+            # Of a gradient: output o meets position p by tap k if o·stride + k = p, so only whole quotients count.
             source, off = np.divmod(first + position - k, self.stride[dim])
         else:
             source = first + position * self.stride[dim] + k
@@ -100,6 +103,8 @@ class PoolWork:
         """Issue slots of the worker with the most, int64[blocks]."""
         width, last = fields[-1].out, fields[-1]
         positions = batch * np.prod([f.out for f in fields], axis=0, dtype=np.int64)
+        # Workers have runs of positions, cut as the codelet cuts them; a run meets rows in pieces, and each piece costs
+        # by itself.
         shares = np.arange(workers + 1) * positions[:, None] // workers
         begin, end = shares[:, :-1].reshape(-1), shares[:, 1:].reshape(-1)
         widths = np.repeat(width, workers)
@@ -108,10 +113,13 @@ class PoolWork:
         block, w = worker // workers, widths[worker]
         row = begin[worker] // w + number
         low, high = np.maximum(begin[worker] - row * w, 0), np.minimum(end[worker] - row * w, w)
+        # Lines of input that a row of output meets: the product over the outer field dimensions, of which `row` is the
+        # index.
         lines, place = np.ones(len(row), np.int64), row
         for field in reversed(fields[:-1]):
             place, at = np.divmod(place, field.out[block])
             lines = lines * field.met.sum(axis=2)[field.which[block], at]
+        # Running sums give what any stretch of a row meets as a difference.
         along = np.pad(np.cumsum(last.met, axis=1, dtype=np.int64), ((0, 0), (1, 0), (0, 0)))
         reached = along[last.which[block], high] - along[last.which[block], low]
         slots = ROW_SLOTS + ITEM_SLOTS * lines * (reached > 0).sum(axis=1)

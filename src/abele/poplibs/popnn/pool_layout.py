@@ -95,7 +95,10 @@ def create_blocks(
     parts = _parts(graph, dtype, params, extents, group, together, is_input=is_input)
     tiles = graph.system.num_tiles
     tile = _tile_of_each(extents, parts, tiles)
+    # Blocks are cut in units of `together` groups; the storage has groups, so each unit's tile is said once per group,
+    # and the last unit may be short.
     tile = np.repeat(tile.reshape(extents[0], -1), together, axis=0)[:groups].reshape(-1)
+    # The mapping takes runs: one where the tile changes, `group` elements per position.
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     mapping = TileMapping(made.size, first * group, tile[first].astype(np.int32))
     set_mapping(graph, storage_order(made).apply(made), mapping)
@@ -122,6 +125,8 @@ def window_boxes(params: PoolParams, start: Int64, size: Int64) -> tuple[Int64, 
     window starts (below 0: in the padding). A block of padding alone gets one element that it does not use."""
     stride, kernel, field = map(np.array, (params.stride, params.kernel, params.field))
     begin = start * stride - np.array(params.padding_lower)
+    # The end may lie before the field (padding above only) or the start behind it: the box keeps one element in either
+    # case.
     low = np.clip(begin, 0, field - 1)
     high = np.maximum(np.minimum(begin + (size - 1) * stride + kernel, field), low + 1)
     return low, high - low, begin - low
@@ -132,6 +137,8 @@ def gradient_boxes(params: PoolParams, start: Int64, size: Int64) -> tuple[Int64
     of the block, counted from the padding, less the stride times the first output."""
     stride, kernel, outputs = map(np.array, (params.stride, params.kernel, params.out_shape[2:]))
     first = start + np.array(params.padding_lower)
+    # Output o covers positions o·stride to o·stride + kernel - 1, so the first that meets `first` is the quotient
+    # rounded up.
     low = np.clip(-((kernel - 1 - first) // stride), 0, outputs - 1)
     high = np.maximum(np.minimum((first + size - 1) // stride + 1, outputs), low + 1)
     return low, high - low, first - low * stride
@@ -170,6 +177,7 @@ def _parts(
 ) -> tuple[int, ...]:
     """Parts of groups, samples and each field dimension: the fewest expected cycles, then the fewest parts first."""
     cuts = np.zeros((1, 0), np.int64)
+    # All combinations, cut back after each dimension to those with no more blocks than tiles.
     for extent in extents:
         each = _cuts(extent)
         cuts = np.concatenate([np.repeat(cuts, len(each), axis=0), np.tile(each, len(cuts))[:, None]], axis=1)
@@ -177,16 +185,22 @@ def _parts(
     largest, smallest = -(-np.array(extents) // cuts), np.maximum(np.array(extents) // cuts, 1)
     largest[:, 0] *= together
     plan = _Planning(graph.system.ipu, params, dtype, group, is_input=is_input)
+    # The exact cost takes long for all of them. The bound is never above it, so once the least bound left exceeds the
+    # cheapest found, none of the rest can win; equal bounds are still tried, so the result does not depend on how many
+    # are tried together.
     bound = plan.cycles(largest, is_bound=True)
     best, cheapest = 0, math.inf
     for tried in np.array_split(np.argsort(bound, kind="stable"), -(-len(cuts) // CUTS_AT_A_TIME)):
         if bound[tried[0]] > cheapest:
             break
         slowest = np.zeros(len(tried))
+        # The slowest tile need not hold the largest block: one a row smaller can leave more of a worker's row over.
+        # Each field dimension has blocks of two sizes.
         for is_small in itertools.product((False, True), repeat=params.rank):
             blocks = np.where([False, False, *is_small], smallest[tried], largest[tried])
             slowest = np.maximum(slowest, plan.cycles(blocks))
         first = tried[slowest == slowest.min()].min()
+        # Ties go to the first in the order of `cuts`, whichever batch it was found in.
         if (slowest.min(), first) < (cheapest, best):
             best, cheapest = int(first), float(slowest.min())
     return tuple(int(n) for n in cuts[best])
@@ -214,6 +228,7 @@ class _Planning:
         With ``is_bound`` no more than those: as if workers could share all but one row's overhead evenly.
         """
         params, field = self.params, blocks[:, 2:]
+        # A block in the middle meets no padding: the most work that any block of its size has.
         start = (np.array(params.in_shape if self.is_input else params.out_shape)[2:] - field) // 2
         if self.is_input:  # Positions at which a window starts are met by most windows.
             start = np.maximum(start - (start + np.array(params.padding_lower)) % np.array(params.stride), 0)
@@ -223,6 +238,7 @@ class _Planning:
             columns += [extent[:, d], field[:, d], first[:, d]]
         work = PoolWork(params.kernel, params.stride, self.dtype, params.kind == "max", self.is_input)
         fetched = extent.prod(axis=1)
+        # The gradient of a maximum also reads the outputs, and the inputs that they are compared with.
         if work.is_max and self.is_input:
             fetched = 2 * fetched + field.prod(axis=1)
         received = fetched * blocks[:, 0] * blocks[:, 1] * self.group * self.dtype.bytes

@@ -54,6 +54,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
         TypeMismatchError: The elements are no floats.
     """
     _check("the input", tensor, params.in_shape, name)
+    # One position per channel would leave most workers without work.
     step = _reducing if _covers_field(params) and tensor.size else _pooling
     out, emit = step(graph, params, tensor, name)
     if out.size == 0:
@@ -248,6 +249,8 @@ def _emit_gradient(
 ) -> None:
     gradient = inputs[0]
     scale = 1.0
+    # Windows at the edge have fewer elements, so each output has a divisor of its own; without padding it is one
+    # number, which the vertex applies.
     if params.kind == "avg" and params.pads:
         gradient = _scaled_by_windows(graph, body, params, gradient)
     elif params.kind == "avg":
@@ -275,6 +278,7 @@ def _emit_gradient(
 def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tuple[Tensor, ...], group: int) -> Tensor:
     """The output gradient over the number of elements of each window that equal its maximum."""
     gradient, pooled, tensor = inputs
+    # How many elements equal the maximum is known only at run time: a step that counts them, then a division.
     ties, blocks = create_blocks(graph, gradient.dtype, params, "ties/out", group=group, is_input=False)
     body.add(
         _execute_pool(
@@ -282,6 +286,7 @@ def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tu
         )
     )
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
+    # A window of padding alone has no tie; its gradient goes nowhere, but must not become NaN.
     emit_map(graph, body, [_1 / Op("max", _2, 1.0)], [gradient, ties], [scaled], "scaled")
     return scaled
 

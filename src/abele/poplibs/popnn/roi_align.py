@@ -87,6 +87,8 @@ def roi_align_fwd(
     """
     _check(data, rois, batch_index, name)
     shape = (rois.shape[0], data.shape[1], params.aligned_height, params.aligned_width)
+    # One channel per tile where there are tiles for it: a region may need any part of the image, so a tile has all of
+    # it.
     cut = _Cut.of(graph, data, shape[0], most=1)
     out = graph.variable(data.dtype, shape, name=f"{name}/out")
     if not out.size:
@@ -159,6 +161,8 @@ def roi_align_input_gradient(
     )
     with call as body:
         images = (channels, data.shape[0], *data.shape[2:])
+        # Regions overlap, and where they lie is known only at run time: each part adds into a plane of its own, in f32,
+        # and the planes are summed in a second step.
         partials = graph.variable(f32, (cut.tile.shape[1], *images), name=f"{name}/partials")
         cut.place_parts(graph, partials)
         step, workers = graph.compute_set("scatter"), graph.system.ipu.num_workers
@@ -210,6 +214,7 @@ class _Cut:
         tiles, channels = graph.system.num_tiles, data.shape[1]
         image_bytes = data.size // channels * f32.bytes
         fits = max(int(graph.system.ipu.tile.total_bytes * IMAGE_PROPORTION) // image_bytes, 1)
+        # As many channels as the tiles demand, at least; otherwise up to `most`, if that many fit.
         channel_parts = -(-channels // max(-(-channels // tiles), min(most, fits)))
         region_parts = max(min(regions, tiles // channel_parts), 1)
         number = np.arange(channel_parts * region_parts)

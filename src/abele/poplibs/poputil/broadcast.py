@@ -22,6 +22,7 @@ def broadcast_shape(op: str, shapes: Sequence[Shape]) -> Shape:
     """
     rank = max((len(s) for s in shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    # Also an extent of 0 wins over 1, as NumPy has it.
     result = tuple(next((e for e in extents if e != 1), 1) for extents in zip(*padded, strict=True))
     for operand, shape in enumerate(padded):
         for dim, (have, want) in enumerate(zip(shape, result, strict=True)):

@@ -64,6 +64,7 @@ def collapse(extents: Sequence[int], patterns: Sequence[Sequence[object]]) -> Bl
     keys = [tuple(p[d] for p in patterns) for d in range(len(extents))]
     groups: list[tuple[int, int]] = []
     key: tuple[object, ...] | None = None
+    # Extents of 1 join anything and have no say in the key: it is that of the first real dimension of a group.
     for dim, extent in enumerate(extents):
         if groups and (extent == 1 or key is None or keys[dim] == key):
             groups[-1] = (groups[-1][0], dim + 1)
@@ -139,6 +140,7 @@ def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     begin, length, tile = _cut_at_multiples(begin, length, tile, grid.rows * grid.columns)
     columns = grid.columns
     offset = begin % columns
+    # A stretch is the end of a row, whole rows, and the beginning of a row; those that are empty go out below.
     head = np.minimum(length, (columns - offset) % columns)
     body = (length - head) // columns * columns
     parts = ((begin, head), (begin + head, body), (begin + head + body, length - head - body))
@@ -167,6 +169,7 @@ def rectangles_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     So rows that are split over tiles give each tile one rectangle rather than one cell per row.
     """
     cells = cells_of(grid, mapping)
+    # Sorted so that what may be joined lies next to each other: by tile, block, column, then row.
     cells = cells.taken(np.lexsort((cells.row, cells.column, cells.block, cells.tile)))
     end = cells.row + cells.num_rows
     goes_on = cells.row[1:] == end[:-1]
@@ -195,10 +198,12 @@ def split_for_workers(cells: Cells, workers: int, grain: int) -> Cells:
         workers: Workers of a tile.
         grain: Columns of a cut row are multiples of this.
     """
+    # A tile's cells share its workers, at least one each.
     parts = -(-workers // np.bincount(cells.tile)[cells.tile])
     by_row = cells.num_rows > 1
     units = np.where(by_row, cells.num_rows, -(-cells.num_columns // grain))
     parts = np.minimum(parts, units)
+    # Part k of n has units k·u // n to (k + 1)·u // n: sizes differ by one at most.
     cell, number = count_up(parts)
     low = number * units[cell] // parts[cell]
     high = (number + 1) * units[cell] // parts[cell]

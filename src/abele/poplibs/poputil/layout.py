@@ -90,6 +90,7 @@ def create_output_like(
     if best is None:
         variable = graph.variable(dtype, shape, name=name)
         return set_mapping(graph, variable, linear_mapping(graph, variable.size, dtype))
+    # Made in storage order and seen in the input's shape, so the output's memory is in the same order as the input's.
     order = storage_order(best)
     variable = graph.variable(dtype, order.extents, name=name)
     set_mapping(graph, variable, _balanced(graph, graph.mapping_of(order.apply(best)), dtype))
@@ -178,6 +179,7 @@ def create_broadcast_operand(
     if (tiles < 0).any():
         raise TensorError(f"{name}: {full!r} is not mapped to tiles completely")
     offset = choose_mapping_offset(tiles.shape[1], full.shape) if dither else 0
+    # Each grain takes a tile further along its row, so that they do not all lie where their rows begin.
     step = max(1, tiles.shape[1] // len(begin))
     chosen = tiles[np.arange(len(begin)), (offset + np.arange(len(begin)) * step) % tiles.shape[1]]
     return set_mapping(graph, made, TileMapping(extent, begin, chosen.astype(np.int32)))

@@ -64,6 +64,7 @@ def linear_mapping(
     grains = -(-size // grain)
     least = max(1, -(-smallest // grain))
     tiles = max(1, min(graph.system.num_tiles, grains // least))
+    # Rounded down, so no tile has more than one grain above another.
     cuts = np.arange(tiles, dtype=np.int64) * grains // tiles
     return TileMapping(size, cuts * grain, np.arange(tiles, dtype=np.int32))
 
@@ -121,6 +122,7 @@ def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -
     """
     if num_tiles < 1:
         raise TileMappingError(f"a mapping cannot start on one of {counted(num_tiles, 'tile')}")
+    # Not Python's `hash`, which differs from process to process for strings: a mapping is the same in every run.
     text = repr((seed, *map(int, shape))).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") % num_tiles
 

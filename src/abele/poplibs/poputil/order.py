@@ -65,6 +65,7 @@ def storage_order(tensor: Tensor) -> StorageOrder:
     strided = tensor.strided()
     if strided is None:
         return row_major_order(tensor.shape)
+    # A view read backwards lies in memory as one read forwards.
     parts = [(d, extent, abs(stride)) for d, f in enumerate(strided.factors) for extent, stride in f]
     order = sorted(range(len(parts)), key=lambda i: _outermost_first(parts[i][1], parts[i][2]))
     return StorageOrder(tensor.shape, tuple(p[1] for p in parts), tuple(p[0] for p in parts), tuple(order))

@@ -109,6 +109,8 @@ class _Placement:
         mapping = graph.mapping_of(self.order.apply(outputs[0]))
         if not mapping.is_complete:
             raise TileMappingError(f"output {outputs[0]!r} is not mapped to tiles completely")
+        # A mapping gives runs of elements on a tile; where rows or columns matter, runs that form a rectangle become
+        # one cell.
         self.cells = (rectangles_of if self.walks_rows else cells_of)(self.grid, mapping)
         self.vertices = self._gather()
 
@@ -125,6 +127,8 @@ class _Placement:
         extents = self.order.extents
         patterns: list[tuple[object, ...]] = []
         for i, flags in enumerate(self.repeated):
+            # Operands of one element fit any grid, and seeds are read whole: only the others decide where dimensions
+            # may not merge.
             everywhere = all(f for f, n in zip(flags, extents, strict=True) if n != 1)
             if i not in self.fused.seeds and not everywhere and any(flags) and self.vector_broadcast:
                 patterns.append(flags)
@@ -136,6 +140,7 @@ class _Placement:
         """True if an operand is repeated along rows and along columns; None where the grid has no such group."""
         flags, extents = self.repeated[operand], self.order.extents
         found: list[bool | None] = []
+        # Rows and columns are the last two groups of the grid; (0, 0) stands for one that it does not have.
         for begin, end in (*[(0, 0)] * max(0, 2 - len(self.grid.groups)), *self.grid.groups[-2:]):
             real = [flags[d] for d in range(begin, end) if extents[d] != 1]
             found.append(real[0] if real else None)
@@ -146,6 +151,8 @@ class _Placement:
             return "whole"
         if not self.vector_broadcast and not self._everywhere(operand):
             return "full"
+        # Repeated along columns, an operand has one element per row; along rows, one per column; along both, one per
+        # block.
         row, column = self._flags(operand)
         if column:
             return "row" if row is False else "single"
@@ -155,6 +162,7 @@ class _Placement:
         cells = self.cells
         if self.walks_rows or self.fused.needs_index or self._by_block():
             return _Vertices(cells.tile, np.arange(cells.num, dtype=np.int64))
+        # Nothing depends on where a run lies: all runs of a tile go to one vertex, which costs one launch.
         tile, of_cell = np.unique(cells.tile, return_inverse=True)
         return _Vertices(tile.astype(np.int32), of_cell.reshape(-1).astype(np.int64))
 
@@ -174,6 +182,7 @@ class _Placement:
         layout = self._layout()
         values: dict[str, object] = {}
         for i, port in enumerate(layout.inputs):
+            # One port serves every operand that is the same view: wired once.
             if port is not None and port.name not in values:
                 values[port.name] = self._operand_regions(i, port.access)
         for tensor, port in zip(self.outputs, layout.outputs, strict=True):
@@ -193,6 +202,7 @@ class _Placement:
         }
         ports: list[Port | None] = []
         for i, tensor in enumerate(self.inputs):
+            # The same view given twice is read once, through the port of its first mention.
             first = next((j for j in range(i) if ports[j] is not None and is_same_view(self.inputs[j], tensor)), i)
             if i not in self.fused.used:
                 ports.append(None)
@@ -217,6 +227,7 @@ class _Placement:
     def _output_port(self, number: int, ports: Sequence[Port | None]) -> Port:
         tensor = self.outputs[number]
         for operand, port in zip(self.inputs, ports, strict=True):
+            # An output that overwrites an operand shares its field, which is `InOut`.
             if port is not None and is_same_view(operand, tensor):
                 return port
         return Port(f"y{number}", tensor.dtype, "Output", "full")
@@ -243,6 +254,7 @@ class _Placement:
         ordered = self.order.apply(tensor).flatten()
         cell, begin, length = self.cells.runs()
         vertex = self.vertices.of_cell[cell]
+        # Runs come by cell; regions want them by vertex, and within one in storage order, hence the stable sort.
         by_vertex = np.argsort(vertex, kind="stable")
         num = len(self.vertices.tile)
         return flat_regions(ordered, begin[by_vertex], length[by_vertex], vertex[by_vertex], num)
@@ -262,6 +274,7 @@ class _Placement:
         """Regions of an operand of one element per row, column or block: each cell its own."""
         cells, grid = self.cells, self.grid
         view = self.order.apply(tensor.broadcast_to(self.order.shape))
+        # Along a repeated dimension every element is the same: index 0 stands for all of them.
         view = view.reshape((grid.blocks, grid.rows, grid.columns))
         if access == "row":
             return flat_regions(view[:, :, 0].flatten(), cells.block * grid.rows + cells.row, cells.num_rows)
@@ -281,6 +294,7 @@ def _index_runs(order: StorageOrder) -> tuple[object, ...]:
     run, previous, result = 0, 0, []
     for stride, extent in zip(strides, extents, strict=True):
         if extent != 1:
+            # A stride that is not what the inner dimensions leave starts another run.
             run += previous != stride * extent
             previous = stride
         result.append(run)
