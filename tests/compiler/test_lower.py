@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
@@ -116,3 +117,35 @@ def test_compile__step_of_another_graph_like_one_of_this__is_refused(foreign: Ca
     own = [Execute(parts.compute_set), parts.streams[0]]
     with pytest.raises(ControlProgramError, match="belongs to another graph"):
         compile_program(parts.graph, Sequence(*own, foreign()))
+
+
+@pytest.mark.parametrize(
+    ("inside", "scopes", "name"),
+    [
+        (True, (), "conv/convolve"),
+        (True, ("encoder",), "encoder/conv/convolve"),
+        (False, (), "conv/convolve"),
+        (False, ("conv",), "conv/convolve"),
+        (False, ("other",), "other/convolve"),
+    ],
+)
+def test_lower__step_of_a_library_call__has_the_scopes_that_it_was_made_in(
+    inside: bool, scopes: tuple[str, ...], name: str
+) -> None:
+    """A compute set made outside of all scopes gets those of the call, also where its name begins like the call's."""
+    parts, program = Parts(), Sequence()
+
+    def made() -> Execute:
+        cs = parts.graph.compute_set("convolve")
+        cs.vertices(Update, tile=range(TILES), x=parts.x, y=parts.y)
+        return Execute(cs)
+
+    with ExitStack() as stack:
+        for scope in scopes:
+            stack.enter_context(parts.graph.scope(scope))
+        outside = made()
+        if not inside:
+            stack.close()
+        with parts.graph.library_call(program, "poplin.convolution", inputs=(), outputs=(), debug_name="conv") as body:
+            body.add(made() if inside else outside)
+    assert [step.name for step in lower([program]).steps] == [name]

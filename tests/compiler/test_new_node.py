@@ -20,7 +20,7 @@ from abele.compiler.store.nodes import STORED, NodeForm, forgotten, stored
 from abele.compiler.text.program import TEXT, program_text
 from abele.errors import ControlProgramError
 from abele.graph import Graph, Program, Repeat, Sequence, Tensor
-from abele.graph.debug import here
+from abele.graph.debug import DebugRecord, here
 from abele.graph.flow import InOrder, OneOf
 from abele.numerics import f32
 from abele.runtime import Engine
@@ -64,7 +64,7 @@ def run(lowering, step) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def mark() -> Iterator[type[Mark]]:
-    NODES.add(Mark, NodeMeaning(lambda n: "mode", analyse, name=lambda n: f"mark {n.tensor.name}"))
+    NODES.add(Mark, NodeMeaning(lambda n: "mode", analyse, origin=lambda n: DebugRecord(f"mark {n.tensor.name}")))
     TEXT.add(Mark, lambda n: f"mark {n.tensor.name}")
     STEPS.add(Mark, run)
     stored(Mark, MarkRow, parts=lambda out, n: [out.view(n.tensor)], make=lambda at, tensor: Mark(at.view(tensor)))

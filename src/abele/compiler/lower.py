@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.step_kinds import NEUTRAL, STREAMS
 from abele.graph.control import Block, CycleCount
+from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While
 from abele.graph.program import Call, Execute, LibraryCall, Program, Sequence, check_nesting
 
@@ -110,8 +111,9 @@ class _Lowering:
         self._stream: Hashable = None
         self._numbers: dict[Hashable, int] = {}
 
-    def add(self, kind: str, node: Program, name: str, at: _LoweringState) -> Step:
-        full = f"{at.path}/{name}" if at.path and not name.startswith(at.path) else name
+    def add(self, kind: str, node: Program, origin: DebugRecord, at: _LoweringState) -> Step:
+        # What was made inside of scopes has those of the library call in its name already.
+        name = f"{at.path}/{origin.name}" if at.path and not origin.path else origin.full_name
         joins = self._joins_previous(kind, node)
         work = node.compute_set if isinstance(node, Execute) else node
         number = self._numbers.setdefault((kind, id(work), joins), len(self.distinct))
@@ -119,7 +121,7 @@ class _Lowering:
             index=len(self.steps),
             kind=kind,
             node=node,
-            name=full,
+            name=name,
             executions=at.executions,
             is_assumed=at.is_assumed,
             call=at.call,
@@ -172,16 +174,16 @@ class _Lowering:
             case InOrder(steps) if steps or type(node) in (Sequence, Program):
                 return StepBlock("sequence", tuple(self.lower(s, at) for s in steps))
         meaning = meaning_of(node)
-        return self.add(meaning.kind(node), node, meaning.name(node), at)
+        return self.add(meaning.kind(node), node, meaning.origin(node), at)
 
     def _loop(self, node: Program, loop: While, at: _LoweringState) -> StepBlock:
         inside = replace(at, executions=at.executions * ASSUMED_TRIPS, is_assumed=True)
         condition = self.lower_apart(loop.condition, inside)
-        decision = self.add("decide", node, node.debug.full_name, inside)
+        decision = self.add("decide", node, node.debug, inside)
         return StepBlock("while", (condition, decision, self.lower_apart(loop.body, inside)), node=node)
 
     def _branch(self, node: Program, branch: OneOf, at: _LoweringState) -> StepBlock:
-        decision = self.add("decide", node, node.debug.full_name, at)
+        decision = self.add("decide", node, node.debug, at)
         ways = []
         for way, body in enumerate(branch.ways):
             inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
@@ -196,9 +198,9 @@ class _Lowering:
         return StepBlock("sequence", (*before, body, *after)) if before or after else body
 
     def _timed(self, node: CycleCount, at: _LoweringState) -> StepBlock:
-        start = self.add("timer_start", node, node.debug.full_name, at)
+        start = self.add("timer_start", node, node.debug, at)
         body = self.lower_apart(node.body, at)
-        return StepBlock("sequence", (start, body, self.add("timer_read", node, node.debug.full_name, at)))
+        return StepBlock("sequence", (start, body, self.add("timer_read", node, node.debug, at)))
 
 
 def _all_meet(node: Program) -> Hashable:

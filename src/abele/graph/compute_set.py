@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -188,11 +188,12 @@ class ComputeSet:
     No element may be written by two vertices of a compute set, nor written by one and read by another.
     """
 
-    def __init__(self, graph: Graph, id_: int, debug: DebugRecord) -> None:
+    def __init__(self, graph: Graph, id_: int, debug: DebugRecord, stage: Hashable = None) -> None:
         self.graph = graph
         self.id = id_
         self.debug = debug
         self._made: list[VertexGroup] = []
+        self.stage = stage
         self._pending: list[VertexRef] = []
         self._copied: CopiedVertices | None = None
         self._others = 0
@@ -213,6 +214,7 @@ class ComputeSet:
         """
         assert not self._groups, "a compute set with vertices of its own cannot be a copy"
         source._others += 1
+        self.stage = source.stage
         self._copied = CopiedVertices(source, tuple(source._groups), by)
 
     @property

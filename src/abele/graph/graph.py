@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -504,9 +504,15 @@ class Graph:
         target = self.kinds.target(self.system)
         self.perf_estimators[key] = PerfEstimator(function, per_vertex, target, self.kinds.introspector)
 
-    def compute_set(self, name: str = "compute_set") -> ComputeSet:
-        """A new, empty compute set."""
-        compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name))
+    def compute_set(self, name: str = "compute_set", stage: Hashable = None) -> ComputeSet:
+        """A new, empty compute set.
+
+        Args:
+            name: What reports and errors call it.
+            stage: What it does of a library function that has several. Functions that run side by side merge compute
+                sets of one stage.
+        """
+        compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name), stage)
         self.compute_sets.append(compute_set)
         return compute_set
 

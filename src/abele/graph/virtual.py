@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,9 +160,9 @@ class VirtualGraph(Graph):
 
     # --- vertices ----------------------------------------------------------------------------------------------------
 
-    def compute_set(self, name: str = "compute_set") -> ComputeSet:
+    def compute_set(self, name: str = "compute_set", stage: Hashable = None) -> ComputeSet:
         """A new, empty compute set of the whole graph; its ``vertices`` and ``vertex`` take own tile numbers."""
-        compute_set = _VirtualComputeSet(self, len(self.compute_sets), self.origin(name))
+        compute_set = _VirtualComputeSet(self, len(self.compute_sets), self.origin(name), stage)
         self.compute_sets.append(compute_set)
         return compute_set
 
@@ -177,8 +177,8 @@ class VirtualGraph(Graph):
 class _VirtualComputeSet(ComputeSet):
     """A compute set of the whole graph whose vertices are placed by a virtual graph's tile numbers."""
 
-    def __init__(self, virtual: VirtualGraph, id_: int, debug: DebugRecord) -> None:
-        super().__init__(virtual.top_level, id_, debug)
+    def __init__(self, virtual: VirtualGraph, id_: int, debug: DebugRecord, stage: Hashable) -> None:
+        super().__init__(virtual.top_level, id_, debug, stage)
         self._virtual = virtual
 
     def vertices(

@@ -12,6 +12,7 @@ from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.compiler.remote import remote_cycles
 from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
+from abele.graph.debug import DebugRecord
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
 from abele.graph.remote import RemoteBuffer
@@ -32,7 +33,7 @@ def _execute(analysis: Analysis, step: Step) -> Superstep:
     return analysis.compute_set(step, step.node.compute_set)
 
 
-NODES.add(Execute, NodeMeaning(lambda n: "execute", _execute, name=lambda n: n.compute_set.name))
+NODES.add(Execute, NodeMeaning(lambda n: "execute", _execute, origin=lambda n: n.compute_set.debug))
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
@@ -51,11 +52,11 @@ def _copy_kind(node: Copy) -> str:
     return "copy"
 
 
-def _copy_name(node: Copy) -> str:
+def _copy_origin(node: Copy) -> DebugRecord:
     match node:
         case Copy(source=Stream() | RemoteBuffer() as end) | Copy(destination=Stream() | RemoteBuffer() as end):
-            return end.name
-    return str(node.debug.full_name)
+            return DebugRecord(end.name)
+    return node.debug
 
 
 def _copy(analysis: Analysis, step: Step) -> Superstep:
@@ -100,7 +101,7 @@ def _spread(tensor: Tensor) -> str:
     return f"{counted(pieces, 'interval')} on {tiles_text(tensor.mapping.tile)}"
 
 
-NODES.add(Copy, NodeMeaning(_copy_kind, _copy, name=_copy_name, differs=_copy_differs, why=_copy_why))
+NODES.add(Copy, NodeMeaning(_copy_kind, _copy, origin=_copy_origin, differs=_copy_differs, why=_copy_why))
 
 
 def _cross_replica(analysis: Analysis, step: Step) -> Superstep:
@@ -148,7 +149,7 @@ def _print(analysis: Analysis, step: Step) -> Superstep:
     return replace(analysis.meeting_host(step, tensors), host_cycles=analysis.host_cycles(tensors))
 
 
-NODES.add(PrintTensor, NodeMeaning(lambda n: "print", _print, name=lambda n: n.title))
+NODES.add(PrintTensor, NodeMeaning(lambda n: "print", _print, origin=lambda n: DebugRecord(n.title)))
 
 
 # --- declarations ----------------------------------------------------------------------------------------------------
@@ -159,9 +160,14 @@ def _undef(analysis: Analysis, step: Step) -> Superstep:
     return Superstep.of(step, undef_access(step.node.tensor, analysis.layout))
 
 
+def _undef_origin(node: WriteUndef) -> DebugRecord:
+    variables = node.tensor.variables
+    return variables[0].debug if variables else DebugRecord(node.tensor.name)
+
+
 def _assume(analysis: Analysis, step: Step) -> Superstep:
     return Superstep.of(step, analysis.access(step))
 
 
-NODES.add(WriteUndef, NodeMeaning(lambda n: "undef", _undef, name=lambda n: n.tensor.name))
+NODES.add(WriteUndef, NodeMeaning(lambda n: "undef", _undef, origin=_undef_origin))
 NODES.add(AssumeEqualAcrossReplicas, NodeMeaning(lambda n: "assume", _assume))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from abele.graph.debug import DebugRecord
 from abele.graph.meanings import Meanings
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ def _no_lines(node: Any) -> Iterable[str]:
     return ()
 
 
-def _full_name(node: Any) -> str:
-    return str(node.debug.full_name)
+def _own_origin(node: Any) -> DebugRecord:
+    debug: DebugRecord = node.debug
+    return debug
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,14 @@ class NodeMeaning:
     Attributes:
         kind: Gives the kind of step, one of ``step_kinds.KINDS``.
         analyse: Gives what one execution of the step does and costs, with the services of the analysis.
-        name: Gives what the step is called.
+        origin: Gives what the step is named after: a record with scopes if that was made inside of some.
         differs: Gives what makes its results differ between replicas whatever it reads, in words; None if nothing does.
         why: Gives lines that say why it moves data, for listings.
     """
 
     kind: Callable[[Any], str]
     analyse: Callable[[Analysis, Step], Superstep]
-    name: Callable[[Any], str] = _full_name
+    origin: Callable[[Any], DebugRecord] = _own_origin
     differs: Callable[[Any], str | None] = _no_reason
     why: Callable[[Any], Iterable[str]] = _no_lines
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.codelet import interpret
+from abele.codelet import FieldDef, interpret
 from abele.errors import CodeletError
 from abele.graph import Edge, VertexGroup
 from abele.graph.intervals import Int64
@@ -50,14 +50,19 @@ class _WatchedRow(np.ndarray[Any, Any]):
 
     valid: npt.NDArray[np.bool_]
     address: Int64
-    name: str
+    field: FieldDef
+    number: int
 
     def __getitem__(self, index: Any) -> Any:
         at = operator.index(index)
         if not self.valid[at]:
-            name = self.name if len(self.valid) == 1 and not self.name.endswith("]") else f"{self.name}[{at}]"
-            raise _Found(UninitialisedElement(int(self.address[at]), name, _codelet_line()))
+            raise _Found(self.unwritten(at, _codelet_line()))
         return super().__getitem__(at)
+
+    def unwritten(self, at: int, line: str) -> UninitialisedElement:
+        """The read of one of its elements, which was not written, at a line of the codelet."""
+        index = {0: "", 1: f"[{at}]", 2: f"[{self.number}][{at}]"}[self.field.rank]
+        return UninitialisedElement(int(self.address[at]), f"{self.field.name}{index}", line)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.valid[operator.index(index)] = True
@@ -92,8 +97,7 @@ def run_traced(
             fields[field.name] = np.array(fields[field.name])
             continue
         rows = _rows(group.edges[field.name], vertex)
-        many = [f"{field.name}[{n}]" if field.rank == 2 else field.name for n in range(len(rows))]
-        arrays = [_watched(r, n, replica, shadow, arena, field.type.np) for r, n in zip(rows, many, strict=True)]
+        arrays = [_watched(row, field, number, replica, shadow, arena) for number, row in enumerate(rows)]
         fields[field.name] = arrays if field.rank == 2 else arrays[0]
     if not can_interpret(group):
         return _first_invalid(group, fields)
@@ -114,8 +118,8 @@ def _first_invalid(group: VertexGroup, fields: dict[str, Any]) -> UninitialisedE
         rows = fields[field.name] if field.rank == 2 else [fields[field.name]]
         for row in rows:
             if not row.valid.all():
-                at = int(np.argmin(row.valid))
-                return UninitialisedElement(int(row.address[at]), f"{row.name}[{at}]", group.codelet.location)
+                unwritten: UninitialisedElement = row.unwritten(int(np.argmin(row.valid)), group.codelet.location)
+                return unwritten
     return None
 
 
@@ -127,15 +131,14 @@ def _rows(edge: Edge, vertex: int) -> list[Int64]:
     return np.split(address, np.searchsorted(row, np.arange(1, end - begin)))
 
 
-def _watched(
-    address: Int64, name: str, replica: int, shadow: Shadow, arena: Arena, dtype: np.dtype[Any]
-) -> _WatchedRow:
+def _watched(address: Int64, field: FieldDef, number: int, replica: int, shadow: Shadow, arena: Arena) -> _WatchedRow:
+    dtype = field.type.np
     memory = arena.pieces(address, np.ones_like(address), replica)
     values = np.empty(len(address), dtype=dtype)
     for place, source in enumerate(memory.address.tolist()):
         values[place] = _element(source, dtype)
     row = values.view(_WatchedRow)
-    row.valid, row.address, row.name = shadow.valid[replica, address], address, name
+    row.valid, row.address, row.field, row.number = shadow.valid[replica, address], address, field, number
     return row
 
 

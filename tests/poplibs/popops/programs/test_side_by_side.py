@@ -89,9 +89,13 @@ def test_zip_programs__equal_programs__take_the_supersteps_of_one() -> None:
     assert [made.id for made in bench.graph.compute_sets] == list(range(before - 3 * alone))
 
 
-def test_zip_programs__steps_of_the_same_name__run_together() -> None:
+@pytest.mark.parametrize("name", ["square", "neg", "reduce", ""])
+def test_zip_programs__steps_that_do_the_same__run_together_whatever_they_are_called(name: str) -> None:
+    def named(graph: Graph, x: Tensor, prog: Sequence, first: int) -> Tensor:
+        return popops.square(graph, x, prog, name=name)
+
     bench = Bench(32)
-    programs, _ = _lanes(bench, [[_negate, _square, _row_sums], [_square]])
+    programs, _ = _lanes(bench, [[_negate, _square, _row_sums], [named]])
     zipped = zip_programs(bench.graph, programs)
     calls = [step for step in zipped if isinstance(step, LibraryCall)]
     assert [len(call.outputs) for call in calls] == [1, 2, 1, 1]

@@ -14,6 +14,7 @@ from abele.poplibs.poplin.lowering.geometry import geometry
 from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.lowering.home import Home
 from abele.poplibs.poplin.lowering.partials import OutputPartials, finish, sum_stage
+from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.vertices import partial_products
@@ -53,7 +54,7 @@ def _partial_products(
     plan = grid.plan
     problem, work = plan.problem, grid.work()
     make = partial_products.pointwise_partial if problem.is_pointwise else partial_products.field_partial
-    compute_set = graph.compute_set("partials")
+    compute_set = ContractionStage.PARTIALS.compute_set(graph)
     compute_set.vertices(
         make(plan.method, problem.dtype, problem.partials),
         tile=grid.tiles,

@@ -18,6 +18,7 @@ from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
 from abele.poplibs.poplin.lowering.body import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on
+from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan
@@ -210,7 +211,7 @@ class ContractionCall:
             order = storage_order(result)
             body.add(Copy(order.apply(made), order.apply(result)))
         else:
-            compute_set = self.graph.compute_set("arrange_output")
+            compute_set = ContractionStage.ARRANGE_OUTPUT.compute_set(self.graph)
             arrange(self.graph, compute_set, operands[2], self._output(result))
             body.add(Execute(compute_set))
 
@@ -249,8 +250,8 @@ class ContractionCall:
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
-        first = self.graph.compute_set("rewrite") if any((*rewritten, *self._arranges)) else None
-        then = self.graph.compute_set("arrange") if late else None
+        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._arranges)) else None
+        then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))

@@ -22,6 +22,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.home import PIECE_BYTES, Home
+from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.vertices import cost, sums
 from abele.poplibs.poputil.regions import split_evenly
 
@@ -94,7 +95,7 @@ def sum_stage(
     )
     graph.map_regions(written, tile)
     rows = partials.rows(block[share_of], low, length, first[share_of], (end - first)[share_of])
-    _sum(graph, body, "reduce_stage", _Shares(tile, rows, written), partials.tensor.dtype)
+    _sum(graph, body, ContractionStage.REDUCE_STAGE, _Shares(tile, rows, written), partials.tensor.dtype)
     return made
 
 
@@ -104,9 +105,9 @@ def finish(graph: Graph, body: Program, partials: OutputPartials, output: Elemen
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
     shares = _Shares(where.tile, rows, where.regions)
     if partials.depth > 1:
-        _sum(graph, body, "reduce", shares, output)
+        _sum(graph, body, ContractionStage.REDUCE, shares, output)
     else:
-        _reduce(graph, body, "cast", shares, sums.cast(partials.tensor.dtype, output))
+        _reduce(graph, body, ContractionStage.CAST, shares, sums.cast(partials.tensor.dtype, output))
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class _Shares:
     out: Regions
 
 
-def _sum(graph: Graph, body: Program, name: str, shares: _Shares, output: ElementType) -> None:
+def _sum(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
     """Sum partials that are put side by side on the tile, or each where it is, whichever takes less."""
     rows, partials = shares.rows, shares.rows.tensor.dtype
     size, depth = shares.out.sizes, np.diff(rows.ptr)
@@ -132,17 +133,17 @@ def _sum(graph: Graph, body: Program, name: str, shares: _Shares, output: Elemen
     copying = machine.rearrange.local_copy_cycles + size * partials.bytes // machine.tile.memcpy_bytes_per_cycle
     together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
     if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
-        _reduce(graph, body, name, shares, sums.reduce_add(partials, output))
+        _reduce(graph, body, stage, shares, sums.reduce_add(partials, output))
         return
     each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
-    compute_set = graph.compute_set(name)
+    compute_set = stage.compute_set(graph)
     index = np.arange(each.num, dtype=np.int64)
     codelet = sums.reduce_add_list(partials, output)
     compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
     body.add(Execute(compute_set))
 
 
-def _reduce(graph: Graph, body: Program, name: str, shares: _Shares, codelet: type) -> None:
-    compute_set = graph.compute_set(name)
+def _reduce(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, codelet: type) -> None:
+    compute_set = stage.compute_set(graph)
     compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out)
     body.add(Execute(compute_set))

@@ -7,25 +7,29 @@ tiles of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from abele.errors import ControlProgramError
-from abele.graph import Copy, Execute, Graph, LibraryCall, Program, Tensor, WriteUndef, concat
+from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Program, Tensor, WriteUndef, concat, walk
 from abele.graph import Sequence as Steps
 from abele.poplibs.popops.programs.touched import check_independent
 from abele.poplibs.popops.reductions.host_kernel import side_by_side
 
 Bundle = list[Program]
 """Steps of one kind, of several programs, that run at once."""
+_SAME = 1000
+"""What it is worth that two steps do the same thing, in steps saved."""
 
 
 def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:
     """One program that does what several do, their steps side by side in as few supersteps as can be.
 
-    The order of steps within each program stays. Steps of the same name run together where that can be, then as many
+    The order of steps within each program stays. Steps that do the same thing run together where that can be (compute
+    sets of one stage or of the same codelets, calls of one function, above all with such compute sets), then as many
     others as possible: compute sets become one, copies one exchange, library calls one call, whose body is zipped in
     the same way and whose host kernel does what theirs do (without one where any of them has none). The programs are
     used up: run the result, not them.
@@ -75,26 +79,51 @@ def plain_steps(program: Program) -> Iterator[Program]:
             )
 
 
-def _gain(bundle: Bundle, step: Program) -> int:
-    """What running a step with a bundle is worth: the same name counts more than any number of steps saved."""
-    if type(bundle[0]) is not type(step):
-        return 0
-    return 1 + (1000 if bundle[0].debug.name == step.debug.name else 0)
+class _Purpose(NamedTuple):
+    """What a step is for, as far as it matters to which steps run together.
+
+    Attributes:
+        kind: Kind of step; others never run together.
+        function: The library function of a call.
+        work: Stage or codelets of each compute set.
+    """
+
+    kind: type[Program]
+    function: str
+    work: tuple[Hashable, ...]
+
+    @staticmethod
+    def of(step: Program) -> _Purpose:
+        """That of a step."""
+        work = tuple(_work(s.compute_set) for s in walk(step) if isinstance(s, Execute))
+        return _Purpose(type(step), step.name if isinstance(step, LibraryCall) else "", work)
+
+    def gain(self, other: _Purpose) -> int:
+        """What running two steps together is worth: the same purpose counts more than any number of steps saved."""
+        if self.kind is not other.kind:
+            return 0
+        return 1 + _SAME * ((self.function == other.function) + (self.work == other.work))
+
+
+def _work(compute_set: ComputeSet) -> Hashable:
+    """What a compute set does: its stage where it has one, else the codelets that it runs."""
+    return compute_set.stage or frozenset(group.codelet for group in compute_set.groups)
 
 
 def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]:
     """The bundles with one more program's steps put into them or between them, in order, for the most gain."""
     rows, columns = len(bundles), len(lane)
+    ours, theirs = [_Purpose.of(bundle[0]) for bundle in bundles], [_Purpose.of(step) for step in lane]
     best = np.zeros((rows + 1, columns + 1), dtype=np.int64)
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
-            gain = _gain(bundles[i], lane[j])
+            gain = ours[i].gain(theirs[j])
             together = gain + best[i + 1, j + 1] if gain else 0
             best[i, j] = max(together, best[i + 1, j], best[i, j + 1])
     result: list[Bundle] = []
     i = j = 0
     while i < rows and j < columns:
-        gain = _gain(bundles[i], lane[j])
+        gain = ours[i].gain(theirs[j])
         if gain and best[i, j] == gain + best[i + 1, j + 1]:
             result.append([*bundles[i], lane[j]])
             i, j = i + 1, j + 1
