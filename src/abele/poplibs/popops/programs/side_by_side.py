@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.codelet.compiled import content_key
 from abele.errors import ControlProgramError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Program, Tensor, WriteUndef, concat, walk
 from abele.graph import Sequence as Steps
@@ -107,7 +108,7 @@ class _Purpose(NamedTuple):
 
 def _work(compute_set: ComputeSet) -> Hashable:
     """What a compute set does: its stage where it has one, else the codelets that it runs."""
-    return compute_set.stage or frozenset(group.codelet for group in compute_set.groups)
+    return compute_set.stage or frozenset(content_key(group.codelet) for group in compute_set.groups)
 
 
 def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]:
