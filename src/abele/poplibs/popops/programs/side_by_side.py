@@ -30,7 +30,7 @@ def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by
     """One program that does what several do, their steps side by side in as few supersteps as can be.
 
     The order of steps within each program stays. Steps that do the same thing run together where that can be (compute
-    sets of one stage or of the same codelets, calls of one function, above all with such compute sets), then as many
+    sets of one stage or whose vertices do the same, calls of one function, above all with such compute sets), then as many
     others as possible: compute sets become one, copies one exchange, library calls one call, whose body is zipped in
     the same way and whose host kernel does what theirs do (without one where any of them has none). The programs are
     used up: run the result, not them.
@@ -86,7 +86,7 @@ class _Purpose(NamedTuple):
     Attributes:
         kind: Kind of step; others never run together.
         function: The library function of a call.
-        work: Stage or codelets of each compute set.
+        work: What each compute set does.
     """
 
     kind: type[Program]
@@ -107,7 +107,7 @@ class _Purpose(NamedTuple):
 
 
 def _work(compute_set: ComputeSet) -> Hashable:
-    """What a compute set does: its stage where it has one, else the codelets that it runs."""
+    """What a compute set does: its stage where it has one, else what its vertices do."""
     return compute_set.stage or frozenset(content_key(group.codelet) for group in compute_set.groups)
 
 
