@@ -30,9 +30,9 @@ def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by
     """One program that does what several do, their steps side by side in as few supersteps as can be.
 
     The order of steps within each program stays. Steps that do the same thing run together where that can be (compute
-    sets of one stage or whose vertices do the same, calls of one function, above all with such compute sets), then as many
-    others as possible: compute sets become one, copies one exchange, library calls one call, whose body is zipped in
-    the same way and whose host kernel does what theirs do (without one where any of them has none). The programs are
+    sets of one stage or whose vertices do the same; calls of one function, above all with such compute sets), then as
+    many others as possible: compute sets become one, copies one exchange, library calls one call, whose body is zipped
+    in the same way and whose host kernel does what theirs do (without one where any of them has none). The programs are
     used up: run the result, not them.
 
     Args:
