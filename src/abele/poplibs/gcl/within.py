@@ -10,25 +10,20 @@ from abele.graph import Graph, Tensor, concat
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Copy, Sequence
 from abele.numerics import ElementType
+from abele.poplibs.gcl.calls import ReduceCall
 from abele.poplibs.gcl.groups import ring_order_within
-from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending, combine, read_operator
+from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending, combine
 from abele.poplibs.gcl.options import read_directions
 from abele.poplibs.poputil.mapping import linear_mapping, map_tensor_linearly
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 
 
-def reduce_scatter_within_replica(
-    graph: Graph,
-    data: Tensor,
-    op: CollectiveOperator | str,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "reduce_scatter_within",
-) -> Tensor:
+@takes_fields_of(ReduceCall, name="reduce_scatter_within")
+def reduce_scatter_within_replica(call: ReduceCall) -> Tensor:
     """Combine the rows of ``data``, one per IPU, and leave each IPU a part of the result.
 
     Args:
@@ -47,7 +42,8 @@ def reduce_scatter_within_replica(
         InvalidOptionError: A misspelt operator or option.
         TypeMismatchError: The operator does not take elements of this type.
     """
-    kind, directions = read_operator(op, data.dtype, name), read_directions(name, options)
+    graph, data, prog, name = call.graph, call.data, call.prog, call.name
+    kind, directions = call.kind(), call.directions()
     ipus = _check(graph, data, name)
     if kind is CollectiveOperator.LOCAL:
         raise TensorError(f"{name}: the operator local combines nothing between IPUs")
@@ -90,23 +86,17 @@ def all_gather_within_replica(
     return gathered.reshape((ipus, -1))
 
 
-def all_reduce_within_replica(
-    graph: Graph,
-    data: Tensor,
-    op: CollectiveOperator | str,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "all_reduce_within",
-) -> Tensor:
+@takes_fields_of(ReduceCall, name="all_reduce_within")
+def all_reduce_within_replica(call: ReduceCall) -> Tensor:
     """Combine the rows of ``data`` and give every IPU the result: [IPUs, n] → [IPUs, n], row i on IPU i.
 
     Arguments and errors as of :func:`reduce_scatter_within_replica`.
 
     Model: reduce-scatter and all-gather on a ring: 2·(IPUs−1)/IPUs of a row's bytes go over each link.
     """
-    part = reduce_scatter_within_replica(graph, data, op, prog, options=options, name=name)
-    return all_gather_within_replica(graph, part, prog, options=options, name=name)[:, : data.shape[1]]
+    part = reduce_scatter_within_replica(**vars(call))
+    whole = all_gather_within_replica(call.graph, part, call.prog, options=call.options, name=call.name)
+    return whole[:, : call.data.shape[1]]
 
 
 def _check(graph: Graph, data: Tensor, name: str) -> int:

@@ -2,84 +2,70 @@
 
 from __future__ import annotations
 
-from abele.graph import Graph, Tensor
+from dataclasses import dataclass
+
+from abele.graph import Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.gru import (
+    GruBackward,
     GruGradients,
     GruParams,
     GruResult,
+    GruUpdate,
     GruWeights,
-    gru_bwd,
-    gru_bwd_with_wu,
+    gru_backward,
     gru_fwd,
     gru_wu,
 )
-from abele.poplibs.poputil.options import Options
+from abele.poplibs.popnn.recurrent.calls import LayerCall
+from abele.poplibs.poputil.record_calls import takes_fields_of
 
 
-def au_gru_fwd(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    input: Tensor,
-    weights: GruWeights,
-    attention: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "au_gru_fwd",
-) -> GruResult:
+@dataclass(frozen=True)
+class AuGruForward(LayerCall):
+    """A forward pass; fields as of :class:`~abele.poplibs.popnn.gru.GruForward`."""
+
+    params: GruParams
+    state: Tensor
+    input: Tensor
+    weights: GruWeights
+    attention: Tensor
+    prog: Sequence
+
+
+@dataclass(frozen=True)
+class AuGruBackward(LayerCall):
+    """A backward pass; fields as of :class:`~abele.poplibs.popnn.gru.GruBackward`."""
+
+    params: GruParams
+    state: Tensor
+    intermediates: Tensor | None
+    weights: GruWeights
+    input: Tensor
+    attention: Tensor
+    output_gradient: Tensor
+    prog: Sequence
+
+
+@takes_fields_of(AuGruForward)
+def au_gru_fwd(call: AuGruForward) -> GruResult:
     """:func:`~abele.poplibs.popnn.gru.gru_fwd` with ``attention``, [batch, steps]; errors as there."""
-    return gru_fwd(graph, params, state, input, weights, prog, attention=attention, options=options, name=name)
+    return gru_fwd(**vars(call))
 
 
-def au_gru_bwd(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    intermediates: Tensor | None,
-    weights: GruWeights,
-    input: Tensor,
-    attention: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "au_gru_bwd",
-) -> GruGradients:
+@takes_fields_of(AuGruBackward)
+def au_gru_bwd(call: AuGruBackward) -> GruGradients:
     """:func:`~abele.poplibs.popnn.gru.gru_bwd` with ``attention``, [batch, steps]; errors as there."""
-    given = params, state, intermediates, weights, input, output_gradient, prog
-    return gru_bwd(graph, *given, attention=attention, options=options, name=name)
+    return gru_backward(GruBackward(**vars(call)), updates=False)
 
 
-def au_gru_bwd_with_wu(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    intermediates: Tensor | None,
-    weights: GruWeights,
-    input: Tensor,
-    attention: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "au_gru_bwd_with_wu",
-) -> GruGradients:
+@takes_fields_of(AuGruBackward)
+def au_gru_bwd_with_wu(call: AuGruBackward) -> GruGradients:
     """:func:`~abele.poplibs.popnn.gru.gru_bwd_with_wu` with ``attention``, [batch, steps]; errors as there."""
-    given = params, state, intermediates, weights, input, output_gradient, prog
-    return gru_bwd_with_wu(graph, *given, attention=attention, options=options, name=name)
+    return gru_backward(GruBackward(**vars(call)), updates=True)
 
 
-def au_gru_wu(
-    graph: Graph,
-    params: GruParams,
-    gradients: GruGradients,
-    input: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "au_gru_wu",
-) -> GruWeights:
+@takes_fields_of(GruUpdate)
+def au_gru_wu(call: GruUpdate) -> GruWeights:
     """Gradients of the weights after :func:`au_gru_bwd`; errors as of :func:`~abele.poplibs.popnn.gru.gru_wu`."""
-    return gru_wu(graph, params, gradients, input, prog, options=options, name=name)
+    return gru_wu(**vars(call))

@@ -8,22 +8,30 @@ u·h + (1 − u)·c. An attention a makes that u·(1 − a) in place of u.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from abele.errors import InvalidOptionError, TensorError
+from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor, concat
-from abele.graph.program import Sequence
 from abele.poplibs.popnn.cpp_forms import RECURRENT_FORMS
+from abele.poplibs.popnn.recurrent.calls import (
+    BackwardCall,
+    ForwardCall,
+    LayerCall,
+    UpdateCall,
+    check_operands,
+    new_input,
+    units_of,
+)
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.gru_cell import GruCell
-from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import GruParams, recurrent_options
-from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
+from abele.poplibs.popnn.recurrent.passes import forward_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
-from abele.poplibs.poputil.guard import guarded, guarded_functions
+from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 
 __all__ = [
     "GruGradients",
@@ -88,23 +96,13 @@ def create_input(graph: Graph, params: GruParams, name: str = "input", *, option
     Where the input holds products already, [steps, 3, batch, units].
     """
     recurrent_options(params, options)
-    if not params.do_input_weight_calc:
-        return _units(graph, params).stacks(params.time_steps, _GATES, name)
-    return new_input_sequence(
-        graph,
-        params.dtype,
-        params.time_steps,
-        batch=params.batch,
-        size=params.input_size,
-        hidden=params.hidden,
-        name=name,
-    )
+    return new_input(graph, params, name)
 
 
 def create_initial_state(graph: Graph, params: GruParams, name: str = "state", *, options: Options = None) -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
     recurrent_options(params, options)
-    return _units(graph, params).state(name)
+    return units_of(graph, params).state(name)
 
 
 def create_attention(graph: Graph, params: GruParams, name: str = "attention", *, options: Options = None) -> Tensor:
@@ -124,7 +122,7 @@ def create_weights_kernel(
     graph: Graph, params: GruParams, name: str = "weights", options: Options = None
 ) -> tuple[Tensor | None, Tensor]:
     """Input weights [3, input, units] (None where the input holds products already), output weights."""
-    types, units = recurrent_options(params, options).types, _units(graph, params)
+    types, units = recurrent_options(params, options).types, units_of(graph, params)
     inputs = (params.input_size,) if params.do_input_weight_calc else ()
     output, *rest = create_product_weights(graph, units, (params.hidden, *inputs), 2, types, f"{name}/gates")
     if params.reset_after:
@@ -140,21 +138,47 @@ def create_weights_kernel(
 def create_weights_biases(graph: Graph, params: GruParams, name: str = "biases", *, options: Options = None) -> Tensor:
     """Biases, [3, units], or [3, 2, units] where the reset gate comes after the product."""
     recurrent_options(params, options)
-    return _units(graph, params).biases(_biases_shape(params)[:-1], params.dtype, name)
+    return units_of(graph, params).biases(_biases_shape(params)[:-1], params.dtype, name)
 
 
-def gru_fwd(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    input: Tensor,
-    weights: GruWeights,
-    prog: Sequence,
-    *,
-    attention: Tensor | None = None,
-    options: Options = None,
-    name: str = "gru_fwd",
-) -> GruResult:
+@dataclass(frozen=True)
+class GruForward(ForwardCall):
+    """A forward pass of a GRU.
+
+    Attributes:
+        attention: [batch, steps], or None.
+    """
+
+    params: GruParams
+    state: Tensor
+    weights: GruWeights
+    attention: Tensor | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class GruBackward(BackwardCall):
+    """A backward pass of a GRU.
+
+    Attributes:
+        attention: As in the forward pass.
+    """
+
+    params: GruParams
+    state: Tensor
+    weights: GruWeights
+    attention: Tensor | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class GruUpdate(UpdateCall):
+    """Gradients of a GRU's weights."""
+
+    params: GruParams
+    gradients: GruGradients
+
+
+@takes_fields_of(GruForward)
+def gru_fwd(call: GruForward) -> GruResult:
     """Run a GRU over a sequence.
 
     Args:
@@ -173,35 +197,29 @@ def gru_fwd(
         TypeMismatchError: An operand is not of the layer's type.
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
-    setting = _setting(graph, params, options, name)
+    setting = _setting(call)
     chosen = setting.options
-    scores = _checked(params, state, input, weights, attention)
-    with graph.scope(name):
-        given = None if params.do_input_weight_calc else input
-        if given is None and chosen.pre_calc and weights.input is not None:
-            given = products_of_input(setting, input, weights.input, prog)
-        cell = GruCell(setting, params, has_input=given is None)
-        keeps = not chosen.inference_only and chosen.recomputation != "full"
-        slots = cell.kept
-        operands = [state], input, weights, prog
-        made = forward_pass(setting, cell, *operands, slots=slots, keep=keeps, given=given, scores=scores)
+    scores = _checked(call)
+    with call.graph.scope(call.name):
+        given = call.products(setting)
+        cell = GruCell(setting, call.params, has_input=given is None)
+        made = forward_pass(
+            setting,
+            cell,
+            [call.state],
+            input=call.input,
+            weights=call.weights,
+            prog=call.prog,
+            slots=cell.kept,
+            keep=not chosen.inference_only and chosen.recomputation != "full",
+            given=given,
+            scores=scores,
+        )
     return GruResult(made.output, made.states[0], made.kept)
 
 
-def gru_bwd(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    intermediates: Tensor | None,
-    weights: GruWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    attention: Tensor | None = None,
-    options: Options = None,
-    name: str = "gru_bwd",
-) -> GruGradients:
+@takes_fields_of(GruBackward)
+def gru_bwd(call: GruBackward) -> GruGradients:
     """Gradients of the input and of the initial state; :func:`gru_wu` makes those of the weights.
 
     Args:
@@ -222,102 +240,55 @@ def gru_bwd(
         TypeMismatchError: An operand is not of the layer's type.
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
-    given = state, intermediates, weights, input, output_gradient, attention
-    return _backward(graph, params, *given, prog, options, name, updates=False)
+    return gru_backward(call, updates=False)
 
 
-def gru_bwd_with_wu(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    intermediates: Tensor | None,
-    weights: GruWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    attention: Tensor | None = None,
-    options: Options = None,
-    name: str = "gru_bwd_with_wu",
-) -> GruGradients:
+@takes_fields_of(GruBackward)
+def gru_bwd_with_wu(call: GruBackward) -> GruGradients:
     """Gradients of input, initial state and weights in one loop; otherwise as :func:`gru_bwd`."""
-    given = state, intermediates, weights, input, output_gradient, attention
-    return _backward(graph, params, *given, prog, options, name, updates=True)
+    return gru_backward(call, updates=True)
 
 
-def gru_wu(
-    graph: Graph,
-    params: GruParams,
-    gradients: GruGradients,
-    input: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "gru_wu",
-) -> GruWeights:
+@takes_fields_of(GruUpdate)
+def gru_wu(call: GruUpdate) -> GruWeights:
     """Gradients of the weights after :func:`gru_bwd`; other arguments as there.
 
     Raises:
         TensorError: The gradients hold no intermediates.
     """
-    if gradients.intermediates is None:
-        raise TensorError(f"{name}: these gradients hold no intermediates", remedy="those of gru_bwd do")
-    setting = _setting(graph, params, options, name)
-    has_input = params.do_input_weight_calc
-    with graph.scope(name):
-        cell = GruCell(setting, params, has_input=has_input)
-        return update_pass(setting, cell, gradients.kept, gradients.intermediates, input, prog, has_input=has_input)
+    call.check()
+    setting = _setting(call)
+    with call.graph.scope(call.name):
+        return call.run(setting, GruCell(setting, call.params, has_input=call.params.do_input_weight_calc))
 
 
-def _backward(
-    graph: Graph,
-    params: GruParams,
-    state: Tensor,
-    intermediates: Tensor | None,
-    weights: GruWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    attention: Tensor | None,
-    prog: Sequence,
-    options: Options,
-    name: str,
-    *,
-    updates: bool,
-) -> GruGradients:
-    setting = _setting(graph, params, options, name)
-    scores = _checked(params, state, input, weights, attention)
-    one = (params.batch, params.hidden)
-    shape = (params.time_steps, *one) if params.output_full_sequence else one
-    params.check("output gradient", output_gradient, shape)
-    has_input = params.do_input_weight_calc
-    with graph.scope(name):
+def gru_backward(call: GruBackward, *, updates: bool) -> GruGradients:
+    """The gradients of a call; with ``updates`` those of the weights in the same loop."""
+    setting = _setting(call)
+    scores = _checked(call)
+    call.check_gradient()
+    with call.graph.scope(call.name):
         if setting.options.recomputation == "full":
-            again = {**dict(options or {}), "recomputationMode": "none"}
-            forward = gru_fwd(graph, params, state, input, weights, prog, attention=attention, options=again)
-            intermediates = forward.intermediates
-        if intermediates is None:
-            raise TensorError(
-                f"{name}: the backward pass needs the forward pass's intermediates",
-                because="inferenceOnly keeps none",
-                remedy="run gru_fwd without inferenceOnly, or both with recomputationMode full",
-            )
-        made = backward_pass(
-            setting,
-            GruCell(setting, params, has_input=has_input),
-            weights,
-            kept=intermediates,
-            output_gradient=output_gradient,
-            state_gradients=[None],
-            prog=prog,
-            gates=_GATES,
-            input=input if updates else None,
-            has_input=has_input,
-            keep_deltas=not updates or (params.calc_input_gradients and not has_input),
-            scores=scores,
-        )
-    of_input = made.input if has_input or not params.calc_input_gradients else made.deltas
+            call = replace(call, intermediates=_again(call).intermediates)
+        kept = call.given()
+        cell = GruCell(setting, call.params, has_input=call.params.do_input_weight_calc)
+        made = call.run(setting, cell, kept, updates=updates, state_gradients=[None], scores=scores)
     of_scores = None if made.scores is None else made.scores.T
-    return GruGradients(of_input, made.states[0], made.weights, of_scores, made.deltas, intermediates)
+    return GruGradients(made.input, made.states[0], made.weights, of_scores, made.deltas, kept)
+
+
+def _again(call: GruBackward) -> GruResult:
+    """The forward pass, once more."""
+    return gru_fwd(
+        call.graph,
+        call.params,
+        call.state,
+        call.input,
+        weights=call.weights,
+        prog=call.prog,
+        attention=call.attention,
+        options={**dict(call.options or {}), "recomputationMode": "none"},
+    )
 
 
 def _in_order(params: GruParams, gates: Tensor, candidate: Tensor) -> Tensor:
@@ -330,36 +301,21 @@ def _biases_shape(params: GruParams) -> tuple[int, ...]:
     return (_GATES, 2, params.hidden) if params.reset_after else (_GATES, params.hidden)
 
 
-def _setting(graph: Graph, params: GruParams, options: Options, name: str) -> Setting:
-    chosen = recurrent_options(params, options)
-    if chosen.recomputation == "cellAndTanh":
-        raise InvalidOptionError(f"{name}: recomputationMode cellAndTanh is an LSTM's", remedy="none, or full")
-    return Setting(graph, params, chosen, _units(graph, params), name)
+def _setting(call: LayerCall) -> Setting:
+    setting = call.setting()
+    if setting.options.recomputation == "cellAndTanh":
+        raise InvalidOptionError(f"{call.name}: recomputationMode cellAndTanh is an LSTM's", remedy="none, or full")
+    return setting
 
 
-def _units(graph: Graph, params: GruParams) -> Units:
-    return Units(graph, params.dtype, params.batch, params.hidden)
-
-
-def _checked(
-    params: GruParams, state: Tensor, input: Tensor, weights: GruWeights, attention: Tensor | None
-) -> Tensor | None:
+def _checked(call: GruForward | GruBackward) -> Tensor | None:
     """The attention, steps first, after a look at all operands."""
-    one = (params.batch, params.hidden)
-    params.check("initial output", state, one)
-    if params.do_input_weight_calc:
-        params.check("input", input, (params.time_steps, params.batch, params.input_size))
-        if weights.input is None:
-            raise TensorError("gru: there are no input weights", remedy="do_input_weight_calc=False for products")
-        params.check("input weights", weights.input, (_GATES, *params.layer_sizes))
-    else:
-        params.check("input", input, (params.time_steps, _GATES, *one))
-    params.check("output weights", weights.output, (_GATES, params.hidden, params.hidden))
-    params.check("biases", weights.biases, _biases_shape(params))
-    if attention is None:
+    params, states = call.params, {"initial output": call.state}
+    check_operands(params, states, call.input, call.weights, _biases_shape(params))
+    if call.attention is None:
         return None
-    params.check("attention", attention, (params.batch, params.time_steps))
-    return attention.T
+    params.check("attention", call.attention, (params.batch, params.time_steps))
+    return call.attention.T
 
 
 globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()], RECURRENT_FORMS))
@@ -369,6 +325,7 @@ gruWU, gruBwdWithWU = gru_wu, gru_bwd_with_wu  # noqa: N816
 # Last, since that module is made of the functions above.
 from abele.poplibs.popnn import augru  # noqa: E402
 
-globals().update(guarded_functions(vars(augru), [n for n in vars(augru) if n.startswith("au_gru_")]))
-globals().update(camel_aliases(globals(), [n for n in vars(augru) if n.startswith("au_gru_")]))
-auGruWU, auGruBwdWithWU = guarded(augru.au_gru_wu), guarded(augru.au_gru_bwd_with_wu)  # noqa: N816
+_AUGRU = guarded_functions(vars(augru), [n for n in vars(augru) if n.startswith("au_gru_")])
+globals().update(_AUGRU)
+globals().update(camel_aliases(globals(), list(_AUGRU)))
+auGruWU, auGruBwdWithWU = _AUGRU["au_gru_wu"], _AUGRU["au_gru_bwd_with_wu"]  # noqa: N816

@@ -6,22 +6,29 @@ input weights [4, input, units], output weights [4, units, units], biases [4, un
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.cpp_forms import RECURRENT_FORMS
+from abele.poplibs.popnn.recurrent.calls import (
+    BackwardCall,
+    ForwardCall,
+    UpdateCall,
+    check_operands,
+    new_input,
+    units_of,
+)
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
-from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop, run_loop
 from abele.poplibs.popnn.recurrent.lstm_cell import KEPT, WITHOUT_PREVIOUS, LstmCell
 from abele.poplibs.popnn.recurrent.params import LstmParams, recurrent_options
-from abele.poplibs.popnn.recurrent.passes import backward_pass, forward_pass, products_of_input, update_pass
+from abele.poplibs.popnn.recurrent.passes import forward_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 
 __all__ = [
     "LstmGradients",
@@ -98,17 +105,7 @@ def create_input(graph: Graph, params: LstmParams, name: str = "input", *, optio
     Where the input holds products already, [steps, 4, batch, units].
     """
     recurrent_options(params, options)
-    if not params.do_input_weight_calc:
-        return _units(graph, params).stacks(params.time_steps, _GATES, name)
-    return new_input_sequence(
-        graph,
-        params.dtype,
-        params.time_steps,
-        batch=params.batch,
-        size=params.input_size,
-        hidden=params.hidden,
-        name=name,
-    )
+    return new_input(graph, params, name)
 
 
 def create_initial_state(
@@ -123,7 +120,7 @@ def create_initial_state(
 def create_initial_output(graph: Graph, params: LstmParams, name: str = "output", *, options: Options = None) -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
     recurrent_options(params, options)
-    return _units(graph, params).state(name)
+    return units_of(graph, params).state(name)
 
 
 def create_initial_cell_state(
@@ -131,7 +128,7 @@ def create_initial_cell_state(
 ) -> Tensor:
     """The cell state before the first step, [batch, units]; its values are the caller's."""
     recurrent_options(params, options)
-    return _units(graph, params).state(name)
+    return units_of(graph, params).state(name)
 
 
 def create_weights(graph: Graph, params: LstmParams, name: str = "weights", options: Options = None) -> LstmWeights:
@@ -146,27 +143,49 @@ def create_weights_kernel(
     """Input weights [4, input, units] (None where the input holds products already), output weights."""
     types = recurrent_options(params, options).types
     sizes = (params.input_size, params.hidden) if params.do_input_weight_calc else (params.hidden,)
-    *inputs, output = create_product_weights(graph, _units(graph, params), sizes, _GATES, types, name)
+    *inputs, output = create_product_weights(graph, units_of(graph, params), sizes, _GATES, types, name)
     return (inputs[0] if inputs else None), output
 
 
 def create_weights_biases(graph: Graph, params: LstmParams, name: str = "biases", *, options: Options = None) -> Tensor:
     """Biases, [4, units]."""
     recurrent_options(params, options)
-    return _units(graph, params).biases((_GATES,), params.dtype, name)
+    return units_of(graph, params).biases((_GATES,), params.dtype, name)
 
 
-def lstm_fwd(
-    graph: Graph,
-    params: LstmParams,
-    state: LstmState,
-    input: Tensor,
-    weights: LstmWeights,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "lstm_fwd",
-) -> LstmResult:
+@dataclass(frozen=True)
+class LstmForward(ForwardCall):
+    """A forward pass of an LSTM."""
+
+    params: LstmParams
+    state: LstmState
+    weights: LstmWeights
+
+
+@dataclass(frozen=True)
+class LstmBackward(BackwardCall):
+    """A backward pass of an LSTM.
+
+    Attributes:
+        cell_state_gradient: Gradient of the cell state after the last step; None is 0.
+    """
+
+    params: LstmParams
+    state: LstmState
+    weights: LstmWeights
+    cell_state_gradient: Tensor | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class LstmUpdate(UpdateCall):
+    """Gradients of an LSTM's weights."""
+
+    params: LstmParams
+    gradients: LstmGradients
+
+
+@takes_fields_of(LstmForward)
+def lstm_fwd(call: LstmForward) -> LstmResult:
     """Run an LSTM over a sequence.
 
     Args:
@@ -184,38 +203,28 @@ def lstm_fwd(
         TypeMismatchError: An operand is not of the layer's type.
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
-    setting = _setting(graph, params, options, name)
-    chosen = setting.options
-    _check(params, state, input, weights)
-    keeps = not chosen.inference_only and chosen.recomputation != "full"
-    slots = len(KEPT) if not chosen.inference_only else WITHOUT_PREVIOUS
-    with graph.scope(name):
-        given = None if params.do_input_weight_calc else input
-        if given is None and chosen.pre_calc and weights.input is not None:
-            given = products_of_input(setting, input, weights.input, prog)
-        cell = LstmCell(setting, has_input=given is None)
-        states = [state.output, state.cell_state]
-        kept_slots = _RECOMPUTED if chosen.recomputation == "cellAndTanh" else None
+    setting = call.setting()
+    chosen, state = setting.options, call.state
+    _check(call)
+    with call.graph.scope(call.name):
+        given = call.products(setting)
         made = forward_pass(
-            setting, cell, states, input, weights, prog, slots=slots, keep=keeps, given=given, kept_slots=kept_slots
+            setting,
+            LstmCell(setting, has_input=given is None),
+            [state.output, state.cell_state],
+            input=call.input,
+            weights=call.weights,
+            prog=call.prog,
+            slots=len(KEPT) if not chosen.inference_only else WITHOUT_PREVIOUS,
+            keep=not chosen.inference_only and chosen.recomputation != "full",
+            given=given,
+            kept_slots=_RECOMPUTED if chosen.recomputation == "cellAndTanh" else None,
         )
     return LstmResult(made.output, made.states[1], LstmState(*made.states), made.kept)
 
 
-def lstm_bwd(
-    graph: Graph,
-    params: LstmParams,
-    state: LstmState,
-    intermediates: Tensor | None,
-    weights: LstmWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    cell_state_gradient: Tensor | None = None,
-    options: Options = None,
-    name: str = "lstm_bwd",
-) -> LstmGradients:
+@takes_fields_of(LstmBackward)
+def lstm_bwd(call: LstmBackward) -> LstmGradients:
     """Gradients of the input and of the initial state; :func:`lstm_wu` makes those of the weights.
 
     Args:
@@ -236,123 +245,54 @@ def lstm_bwd(
         TypeMismatchError: An operand is not of the layer's type.
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
-    given = state, intermediates, weights, input, output_gradient, cell_state_gradient
-    return _backward(graph, params, *given, prog, options, name, updates=False)
+    return _backward(call, updates=False)
 
 
-def lstm_bwd_with_wu(
-    graph: Graph,
-    params: LstmParams,
-    state: LstmState,
-    intermediates: Tensor | None,
-    weights: LstmWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    prog: Sequence,
-    *,
-    cell_state_gradient: Tensor | None = None,
-    options: Options = None,
-    name: str = "lstm_bwd_with_wu",
-) -> LstmGradients:
+@takes_fields_of(LstmBackward)
+def lstm_bwd_with_wu(call: LstmBackward) -> LstmGradients:
     """Gradients of input, initial state and weights in one loop; otherwise as :func:`lstm_bwd`."""
-    given = state, intermediates, weights, input, output_gradient, cell_state_gradient
-    return _backward(graph, params, *given, prog, options, name, updates=True)
+    return _backward(call, updates=True)
 
 
-def lstm_wu(
-    graph: Graph,
-    params: LstmParams,
-    gradients: LstmGradients,
-    input: Tensor,
-    prog: Sequence,
-    *,
-    options: Options = None,
-    name: str = "lstm_wu",
-) -> LstmWeights:
+@takes_fields_of(LstmUpdate)
+def lstm_wu(call: LstmUpdate) -> LstmWeights:
     """Gradients of the weights after :func:`lstm_bwd`; other arguments as there.
 
     Raises:
         TensorError: The gradients hold no intermediates.
     """
-    if gradients.intermediates is None:
-        raise TensorError(f"{name}: these gradients hold no intermediates", remedy="those of lstm_bwd do")
-    setting = _setting(graph, params, options, name)
-    has_input = params.do_input_weight_calc
-    with graph.scope(name):
-        cell = LstmCell(setting, has_input=has_input)
-        kept, deltas = gradients.kept, gradients.intermediates
-        return update_pass(setting, cell, kept, deltas, input, prog, has_input=has_input)
+    call.check()
+    setting = call.setting()
+    with call.graph.scope(call.name):
+        return call.run(setting, LstmCell(setting, has_input=call.params.do_input_weight_calc))
 
 
-def _backward(
-    graph: Graph,
-    params: LstmParams,
-    state: LstmState,
-    intermediates: Tensor | None,
-    weights: LstmWeights,
-    input: Tensor,
-    output_gradient: Tensor,
-    cell_state_gradient: Tensor | None,
-    prog: Sequence,
-    options: Options,
-    name: str,
-    *,
-    updates: bool,
-) -> LstmGradients:
-    setting = _setting(graph, params, options, name)
-    _check(params, state, input, weights)
-    one = (params.batch, params.hidden)
-    shape = (params.time_steps, *one) if params.output_full_sequence else one
-    params.check("output gradient", output_gradient, shape)
-    if cell_state_gradient is not None:
-        params.check("cell state gradient", cell_state_gradient, one)
-    has_input = params.do_input_weight_calc
-    with graph.scope(name):
-        kept = _kept(setting, state, intermediates, weights=weights, input=input, prog=prog, options=options)
-        made = backward_pass(
-            setting,
-            LstmCell(setting, has_input=has_input),
-            weights,
-            kept=kept,
-            output_gradient=output_gradient,
-            state_gradients=[None, cell_state_gradient],
-            prog=prog,
-            gates=_GATES,
-            input=input if updates else None,
-            has_input=has_input,
-            keep_deltas=not updates or (params.calc_input_gradients and not has_input),
-        )
-    of_input = made.input if has_input or not params.calc_input_gradients else made.deltas
-    return LstmGradients(of_input, LstmState(*made.states), made.weights, made.deltas, kept)
+def _backward(call: LstmBackward, *, updates: bool) -> LstmGradients:
+    setting = call.setting()
+    _check(call)
+    call.check_gradient()
+    if call.cell_state_gradient is not None:
+        call.params.check("cell state gradient", call.cell_state_gradient, call.one)
+    with call.graph.scope(call.name):
+        kept = _kept(setting, call)
+        cell = LstmCell(setting, has_input=call.params.do_input_weight_calc)
+        made = call.run(setting, cell, kept, updates=updates, state_gradients=[None, call.cell_state_gradient])
+    return LstmGradients(made.input, LstmState(*made.states), made.weights, made.deltas, kept)
 
 
-def _kept(
-    setting: Setting,
-    state: LstmState,
-    intermediates: Tensor | None,
-    weights: LstmWeights,
-    input: Tensor,
-    prog: Sequence,
-    options: Options,
-) -> Tensor:
+def _kept(setting: Setting, call: LstmBackward) -> Tensor:
     """All that is kept of every step; recomputed as the options say."""
-    mode, params = setting.options.recomputation, setting.params
-    assert isinstance(params, LstmParams)
+    mode, params = setting.options.recomputation, call.params
     if mode == "full":
-        again = {**dict(options or {}), "recomputationMode": "none"}
-        name = f"{setting.name}/recompute"
-        made = lstm_fwd(setting.graph, params, state, input, weights, prog, options=again, name=name)
+        again = {**dict(call.options or {}), "recomputationMode": "none"}
+        name = f"{call.name}/recompute"
+        made = lstm_fwd(call.graph, params, call.state, call.input, call.weights, call.prog, options=again, name=name)
         assert made.intermediates is not None
         return made.intermediates
-    if intermediates is None:
-        raise TensorError(
-            f"{setting.name}: the backward pass needs the forward pass's intermediates",
-            because="inferenceOnly keeps none",
-            remedy="run lstm_fwd without inferenceOnly, or both with recomputationMode full",
-        )
+    given = call.given()
     slots = len(_RECOMPUTED) if mode == "cellAndTanh" else len(KEPT)
-    params.check("intermediates", intermediates, (params.time_steps, slots, params.batch, params.hidden))
-    return _recompute_cells(setting, state, intermediates, prog) if mode == "cellAndTanh" else intermediates
+    params.check("intermediates", given, (params.time_steps, slots, *call.one))
+    return _recompute_cells(setting, call.state, given, call.prog) if mode == "cellAndTanh" else given
 
 
 def _recompute_cells(setting: Setting, state: LstmState, gates: Tensor, prog: Sequence) -> Tensor:
@@ -377,27 +317,9 @@ def _recompute_cells(setting: Setting, state: LstmState, gates: Tensor, prog: Se
     return kept
 
 
-def _setting(graph: Graph, params: LstmParams, options: Options, name: str) -> Setting:
-    return Setting(graph, params, recurrent_options(params, options), _units(graph, params), name)
-
-
-def _units(graph: Graph, params: LstmParams) -> Units:
-    return Units(graph, params.dtype, params.batch, params.hidden)
-
-
-def _check(params: LstmParams, state: LstmState, input: Tensor, weights: LstmWeights) -> None:
-    one, sizes = (params.batch, params.hidden), params.layer_sizes
-    params.check("initial output", state.output, one)
-    params.check("initial cell state", state.cell_state, one)
-    if params.do_input_weight_calc:
-        params.check("input", input, (params.time_steps, params.batch, params.input_size))
-        if weights.input is None:
-            raise TensorError("lstm: there are no input weights", remedy="do_input_weight_calc=False for products")
-        params.check("input weights", weights.input, (_GATES, *sizes))
-    else:
-        params.check("input", input, (params.time_steps, _GATES, *one))
-    params.check("output weights", weights.output, (_GATES, params.hidden, params.hidden))
-    params.check("biases", weights.biases, (_GATES, params.hidden))
+def _check(call: LstmForward | LstmBackward) -> None:
+    states = {"initial output": call.state.output, "initial cell state": call.state.cell_state}
+    check_operands(call.params, states, call.input, call.weights, (_GATES, call.params.hidden))
 
 
 globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()], RECURRENT_FORMS))

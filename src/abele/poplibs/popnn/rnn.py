@@ -11,6 +11,7 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, Uns
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Sequence
 from abele.poplibs.poplin.operations.update import matmul_acc
+from abele.poplibs.popnn.recurrent.calls import check_operands, units_of
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options, with_poplibs_fields
@@ -76,7 +77,7 @@ def create_input(graph: Graph, params: RnnParams, name: str = "input") -> Tensor
 
 def create_initial_state(graph: Graph, params: RnnParams, name: str = "state") -> Tensor:
     """The output before the first step, [batch, units]; its values are the caller's."""
-    return _units(graph, params).state(name)
+    return units_of(graph, params).state(name)
 
 
 def create_recurrent_tensor(graph: Graph, params: RecurrentParams, size: int, name: str = "recurrent") -> Tensor:
@@ -166,7 +167,7 @@ def _add_product(
 
 def create_weights(graph: Graph, params: RnnParams, name: str = "weights", options: Options = None) -> RnnWeights:
     """Weights in the layout of the planned product, and biases."""
-    types, units = recurrent_options(params, options).types, _units(graph, params)
+    types, units = recurrent_options(params, options).types, units_of(graph, params)
     of_input, of_output = create_product_weights(graph, units, params.layer_sizes, 1, types, name)
     return RnnWeights(of_input, of_output, units.biases((1,), params.dtype, f"{name}/biases"))
 
@@ -190,7 +191,7 @@ def rnn_fwd_sequence(
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
     setting = _setting(graph, params, options, name)
-    _check(params, state, input, weights)
+    check_operands(params, {"initial output": state}, input, weights, (1, params.hidden))
     with graph.scope(name):
         keep = not setting.options.inference_only
         return forward_pass(setting, RnnCell(setting), [state], input, weights, prog, slots=len(KEPT), keep=keep)
@@ -217,7 +218,7 @@ def rnn_bwd_sequence(
         InvalidOptionError: An option that there is not, or a value that it does not take.
     """
     setting = _setting(graph, params, options, name)
-    _check(params, state, input, weights)
+    check_operands(params, {"initial output": state}, input, weights, (1, params.hidden))
     one = (params.batch, params.hidden)
     params.check("kept states", kept, (params.time_steps, len(KEPT), *one))
     params.check("output gradient", output_gradient, (params.time_steps, *one) if params.output_full_sequence else one)
@@ -234,20 +235,7 @@ def _setting(graph: Graph, params: RnnParams, options: Options, name: str) -> Se
         raise UnsupportedOpError(f"{name}: plain networks multiply their input", remedy="do_input_weight_calc=True")
     if chosen.recomputation != "none" or chosen.pre_calc:
         raise InvalidOptionError(f"{name}: plain networks neither recompute nor multiply all steps before the loop")
-    return Setting(graph, params, chosen, _units(graph, params), name)
-
-
-def _units(graph: Graph, params: RnnParams) -> Units:
-    return Units(graph, params.dtype, params.batch, params.hidden)
-
-
-def _check(params: RnnParams, state: Tensor, input: Tensor, weights: RnnWeights) -> None:
-    params.check("initial output", state, (params.batch, params.hidden))
-    params.check("input", input, (params.time_steps, params.batch, params.input_size))
-    if weights.input is not None:
-        params.check("input weights", weights.input, (1, *params.layer_sizes))
-    params.check("output weights", weights.output, (1, params.hidden, params.hidden))
-    params.check("biases", weights.biases, (1, params.hidden))
+    return Setting(graph, params, chosen, units_of(graph, params), name)
 
 
 globals().update(guarded_functions(globals(), [n for n in __all__ if n[0].islower()]))

@@ -25,6 +25,7 @@ from typing import Any, get_type_hints
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph.debug_context import DebugContext
 from abele.poplibs.poputil.kinds import KINDS, Fits, PlanningCache, debug_name, is_debug_name
+from abele.poplibs.poputil.record_calls import arguments_record
 from abele.poplibs.poputil.rules import rule_of
 
 Call = Callable[..., Any]
@@ -98,7 +99,8 @@ def make_form(target: Call, text: str | None = None) -> Form:
 
 def hints_of(function: Call) -> dict[str, Any]:
     """The annotations of a function, or of an object that can be called, as the types that they name."""
-    return get_type_hints(_plain(function))
+    plain = _plain(function)
+    return get_type_hints(arguments_record(plain) or plain)
 
 
 def _plain(function: Call) -> Call:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
@@ -12,23 +14,58 @@ from abele.poplibs.popnn.ctc.sweep import Operands, Sweeps
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
 from abele.poplibs.poputil.options import Options, read_options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
 
 
-def calc_loss_and_gradient_log_probabilities(
-    graph: Graph,
-    out_type: ElementType | str,
-    log_probs: Tensor,
-    labels: Tensor,
-    data_lengths: Tensor,
-    label_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "ctc_loss",
-) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class CtcOfProbabilities:
+    """A call on log-probabilities; fields as :func:`calc_loss_and_gradient_log_probabilities` says."""
+
+    graph: Graph
+    out_type: ElementType | str
+    log_probs: Tensor
+    labels: Tensor
+    data_lengths: Tensor
+    label_lengths: Tensor
+    prog: Sequence
+    blank_class: int
+    plan: Plan
+    _: KW_ONLY
+    options: Options = None
+    name: str = ""
+
+    @property
+    def operands(self) -> Operands:
+        """Data, labels, and the lengths of both."""
+        return Operands(self.log_probs, self.labels, self.data_lengths, self.label_lengths)
+
+
+@dataclass(frozen=True)
+class CtcOfLogits:
+    """A call on logits; other fields as :func:`calc_loss_and_gradient_log_probabilities` says."""
+
+    graph: Graph
+    out_type: ElementType | str
+    logits: Tensor
+    labels: Tensor
+    data_lengths: Tensor
+    label_lengths: Tensor
+    prog: Sequence
+    blank_class: int
+    plan: Plan
+    _: KW_ONLY
+    options: Options = None
+    name: str = ""
+
+    @property
+    def operands(self) -> Operands:
+        """Data, labels, and the lengths of both."""
+        return Operands(self.logits, self.labels, self.data_lengths, self.label_lengths)
+
+
+@takes_fields_of(CtcOfProbabilities, name="ctc_loss")
+def calc_loss_and_gradient_log_probabilities(call: CtcOfProbabilities) -> tuple[Tensor, Tensor]:
     """The loss of each sequence, −ln of the probability of its labels over all alignments, and its gradient.
 
     Args:
@@ -55,96 +92,35 @@ def calc_loss_and_gradient_log_probabilities(
         TypeMismatchError: Elements of other types.
         InvalidOptionError: A blank class that there is not, an option or value that there is not.
     """
-    given = Operands(log_probs, labels, data_lengths, label_lengths)
-    return _loss_and_gradient(
-        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=False
-    )
+    return _loss_and_gradient(call, "calc_loss_and_gradient_log_probabilities")
 
 
-def calc_loss_and_gradient_logits(
-    graph: Graph,
-    out_type: ElementType | str,
-    logits: Tensor,
-    labels: Tensor,
-    data_lengths: Tensor,
-    label_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "ctc_loss",
-) -> tuple[Tensor, Tensor]:
+@takes_fields_of(CtcOfLogits, name="ctc_loss")
+def calc_loss_and_gradient_logits(call: CtcOfLogits) -> tuple[Tensor, Tensor]:
     """As :func:`calc_loss_and_gradient_log_probabilities`, of logits: a log-softmax over the classes comes first."""
-    given = Operands(logits, labels, data_lengths, label_lengths)
-    return _loss_and_gradient(
-        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=True
-    )
+    return _loss_and_gradient(call, "calc_loss_and_gradient_logits")
 
 
-def calc_ctc_loss_log_probabilities(
-    graph: Graph,
-    out_type: ElementType | str,
-    log_probs: Tensor,
-    labels: Tensor,
-    data_lengths: Tensor,
-    label_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "ctc_loss",
-) -> Tensor:
+@takes_fields_of(CtcOfProbabilities, name="ctc_loss")
+def calc_ctc_loss_log_probabilities(call: CtcOfProbabilities) -> Tensor:
     """The losses [batch] of :func:`calc_loss_and_gradient_log_probabilities` alone: nothing is swept backwards."""
-    given = Operands(log_probs, labels, data_lengths, label_lengths)
-    return _loss(
-        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=False
-    )
+    return _loss(call, "calc_ctc_loss_log_probabilities")
 
 
-def calc_ctc_loss_logits(
-    graph: Graph,
-    out_type: ElementType | str,
-    logits: Tensor,
-    labels: Tensor,
-    data_lengths: Tensor,
-    label_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "ctc_loss",
-) -> Tensor:
+@takes_fields_of(CtcOfLogits, name="ctc_loss")
+def calc_ctc_loss_logits(call: CtcOfLogits) -> Tensor:
     """As :func:`calc_ctc_loss_log_probabilities`, of logits: a log-softmax over the classes comes first."""
-    given = Operands(logits, labels, data_lengths, label_lengths)
-    return _loss(
-        graph, out_type, given, prog=prog, blank=blank_class, plan=plan, options=options, name=name, logits=True
-    )
+    return _loss(call, "calc_ctc_loss_logits")
 
 
-def _loss_and_gradient(
-    graph: Graph,
-    out_type: ElementType | str,
-    given: Operands,
-    prog: Sequence,
-    blank: int,
-    plan: Plan,
-    options: Options,
-    name: str,
-    logits: bool,
-) -> tuple[Tensor, Tensor]:
-    function = "calc_loss_and_gradient_" + ("logits" if logits else "log_probabilities")
-    read = _check(function, out_type, given, blank, plan, options)
-    with graph.scope(name):
+def _loss_and_gradient(call: CtcOfProbabilities | CtcOfLogits, function: str) -> tuple[Tensor, Tensor]:
+    read = _check(function, call)
+    graph, plan = call.graph, call.plan
+    with graph.scope(call.name):
         loss = _losses(graph, plan, plan.out_type, "loss")
         gradient = over_time(graph, plan, plan.out_type, "gradient")[: plan.steps]
-    operands = (given.data, given.labels, given.times, given.counts)
-    with graph.library_call(
-        prog, f"popnn.ctc.{function}", inputs=operands, outputs=(loss, gradient), debug_name=name
-    ) as body:
-        sweeps = Sweeps(graph, plan, blank, _logarithms(graph, given, body, logits), True, body)
+    with _library_call(call, function, (loss, gradient)) as body:
+        sweeps = Sweeps(graph, plan, call.blank_class, _logarithms(call, body), True, body)
         sweeps.run()
         whole = _finish(graph, sweeps, loss, read["zeroInfinity"], body)
         made = sweeps.gradient(whole, read["includeSoftmaxGradient"], read["zeroInfinity"])
@@ -152,38 +128,37 @@ def _loss_and_gradient(
     return loss, gradient
 
 
-def _loss(
-    graph: Graph,
-    out_type: ElementType | str,
-    given: Operands,
-    prog: Sequence,
-    blank: int,
-    plan: Plan,
-    options: Options,
-    name: str,
-    logits: bool,
-) -> Tensor:
-    function = "calc_ctc_loss_" + ("logits" if logits else "log_probabilities")
-    read = _check(function, out_type, given, blank, plan, options)
-    with graph.scope(name):
+def _loss(call: CtcOfProbabilities | CtcOfLogits, function: str) -> Tensor:
+    read = _check(function, call)
+    graph, plan = call.graph, call.plan
+    with graph.scope(call.name):
         loss = _losses(graph, plan, plan.out_type, "loss")
-    operands = (given.data, given.labels, given.times, given.counts)
-    with graph.library_call(prog, f"popnn.ctc.{function}", inputs=operands, outputs=(loss,), debug_name=name) as body:
-        sweeps = Sweeps(graph, plan, blank, _logarithms(graph, given, body, logits), False, body)
+    with _library_call(call, function, (loss,)) as body:
+        sweeps = Sweeps(graph, plan, call.blank_class, _logarithms(call, body), False, body)
         sweeps.run()
         _finish(graph, sweeps, loss, read["zeroInfinity"], body)
     return loss
+
+
+def _library_call(
+    call: CtcOfProbabilities | CtcOfLogits, function: str, outputs: tuple[Tensor, ...]
+) -> AbstractContextManager[Sequence]:
+    given = call.operands
+    inputs = (given.data, given.labels, given.times, given.counts)
+    return call.graph.library_call(
+        call.prog, f"popnn.ctc.{function}", inputs=inputs, outputs=outputs, debug_name=call.name
+    )
 
 
 def _losses(graph: Graph, plan: Plan, dtype: ElementType, name: str) -> Tensor:
     return graph.map_rows(graph.variable(dtype, (plan.batch,), name=name), plan.part_tiles[:, 0].tolist())
 
 
-def _logarithms(graph: Graph, given: Operands, body: Sequence, logits: bool) -> Operands:
+def _logarithms(call: CtcOfProbabilities | CtcOfLogits, body: Sequence) -> Operands:
     """The operands with log-probabilities in f32."""
+    graph, given = call.graph, call.operands
     data = given.data if given.data.dtype == f32 else cast(graph, given.data, f32, body)
-    data = log_softmax(graph, data, body) if logits else data
-    return Operands(data, given.labels, given.times, given.counts)
+    return replace(given, data=log_softmax(graph, data, body) if isinstance(call, CtcOfLogits) else data)
 
 
 def _finish(graph: Graph, sweeps: Sweeps, loss: Tensor, zero_infinity: bool, body: Sequence) -> Tensor:
@@ -196,10 +171,9 @@ def _finish(graph: Graph, sweeps: Sweeps, loss: Tensor, zero_infinity: bool, bod
     return whole
 
 
-def _check(
-    function: str, out_type: ElementType | str, given: Operands, blank: int, plan: Plan, options: Options
-) -> dict[str, Any]:
-    read = read_options(function, options, OPTIONS)
+def _check(function: str, call: CtcOfProbabilities | CtcOfLogits) -> dict[str, Any]:
+    given, plan, out_type, blank = call.operands, call.plan, call.out_type, call.blank_class
+    read = read_options(function, call.options, OPTIONS)
     data, labels, lengths = given.data, given.labels, (given.times, given.counts)
     if data.dtype != plan.in_type or as_element_type(out_type) != plan.out_type:
         wanted = f"{plan.in_type} data and {plan.out_type} results, as planned"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import u32
@@ -9,22 +11,46 @@ from abele.poplibs.popnn.ctc_infer.plan import OPTIONS, Plan
 from abele.poplibs.popnn.ctc_infer.search import Decoded, Search
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.poputil.options import Options, read_options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
 
 
-def beam_search_decoder_log_probabilities(
-    graph: Graph,
-    log_probs: Tensor,
-    data_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    beam_width: int,
-    top_paths: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "beam_search",
-) -> Decoded:
+@dataclass(frozen=True)
+class SearchOfProbabilities:
+    """A call on log-probabilities; fields as :func:`beam_search_decoder_log_probabilities` says."""
+
+    graph: Graph
+    log_probs: Tensor
+    data_lengths: Tensor
+    prog: Sequence
+    blank_class: int
+    beam_width: int
+    top_paths: int
+    plan: Plan
+    _: KW_ONLY
+    options: Options = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class SearchOfLogits:
+    """A call on logits; other fields as :func:`beam_search_decoder_log_probabilities` says."""
+
+    graph: Graph
+    logits: Tensor
+    data_lengths: Tensor
+    prog: Sequence
+    blank_class: int
+    beam_width: int
+    top_paths: int
+    plan: Plan
+    _: KW_ONLY
+    options: Options = None
+    name: str = ""
+
+
+@takes_fields_of(SearchOfProbabilities, name="beam_search")
+def beam_search_decoder_log_probabilities(call: SearchOfProbabilities) -> Decoded:
     """The most likely labels of sequences of log-probabilities, most likely first.
 
     Args:
@@ -50,74 +76,26 @@ def beam_search_decoder_log_probabilities(
         InvalidOptionError: A blank class that there is not, more paths than beams, a width that is not the plan's, an
             option or value that there is not.
     """
-    return _decode(
-        graph,
-        log_probs,
-        data_lengths,
-        prog=prog,
-        blank=blank_class,
-        width=beam_width,
-        paths=top_paths,
-        plan=plan,
-        options=options,
-        name=name,
-        is_logits=False,
-    )
+    return _decode(call, "beam_search_decoder_log_probabilities", call.log_probs)
 
 
-def beam_search_decoder_logits(
-    graph: Graph,
-    logits: Tensor,
-    data_lengths: Tensor,
-    prog: Sequence,
-    blank_class: int,
-    beam_width: int,
-    top_paths: int,
-    plan: Plan,
-    *,
-    options: Options = None,
-    name: str = "beam_search",
-) -> Decoded:
+@takes_fields_of(SearchOfLogits, name="beam_search")
+def beam_search_decoder_logits(call: SearchOfLogits) -> Decoded:
     """As :func:`beam_search_decoder_log_probabilities`, of logits: a log-softmax over the classes comes first."""
-    return _decode(
-        graph,
-        logits,
-        data_lengths,
-        prog=prog,
-        blank=blank_class,
-        width=beam_width,
-        paths=top_paths,
-        plan=plan,
-        options=options,
-        name=name,
-        is_logits=True,
-    )
+    return _decode(call, "beam_search_decoder_logits", call.logits)
 
 
-def _decode(
-    graph: Graph,
-    data: Tensor,
-    lengths: Tensor,
-    prog: Sequence,
-    blank: int,
-    width: int,
-    paths: int,
-    plan: Plan,
-    options: Options,
-    name: str,
-    is_logits: bool,
-) -> Decoded:
-    function = "beam_search_decoder_logits" if is_logits else "beam_search_decoder_log_probabilities"
-    read_options(function, options, OPTIONS)
-    _check_operands(function, data, lengths, plan)
-    _check_numbers(function, blank, width, paths, plan)
-    search = Search(graph, plan, blank)
-    with graph.scope(name):
-        results = search.create_results(paths)
+def _decode(call: SearchOfProbabilities | SearchOfLogits, function: str, data: Tensor) -> Decoded:
+    graph, lengths = call.graph, call.data_lengths
+    read_options(function, call.options, OPTIONS)
+    _check_operands(function, data, lengths, call.plan)
+    _check_numbers(function, call)
+    search = Search(graph, call.plan, call.blank_class)
+    with graph.scope(call.name):
+        results = search.create_results(call.top_paths)
     library = f"popnn.ctc_infer.{function}"
-    call = graph.library_call(prog, library, inputs=(data, lengths), outputs=results, debug_name=name)
-    with call as body:
-        if is_logits:
+    with graph.library_call(call.prog, library, inputs=(data, lengths), outputs=results, debug_name=call.name) as body:
+        if isinstance(call, SearchOfLogits):
             data = log_softmax(graph, data, body)
         search.run(body, data, lengths)
         search.read(body, results)
@@ -136,7 +114,8 @@ def _check_operands(function: str, data: Tensor, lengths: Tensor, plan: Plan) ->
         )
 
 
-def _check_numbers(function: str, blank: int, width: int, paths: int, plan: Plan) -> None:
+def _check_numbers(function: str, call: SearchOfProbabilities | SearchOfLogits) -> None:
+    plan, blank, width, paths = call.plan, call.blank_class, call.beam_width, call.top_paths
     if not 0 <= blank < plan.classes:
         raise InvalidOptionError(f"{function}: the blank class {blank} is none of the {counted(plan.classes, 'class')}")
     if width != plan.width:
