@@ -118,6 +118,7 @@ class Segment:
     def _evaluate(self, e: VertexExpr) -> tuple[int, ...]:
         if isinstance(e, CastExpr):
             cost = _cast_cost(e)
+            # A conversion that needs no instruction is as ready as its argument.
             return self.value(e.arg) if cost is None else (self.schedule.place(cost, self.value(e.arg)),)
         if isinstance(e, HelperCall):
             return self.all(e.parts)
@@ -151,6 +152,7 @@ class Segment:
             return False
         sides = (index.left, index.right)
         fixed = [s for s in sides if loop.is_invariant(s)]
+        # Linear in the variable by induction: a linear side joined to an invariant one stays linear.
         return len(fixed) == 1 and self._steps(next(s for s in sides if s is not fixed[0]))
 
     def simple(self, statement: Stmt) -> None:
@@ -245,6 +247,8 @@ class Counting:
 
     def _for(self, statement: For, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body), statement.name)
+        # A body without branches is one stretch, whose bundles also take the step and the branch back; otherwise these
+        # have a stretch of their own.
         segment, steps = self.block(statement.body, loop)
         end = segment or Segment(None)  # stepping and branching share the bundles of a body without branches
         if steps:
@@ -257,6 +261,7 @@ class Counting:
             outer.value(expression)
         needs = outer.all((statement.start, statement.stop))
         if not isinstance(statement.start, ConstExpr):
+            # The hardware counts down from a number of turns: a start other than a constant is subtracted first.
             needs = (outer.schedule.place(slots.MAIN, needs),)
         outer.schedule.place(Slots(main=slots.LOOP_SETUP), needs)
 
@@ -267,6 +272,7 @@ class Counting:
         test.schedule.place(slots.BRANCH, test.value(statement.condition))
         self.charges.iteration[statement] = test.schedule.length
         self.code_bytes += test.schedule.code_bytes
+        # As in `for`; the test is before the body, once more than the body runs.
         for expression in loop.hoisted.values():
             outer.value(expression)
         outer.schedule.place(slots.BRANCH, outer.value(statement.condition))

@@ -88,6 +88,8 @@ def control_of(function: Helper) -> Control:
     functions = list(dict.fromkeys(_functions(function)))
     control = Control({f: set() for f in functions})
     before = -1
+    # What matters only grows, and is bounded by the code's variables and helpers: the loop ends at the least set that
+    # is closed.
     while control.size != before:
         before = control.size
         for one in functions:

@@ -91,7 +91,7 @@ class Expressions:
         return cast(value, i64)
 
     def resolve(self, node: ast.expr) -> Any:
-        """What ``node`` stands for: an VertexExpr, a plain number, a field, a type, a function or a module."""
+        """What ``node`` stands for: a VertexExpr, a plain number, a field, a type, a function or a module."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as known):
                 return known
@@ -147,6 +147,7 @@ class Expressions:
             known = scope.known[name]
             return known.read(known.node) if isinstance(known, Written) else known
         if name in scope.types:
+            # Python would raise only on the path taken; the tiles cannot raise, so every path must set it.
             if name not in scope.defined:
                 raise self.origin.problem(
                     node,
@@ -155,6 +156,7 @@ class Expressions:
                 )
             return scope.local(name, node.lineno)
         found = scope.outer(name)
+        # Python makes a name that is assigned anywhere local everywhere: a global of that name does not count.
         if found is MISSING or name in locals_of_function(scope.function):
             guess = nearest(name, [*scope.types, *scope.known, *FUNCTIONS])
             hint = f"did you mean {guess}?" if guess else "set it before it is read"
@@ -303,7 +305,7 @@ class Expressions:
         return construct.logic("and", found, node.lineno)
 
     def _same(self, node: ast.Compare, sides: list[Any]) -> bool:
-        """Whether two settings, or element types, are the same: known where the code is made."""
+        """True if two settings, or element types, are the same: known where the code is made."""
         if (
             len(sides) != 2
             or not isinstance(node.ops[0], ast.Eq | ast.NotEq)
@@ -317,6 +319,8 @@ class Expressions:
         op = "and" if isinstance(node.op, ast.And) else "or"
         values: list[VertexExpr] = []
         for side in node.values:
+            # A later side is evaluated only where the earlier ones do not decide, so a macro's statements have no place
+            # before it.
             with self.no_room() if values else nullcontext():
                 condition = self.condition(side)
             if not isinstance(condition, ConstExpr):
@@ -348,7 +352,7 @@ def locals_of_function(function: FunctionType) -> frozenset[str]:
 
 
 def _is_fixed(found: Any) -> bool:
-    """Whether something that was resolved is a setting or an element type, which the code is made by."""
+    """True if something that was resolved is a setting or an element type, which the code is made by."""
     return is_setting(found) and not isinstance(found, WholeField | Self | VertexMethod | VertexFunction)
 
 

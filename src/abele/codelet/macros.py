@@ -27,5 +27,5 @@ def macro(function: F) -> F:
 
 
 def is_macro(function: FunctionType) -> bool:
-    """Whether :func:`macro` made it one."""
+    """True if :func:`macro` made it one."""
     return hasattr(function, _MARK)

@@ -123,7 +123,7 @@ def meaning(value: Any) -> Any:
 
 
 def is_setting(value: Any) -> bool:
-    """Whether ``value`` is no number, but decides what code is made: text, a member of an enumeration or the whole of
+    """True if ``value`` is no number, but decides what code is made: text, a member of an enumeration or the whole of
     it, or a frozen dataclass, whose fields are such settings or numbers and types."""
     if isinstance(value, str | Enum | EnumType):
         return True

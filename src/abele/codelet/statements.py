@@ -95,6 +95,7 @@ class Statements(Macros):
         for node in nodes:
             read = self.statement(node)
             body += read
+            # What follows cannot run, and is not read: it need not even be in the language.
             if read and _ends(read[-1]):
                 return body, False
         return body, True
@@ -115,6 +116,7 @@ class Statements(Macros):
                 with self.room():
                     condition = self.condition(node.test)
                 if isinstance(condition, ConstExpr):
+                    # The branch that is taken goes on with what follows the `if`, as `return` may be in either.
                     taken = node.body if condition.value else node.orelse
                     inner, returned = self.tail([*taken, *nodes[number + 1 :]])
                     return [*body, *inner], returned
@@ -204,6 +206,7 @@ class Statements(Macros):
             count = 0 if None in found else len(found)
             raise self.origin.problem(node, f"{function.__name__} returns {count} values for {len(targets)} targets")
         valued = [self._valued(f, node.value) for f in found]
+        # The macro's variables were named as the targets, so everything is where it belongs already.
         if all(_is_variable(t, v) for t, v in zip(targets, valued, strict=True)):
             return []
         if isinstance(target, ast.Tuple):
@@ -214,6 +217,7 @@ class Statements(Macros):
         """``a, b = x, y``: all values first, then all targets."""
         if len(target.elts) != len(values):
             raise self.origin.problem(node, f"{len(values)} values for {len(target.elts)} targets")
+        # Through temporaries, as in Python: `a, b = b, a` exchanges them.
         names = [self._temporary(v.type) for v in values]
         first: list[Stmt] = [
             Assign(name=n, value=_typed(v), line=node.lineno) for n, v in zip(names, values, strict=True)
@@ -240,6 +244,8 @@ class Statements(Macros):
         if found.row is None:
             self.scope.known[name] = found
             return []
+        # The row's number is computed where the name is bound, not where it is read: variables in it may have changed
+        # by then.
         row = f"{name}_row_"
         self.scope.types[row] = i64
         self.scope.defined.add(row)
@@ -304,6 +310,7 @@ class Statements(Macros):
             return self.block(node.body if condition.value else node.orelse)[0]
         before = set(self.scope.defined)
         then, through = self.block(node.body)
+        # A branch that leaves does not reach the end of the `if`: only what the others define counts.
         after_then = self.scope.defined if through else None
         self.scope.defined = set(before)
         otherwise, through = self.block(node.orelse)
@@ -315,6 +322,7 @@ class Statements(Macros):
     def _while(self, node: ast.While) -> list[Stmt]:
         if node.orelse:
             raise self.origin.problem(node, "else after while", "set a flag and test it after the loop")
+        # The condition is evaluated before each turn, so a macro's statements, which would run once, have no place.
         with self.no_room():
             condition = self.condition(node.test)
         before = set(self.scope.defined)
@@ -343,6 +351,8 @@ class Statements(Macros):
         self.scope.defined.add(name)
         body = self._loop(node.body)
         self.scope.defined = before
+        # Variables that a turn only accumulates are kept in 32 lanes, joined after the loop: the language defines their
+        # order so (docs/codelets.md), and code for several lanes at once gives the same bits.
         lanes = {n: op for n, op in accumulators(body).items() if n in before and n != name}
         return [For(name=name, start=start, stop=stop, step=step, body=body, lanes=lanes, line=node.lineno)]
 
@@ -380,6 +390,7 @@ class Statements(Macros):
 
     def read_helper(self, function: FunctionType, arguments: list[Any], node: ast.Call) -> Helper:
         """A plain function read for what its arguments are."""
+        # A helper is read once for each combination of argument types and fields, as a template would be.
         key = (function, tuple(_identity(a) for a in arguments))
         if key in self.reading.helpers:
             return self.reading.helpers[key]
@@ -388,6 +399,7 @@ class Statements(Macros):
                 node, f"{function.__name__} calls itself", "recursion needs a stack; write a loop"
             )
         code = function.__code__
+        # Flags of *args and **kwargs.
         if code.co_kwonlyargcount or code.co_flags & 0x0C:
             raise self.origin.problem(node, f"{function.__name__} has keyword-only or starred parameters")
         names = code.co_varnames[: code.co_argcount]
@@ -417,7 +429,7 @@ class _SpelledOut(ast.NodeTransformer):
 
 
 def _is_variable(target: ast.expr, value: VertexExpr) -> bool:
-    """Whether ``value`` is the variable that it is assigned to."""
+    """True if ``value`` is the variable that it is assigned to."""
     return isinstance(target, ast.Name) and isinstance(value, Local) and value.name == target.id
 
 

@@ -128,7 +128,7 @@ class ElementDemands:
                 self._interleaved.append(shares)
 
     def concerns(self, groups: Sequence[VertexGroup]) -> bool:
-        """Whether any field of some vertices has a request."""
+        """True if any field of some vertices has a request."""
         return any(self._asks(field) for group in groups for field in group.codelet.fields)
 
     def _asks(self, field: FieldDef) -> bool:

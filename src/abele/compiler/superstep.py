@@ -105,7 +105,7 @@ class Superstep:
         compute: Its vertices.
         scatter: Copies that put outputs in place.
         after: Exchange that sends outputs home.
-        joins_previous: Whether it is a stream copy that shares the host rendezvous of the one before it.
+        joins_previous: True if it is a stream copy that shares the host rendezvous of the one before it.
         host_cycles: Transfer from or to the host, its own rendezvous included.
         host_bytes: Bytes of that transfer.
         sync_cycles: Its barriers, where they are not one sync of the groups that meet.

@@ -228,12 +228,12 @@ class ComputeSet:
 
     @property
     def has_copies(self) -> bool:
-        """Whether others are copies of it."""
+        """True if others are copies of it."""
         return self._others > 0
 
     @property
     def is_wired_in_groups(self) -> bool:
-        """Whether no vertex was added alone."""
+        """True if no vertex was added alone."""
         return not self._pending
 
     @property

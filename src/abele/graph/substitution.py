@@ -147,7 +147,7 @@ SUBSTITUTED.add(WriteUndef, _write_undef)
 
 
 def can_substitute(step: Program) -> bool:
-    """Whether a step, apart from those inside it, can be made for other variables."""
+    """True if a step, apart from those inside it, can be made for other variables."""
     if isinstance(step, Copy):
         return isinstance(step.source, Tensor) and isinstance(step.destination, Tensor) and step.offset is None
     return type(step) in SUBSTITUTED

@@ -135,7 +135,7 @@ class _Built:
                     waiting.append(step.host_body)
 
     def is_whole(self) -> bool:
-        """Whether it is made of nothing but operands and what is new, in forms that can be built again."""
+        """True if it is made of nothing but operands and what is new, in forms that can be built again."""
         known = {*self.operands, *(n.variable for n in self.variables)}
         sets = {c for c, _ in self.compute_sets}
         shown = [t for t in self.results if t is not None]

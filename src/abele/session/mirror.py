@@ -77,6 +77,7 @@ class Mirror:
 
     def upload(self) -> None:
         """Copy all that the host has to the device, also over what the device has learnt."""
+        # Other holders first, outside the lock: each takes its own.
         for _, _, cell in self._cells(self._ends):
             cell.bring_up_to_date(but=self)
         with self._lock.held():
@@ -105,6 +106,7 @@ class Mirror:
     def _download(self, ends: Mapping[str, End], *, over_host: bool) -> None:
         with self._lock.held():
             for name, end, cell in self._cells(ends):
+                # A cell that another session holds has newer values there than this device.
                 mine = cell.holder in (self, None)
                 if mine and (over_host or self._seen.get(name) == cell.version):
                     self._read(name, end, cell)

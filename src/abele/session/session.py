@@ -41,7 +41,7 @@ class Session:
         weights: Parameters and buffers by name; a :class:`SharedArrays` is shared with its other sessions.
         state: State of optimisers by name; what is missing starts as the optimiser says, and is added.
         seed: What random ops start from.
-        follow_host: Whether weights that are written on the host reach the next run by themselves; otherwise with
+        follow_host: True if weights that are written on the host reach the next run by themselves; otherwise with
             :meth:`upload`, and what runs have learnt is newer than such writes.
 
     Attributes:
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Whether the program and its weights are on the device."""
+        """True if the program and its weights are on the device."""
         return self._attached
 
     def attach(self) -> bool:

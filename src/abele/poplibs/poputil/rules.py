@@ -47,11 +47,11 @@ class Rule:
 
     Attributes:
         words: What is wanted, as in "a whole number".
-        fits: Whether a value is of this kind; tells orders of arguments apart.
-        takes: Whether a value will do; never less than ``fits``.
+        fits: True if a value is of this kind; tells orders of arguments apart.
+        takes: True if a value will do; never less than ``fits``.
         inside: A further look at a value that will do, or None.
         error: Kind of the error where it will not do.
-        none_fits: Whether ``None`` is of this kind where the parameter is optional. It stands for an operand or an
+        none_fits: True if ``None`` is of this kind where the parameter is optional. It stands for an operand or an
             object that there is not; a number is left out instead.
     """
 
@@ -94,7 +94,7 @@ def _is_instance(*kinds: type) -> Fits:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether ``value`` counts as one number: also a NumPy scalar, and what converts itself."""
+    """True if ``value`` counts as one number: also a NumPy scalar, and what converts itself."""
     if isinstance(value, numbers.Real):
         return True
     return not isinstance(value, (str, Tensor)) and hasattr(value, "__float__") and getattr(value, "ndim", 0) == 0
@@ -105,7 +105,7 @@ def _is_true_or_false(value: Any) -> bool:
 
 
 def _are_indices(value: Any) -> bool:
-    """Whether ``value`` is a list of whole numbers, or an iterator, which is left to the function."""
+    """True if ``value`` is a list of whole numbers, or an iterator, which is left to the function."""
     if isinstance(value, abc.Iterator):
         return True
     try:

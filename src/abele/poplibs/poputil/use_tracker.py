@@ -58,7 +58,7 @@ class TensorUseTracker:
             min_elements: Elements that make it worth to use one tile more; by default as many as 128 bytes hold.
 
         Returns:
-            Whether any element is used; otherwise the mapping stays as it is.
+            True if any element is used; otherwise the mapping stays as it is.
         """
         grain = grain or vector_grain(graph, tensor.dtype)
         least = math.ceil(128 / tensor.dtype.bytes) if min_elements is None else min_elements

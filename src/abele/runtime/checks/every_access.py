@@ -52,6 +52,7 @@ class BoundedVertices:
 
     def trial(self, placed: PlacedGroup) -> AbeleError | None:
         """How a vertex of a group would leave a field on what memory holds now, if one does; nothing is changed."""
+        # What prints would print twice.
         if placed.tables.sink is not None:
             return None
         for runs in placed.tables.gather:
@@ -62,6 +63,7 @@ class BoundedVertices:
             self._run(placed)
         except AbeleError as error:
             return error
+        # A trial looks for accesses only; anything else would have been raised by the run itself.
         except Exception:
             return None
         finally:
@@ -83,6 +85,7 @@ class BoundedVertices:
         code = self.compile(placed.group.codelet)
         tables, report = np.array(placed.tables.addresses, dtype=np.int64), np.zeros(_WORDS, np.int64)
         report[_WORKER] = worker or 0
+        # The call is guarded: a fault in native code comes back as a value.
         leaf = code.run_checked if worker is None else code.run_worker_checked
         with denormals_flushed():
             fault = self._calls.run(leaf, begin, end, address_of(tables), address_of(report))
@@ -108,6 +111,8 @@ class BoundedVertices:
         run(0, placed.num, address_of(tables), address_of(report))
         violation = Violation.of(report)
         if violation is not None:
+            # Native code knows the vertex and the field; plain Python repeats that vertex on what it found, and knows
+            # the line.
             saved.restore(violation.vertex)
             run_vertex(placed, violation.vertex)
             raise _unexplained(placed, violation)

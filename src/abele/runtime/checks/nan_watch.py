@@ -76,6 +76,7 @@ class NanWatch:
     def _after(self, compute_set: ComputeSet) -> None:
         written = self._written(compute_set)
         for part, before in zip(written.parts, written.before, strict=True):
+            # What was NaN before is not this compute set's doing.
             turned = self._nans(part) & ~before
             if turned.any():
                 replica, place = np.unravel_index(int(np.argmax(turned)), turned.shape)
@@ -86,6 +87,7 @@ class NanWatch:
         values = part.values(self._arena)
         found = values != values
         if self._shadow is not None:
+            # Poison of floats is a NaN too.
             found &= self._shadow.written(part)
         return np.asarray(found)
 

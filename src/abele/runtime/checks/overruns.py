@@ -46,6 +46,7 @@ class Overruns:
         begin = np.concatenate([r.begin for r in regions] or [np.empty(0, np.int64)])
         length = np.concatenate([r.length for r in regions] or [np.empty(0, np.int64)])
         first, last = arena.zones(begin, length) if len(begin) else (begin, begin)
+        # State of vertices has red zones of its own, outside the arena.
         own = [zone for p in self._placed for zone in p.tables.zones]
         self._states = {begin: p for p in self._placed for begin, _ in p.tables.zones}
         around = np.array(own, dtype=np.int64).reshape(-1, 2)
@@ -56,6 +57,7 @@ class Overruns:
         changed = self._zones.changed()
         if fault is None and not changed:
             return None
+        # Filled again at once, so that the next run is judged by itself.
         if changed:
             self._zones.fill()
         return self._faulted(*fault) if fault is not None else self._changed(changed)
@@ -74,6 +76,7 @@ class Overruns:
 
     def _changed(self, zones: Sequence[int]) -> ApplicationRuntimeError:
         variables = [v for begin in zones if self._arena.holds(begin) for v in self._arena.around(begin)]
+        # Whose state lies there comes first; then those wired to a variable beside the zone.
         owners = [self._states[begin] for begin in zones if begin in self._states]
         near = [*owners, *(p for p in self._placed if p not in owners and self._touches(p, variables))]
         because = f"{_memory(variables)} has changed, which belongs to nothing"

@@ -48,6 +48,7 @@ class OutputPoison:
                     continue
                 address, row = row_elements(edge)
                 kept = np.zeros(len(edge.index), dtype=bool)
+                # An element of these rows is read, by this vertex or another: its contents are wanted.
                 kept[row[read.contains(address)]] = True
                 found.append(address[~kept[row]])
                 rows = np.tile(~kept, arena.replicas) & (memory.bytes > 0)
@@ -75,5 +76,6 @@ def _fill_leaf(memory: FieldMemory, rows: npt.NDArray[np.bool_], bits: int, widt
     size = memory.bytes[rows]
     pattern = aligned_block(int(size.max(initial=0)))
     pattern.view(f"u{width}")[...] = bits
+    # One block of poison, as long as the longest row, is the source of every copy.
     source = np.full(len(size), address_of(pattern), dtype=np.int64)
     return copy_leaf("poison", Runs(source, memory.address[rows], size)).keeping(pattern)

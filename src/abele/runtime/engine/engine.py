@@ -90,6 +90,7 @@ class Engine:
         self.executable = executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph
         self.checks = checks_of(checks, self.options)
+        # Only vertices as placed have fields to check.
         self.mode = "tiles" if debug or self.checks.any else mode
         self.threads = threads or available_cores()
         self.print_stream: IO[str] = sys.stdout
@@ -102,6 +103,7 @@ class Engine:
 
     def _kept(self, keep: Iterable[Handle]) -> frozenset[Variable]:
         """Variables that the host may read or write in any case."""
+        # A handle is a promise to the host: fusing may not remove its variables.
         exposed = [handle.tensor for handle in self.graph.host_handles.values()]
         return frozenset(v for t in (*exposed, *(find_tensor(self.graph, h) for h in keep)) for v in t.variables)
 
@@ -226,7 +228,7 @@ class Engine:
             name: What the run is called in the report.
 
         Returns:
-            Whether it ended; False after :meth:`stop`.
+            True if it ended; False after :meth:`stop`.
 
         Raises:
             EngineError: No such program, or a run is under way already.

@@ -127,6 +127,8 @@ class Setting:
         if lengths is None:
             return None, []
         valid = loop.valid(lengths, self.params.batch)
+        # A step is computed for all samples, and undone for those that have ended: a branch per sample is not to be had
+        # on tiles that hold all samples of a unit.
         held = [self.units.state("held") for _ in states]
         loop.copy(states, held, "hold")
         return valid, held

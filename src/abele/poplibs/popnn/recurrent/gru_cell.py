@@ -30,6 +30,9 @@ class GruCell:
         self.columns = Columns(setting.graph, setting.units, {**hidden, **inputs, **after}, "operand")
         names = tuple(inputs)
         self.gates = setting.product(self.columns, ("output", *names), 2, "gates")
+        # What is multiplied by the candidate's weights decides the number of products: a state that was reset before
+        # joins the input in one; otherwise the state's product must stay apart from the input's until the reset has
+        # scaled it.
         if params.reset_after:
             self.candidates = [setting.product(self.columns, ("output",), 1, "state_candidate")]
             self.candidates += [setting.product(self.columns, names, 1, "input_candidate")] if names else []
@@ -52,6 +55,7 @@ class GruCell:
         parts = [weights.output, *([weights.input] if self.has_input and weights.input is not None else [])]
         gates = [gates_of(p, self.order[:2]) for p in parts]
         candidates = [gates_of(p, self.order[2:]) for p in parts]
+        # The reset state is the last of the operand's columns, so its weights come last.
         groups = [[c] for c in candidates] if self.params.reset_after else [[*candidates[1:], candidates[0]]]
         for product, group in zip([self.gates, *self.candidates], [gates, *groups], strict=True):
             if forward:
@@ -80,6 +84,8 @@ class GruCell:
     def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back; see the protocol."""
         (output,) = gradients
+        # Back through the step in reverse: the new state, the candidate, the reset that it used, then the gates' common
+        # product. `output` becomes the gradient of the old state bit by bit.
         self._output_gradients(loop, step, output, deltas)
         if self.params.reset_after:
             inputs = self._back_after(loop, step, output, deltas)
@@ -98,6 +104,8 @@ class GruCell:
 
     def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
+        # The columns held other operands in the steps back: the step's state is put there once more, as is the reset
+        # state, which is cheaper to compute again than to keep.
         put(loop, step[3], self.columns.of("output"))
         if not self.params.reset_after:
             was_reset = self.setting.units.state("reset_output")
@@ -118,6 +126,7 @@ class GruCell:
         else:
             *more, last = self.candidates[0].gradients(prog)
             parts = [last, *more]
+        # From the order that the products have to the one that the caller's weights have.
         back = [self.params.cells.index(name) for name in self.params.cell_order]
         joined = [gates_of(concat([a, b], 0), back) for a, b in zip([output, *inputs], parts, strict=True)]
         assert self._bias_sums[0] is not None
@@ -177,6 +186,8 @@ class GruCell:
         if scores:
             self._score_gradient(loop, operands)
         into = [deltas[self.order[1]], deltas[self.order[2]], output]
+        # From h' = h·s + c·(1 - s), with s the share: the slopes of update and candidate, and what passes straight to
+        # the old state.
         expressions = [
             slope(gate, _2, through if weight is None else through * weight),
             slope(candidate, _3, _1 * (1.0 - share)),

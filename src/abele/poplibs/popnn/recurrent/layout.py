@@ -37,6 +37,7 @@ class Units:
 
     def stack(self, count: int, name: str) -> Tensor:
         """A new tensor [count, batch, units]."""
+        # Units outermost in memory, whole units per tile.
         made = self._by_unit((self.size, count, self.batch), name)
         return made.transpose((1, 2, 0))
 
@@ -62,6 +63,7 @@ class Units:
 
 def new_operand(graph: Graph, dtype: ElementType, batch: int, sizes: tuple[int, ...], name: str) -> Tensor:
     """A left operand of matmuls, [batch, sum of sizes]: each part of columns is spread over all tiles."""
+    # Groups of columns must not straddle two parts, as each part is mapped, and written, by itself.
     group = channels_per_group(math.gcd(*sizes))
     made = graph.variable(dtype, (sum(sizes) // group, batch, group), name=name)
     first = 0

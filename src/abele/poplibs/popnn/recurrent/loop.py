@@ -43,6 +43,7 @@ class SequenceLoop:
 
     def valid(self, lengths: Tensor, batch: int) -> Tensor:
         """True where each sample still has this step, bool[batch, 1]."""
+        # One element per sample on one tile: it is broadcast to all units, whose tiles fetch it.
         made = self.graph.variable(bool_, (batch, 1), name="valid").map(0)
         wanted = lengths.reshape((lengths.size, 1))
         self.map([_1 > _2], [wanted.broadcast_to((batch, 1)), self.index], [made], "valid")
@@ -75,6 +76,8 @@ def run_loop(
     index = graph.variable(u32, (1,), name="step").map(0)
     first = graph.constant(u32, (1,), steps - 1 if backwards else 0, name="first_step").map(0)
     before, turn = Sequence(), Sequence()
+    # What the body needs once goes to `before`, which is complete only when all turns are made; hence both are appended
+    # at the end.
     before.add(Copy(first, index))
     for _ in range(unroll):
         body(SequenceLoop(graph, index, turn, before))

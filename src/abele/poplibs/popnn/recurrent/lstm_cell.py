@@ -67,6 +67,8 @@ class LstmCell:
 
     def update_cell(self, loop: SequenceLoop, at: dict[str, Tensor], output: Tensor, cell: Tensor) -> None:
         """cell ← forget · cell + input · candidate, and its non-linearity; the state before is put where it is kept."""
+        # The products, and the states to keep, in one superstep: all expressions read what was there before it, so
+        # `cell` may be overwritten by one and kept by another.
         product = loop.graph.clone(cell, name="input_times_candidate")
         expressions: list[Expr] = [_1 * _2, _3 * PlaceHolder(4)]
         operands, results = [at["forget"], cell, at["input"], at["cell"]], [cell, product]

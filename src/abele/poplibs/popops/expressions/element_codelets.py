@@ -79,8 +79,8 @@ class OperandLayout:
     Attributes:
         inputs: Port of each operand that is read.
         outputs: Port of each output; the port of an operand where it is overwritten.
-        rows: Whether vertices walk rows of ``columns`` elements.
-        indexed: Whether the expressions need the position of the element in the whole tensor.
+        rows: True if vertices walk rows of ``columns`` elements.
+        indexed: True if the expressions need the position of the element in the whole tensor.
         workers: Workers that share a vertex.
         grain: Elements that a worker's share is a multiple of.
         base: ``MultiVertex``, or ``SupervisorVertex`` where the library has code of its own that starts the workers.

@@ -42,7 +42,7 @@ class Fused:
 
     @property
     def needs_index(self) -> bool:
-        """Whether an expression depends on the position of the element."""
+        """True if an expression depends on the position of the element."""
         return any(isinstance(e, (ir.Index, ir.Random)) for e in self._leaves)
 
     @cached_property
@@ -111,7 +111,7 @@ def operation_slots(fused: Fused, vector: int, in_place: bool) -> float:
 
 
 def is_typed_constant(expression: ir.Expr) -> bool:
-    """Whether it is a number of a type of its own, which takes no operation."""
+    """True if it is a number of a type of its own, which takes no operation."""
     return isinstance(expression, ir.Cast) and isinstance(expression.arg, ir.Const)
 
 

@@ -32,7 +32,7 @@ reductions to eight columns leaves room for the state of one vertex per tile."""
 
 @dataclass(frozen=True)
 class Rectangles:
-    """What the vertices of the first step reduce: rectangles, one or several a vertex.
+    """What the vertices of the first step reduce: rectangles, one or several per vertex.
 
     Attributes:
         vertex: Vertex of each rectangle, int64[n], non-decreasing.

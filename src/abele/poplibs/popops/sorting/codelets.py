@@ -78,7 +78,7 @@ class Record:
                 code.store(f"{name}{other}", code.choice(better, a, b), high())
 
     def _is_better(self, code: CodeWriter) -> WrittenValue:
-        """Whether record b is better than record a."""
+        """True if record b is better than record a."""
         better = code.local("b_k").compare(">" if self.largest_first else "<", code.local("a_k"))
         if not self.by_second:
             return better
