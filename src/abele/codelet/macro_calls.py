@@ -20,7 +20,7 @@ from abele.codelet.tree import ConstExpr, Stmt, VertexExpr, own_expressions, wal
 
 
 @dataclass
-class Expansion:
+class MacroExpansion:
     """Where statements of macros go, and what their variables are called.
 
     Attributes:
@@ -43,7 +43,7 @@ class Expansion:
 class Macros(Prints):
     """Reads the expressions of one function, calls of macros included."""
 
-    expansion: Expansion
+    expansion: MacroExpansion
 
     def tail(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], ast.expr | None]:
         """Statements up to a ``return``, and what that returns."""
@@ -109,7 +109,7 @@ class Macros(Prints):
         }
         tree = deepcopy(function_tree(code))
         renamed = self._renamed(tree, function, found, node)
-        _Renaming(renamed).visit(tree)
+        _LocalNames(renamed).visit(tree)
         scope = NameScope(function, {}, {}, dict(zip(names, first, strict=False)) | known)
         for name in renamed.values():
             if name in self.scope.types:
@@ -180,7 +180,7 @@ class Macros(Prints):
         return found
 
 
-class _Renaming(ast.NodeTransformer):
+class _LocalNames(ast.NodeTransformer):
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from abele.codelet.macro_calls import Expansion, Macros
+from abele.codelet.macro_calls import MacroExpansion, Macros
 from abele.codelet.problem import Origin
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
@@ -74,7 +74,7 @@ def _read(definition: CodeletDef, scope: NameScope, parameters: tuple[str, ...],
     origin = Origin(definition.name, function.__code__.co_filename, function.__name__)
     reader = Statements(definition, origin, scope)
     reader.reading = reading
-    reader.expansion = Expansion(reserved=frozenset(function.__code__.co_varnames))
+    reader.expansion = MacroExpansion(reserved=frozenset(function.__code__.co_varnames))
     body, falls_through = reader.block(tree.body)
     if reader.result is not None and falls_through:
         raise origin.problem(tree, "may end without returning a value", "return one on every path")

@@ -7,7 +7,7 @@ them, and vertices evaluate them. What each needs to know of an operation stands
 from abele.expr import operations
 from abele.expr.affine import Affine, AffineLike, affine, dims
 from abele.expr.evaluate import evaluate
-from abele.expr.expand import Expansion, expanded, is_primitive
+from abele.expr.expand import Expander, expanded, is_primitive
 from abele.expr.nodes import (
     Apply,
     Cast,
@@ -54,7 +54,7 @@ __all__ = [
     "Cast",
     "Code",
     "Const",
-    "Expansion",
+    "Expander",
     "Expr",
     "ExprLike",
     "InVertex",

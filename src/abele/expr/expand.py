@@ -25,10 +25,10 @@ def expanded(expression: Expr, types: Types) -> Expr:
     Raises:
         TypeMismatchError: An operation on types that it does not take.
     """
-    return Expansion(types).of(expression)
+    return Expander(types).of(expression)
 
 
-class Expansion:
+class Expander:
     """Expressions over the same operands being expanded, each part once.
 
     Args:

@@ -76,9 +76,17 @@ class AddressSpace:
         self, source: Variable, mapping: TileMapping, initial: npt.NDArray[Any] | None, debug: DebugRecord
     ) -> Variable:
         """A new variable like another, behind those that there are, with a mapping and contents at load."""
-        number, base = len(self.variables), self.num_elements
-        kind = source.kind
-        made = Variable(number, debug.full_name, source.dtype, source.shape, base, kind, mapping, initial, debug)
+        made = Variable(
+            id=len(self.variables),
+            name=debug.full_name,
+            dtype=source.dtype,
+            shape=source.shape,
+            base=self.num_elements,
+            kind=source.kind,
+            mapping=mapping,
+            initial=initial,
+            debug=debug,
+        )
         self.variables.append(made)
         self.num_elements += made.size
         return made

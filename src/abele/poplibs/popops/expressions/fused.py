@@ -69,7 +69,7 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
         TypeMismatchError: Operations on types that they do not take, or an output type that needs a cast.
     """
     lowered, stored = [], []
-    expansion = ir.Expansion(types)
+    expansion = ir.Expander(types)
     for expression, wanted in zip(exprs, out_types, strict=True):
         check_placeholders(expression.node, types)
         low = expansion.of(expression.node)
