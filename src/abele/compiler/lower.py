@@ -25,15 +25,15 @@ class Step:
     Attributes:
         index: Position in program order.
         kind: What it does; one of ``step_kinds.KINDS``.
-        node: The program node that it came from; a called function's nodes appear once a call.
+        node: The program node that it came from; a called function's nodes appear once per call.
         name: What it does, scopes included.
         executions: Times that it runs in one run of the program.
-        is_assumed: Whether that number depends on data: a while loop counts as one trip, an If takes its first branch,
+        is_assumed: True if that number depends on data: a while loop counts as one trip, an If takes its first branch,
             a Switch its first case.
         call: Position of the library call that it belongs to, or −1.
         program: Position of the program that it belongs to.
         superstep: Number of the superstep that it runs: steps that do the same thing run one, which is analysed once.
-        joins_previous: Whether it is a stream copy that shares the host rendezvous of the one right before it.
+        joins_previous: True if it is a stream copy that shares the host rendezvous of the one right before it.
         block: Names of the Blocks around it, joined by ``/``.
     """
 
@@ -136,7 +136,7 @@ class _Lowering:
         return step
 
     def _joins_previous(self, kind: str, node: Program) -> bool:
-        """Whether a step shares the rendezvous of the stream copy right before it: same direction, same meeting."""
+        """True if a step shares the rendezvous of the stream copy right before it: same direction, same meeting."""
         if kind in NEUTRAL:
             return False
         before, self._stream = self._stream, (kind, self._meeting(node)) if kind in STREAMS else None

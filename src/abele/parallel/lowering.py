@@ -111,6 +111,8 @@ class Lowering:
     def _run_op(self, op: NetworkOp) -> None:
         rule = rule_of(op)
         if rule.reads_eagerly:
+            # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
+            # rather than in the op's scope.
             with located(self.graph, op.debug, scoped=False):
                 for number, value in enumerate(op.inputs):
                     self.enter(value, partial(self._laid_out, rule, op, number))
@@ -128,6 +130,7 @@ class Lowering:
 
         if not rule.depends_on_operands_alone:
             return lower()
+        # What results are laid out like decides as operands do.
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs)]
         made = tuple((v.shape, v.dtype.name) for v in op.outputs)
         return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
@@ -156,6 +159,8 @@ class Lowering:
     def _enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
         if value in self._constants:
             return self.constant(self._constants[value])
+        # A parameter of a block that nothing has read is still the value outside: whoever reads it first, in or out,
+        # chooses the layout.
         if value in self._stands_for:
             assert self._outer is not None
             return self._outer.enter(self._stands_for[value], layout)
@@ -204,6 +209,7 @@ class Lowering:
     def overwritable(self, value: Value) -> Tensor:
         """A tensor with what ``value`` is, which its reader may write: its own if nothing else ever reads it."""
         tensor = self[value]
+        # One reader, which is the caller: nothing else can see the write.
         if value in self._owned and self._readers.get(value) == 1:
             return tensor
         return self.copied(tensor, value.name or "copy")

@@ -187,6 +187,7 @@ class Repeats:
             results, self._built[key] = self._first(variables, prog, make)
             return results
         built = self._built[key]
+        # Whether it can be built again is looked at when that is first asked for: most things are built once.
         if built is not None and key not in self._checked:
             self._checked.add(key)
             if not built.is_whole():
@@ -211,6 +212,7 @@ class Repeats:
             results,
         )
         _fill_names(built, names)
+        # A stream, say, that was made on the way, or an operand that was mapped, is more than substitution can repeat.
         return results, built if self._state(operands) == before else None
 
     def _state(self, operands: Sequence[Variable]) -> tuple[int, ...]:

@@ -93,6 +93,8 @@ def phases(variant: Variant, ipus: int) -> dict[str, float]:
     """Modelled cycles of one step by phase."""
     machine = systems.get("gc2").with_ipus(ipus)
     step = _step(machine, variant.dtype, CHANNELS, GRIDS[ipus])
+    # The vertex works on one f32 where the measured code works on a vector by one instruction: compute is that of an
+    # image with as many fewer channels, everything else that of the image itself.
     vectors = _step(machine, f32, CHANNELS // variant.width, GRIDS[ipus])
     return {**step, "compute": vectors["compute"]}
 
@@ -108,7 +110,7 @@ def _step(machine: System, dtype: ElementType, channels: int, grid: tuple[int, i
 
 
 def blur_step(graph: Graph, dtype: ElementType, channels: int, grid: tuple[int, int]) -> ComputeSet:
-    """A compute set that blurs an image with a border of one pixel into another, a block of ``grid`` a tile."""
+    """A compute set that blurs an image with a border of one pixel into another, a block of ``grid`` per tile."""
     rows, columns = IMAGE
     before, after = (
         graph.variable(dtype, (rows + 2, (columns + 2) * channels), name=name) for name in ("image", "blurred")
@@ -131,6 +133,7 @@ def blur_step(graph: Graph, dtype: ElementType, channels: int, grid: tuple[int, 
 
 def _map_blocks(graph: Graph, image: Tensor, down: Int64, across: Int64, channels: int) -> None:
     """Every pixel on the tile of its block; those of the border with the nearest block."""
+    # The first and the last block reach over the border.
     cuts = [np.array([0, *cut[1:-1], cut[-1] + 1]) for cut in (down, across)]
     tile = np.arange((len(down) - 1) * (len(across) - 1), dtype=np.int64)
     at = tile // (len(across) - 1), tile % (len(across) - 1)

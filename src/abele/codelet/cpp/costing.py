@@ -179,7 +179,7 @@ class _Free:
             self.counted.add(block.name)
 
     def _addresses(self, name: str, affine: set[str], seen: set[str]) -> bool:
-        """Whether a value serves addresses and free tests alone."""
+        """True if a value serves addresses and free tests alone."""
         if name in seen:
             return True
         seen.add(name)
@@ -192,13 +192,13 @@ class _Free:
 
 
 def _is_stepped(instruction: Instruction) -> bool:
-    """Whether it keeps an index an index; the mask is how 64-bit code cuts one to 32 bits."""
+    """True if it keeps an index an index; the mask is how 64-bit code cuts one to 32 bits."""
     masks = instruction.opcode == "and" and any(o.text.endswith(" 4294967295") for o in instruction.operands)
     return masks or instruction.opcode in _STEPPED
 
 
 def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool:
-    """Whether a value moves by an invariant each time round."""
+    """True if a value moves by an invariant each time round."""
     if not _is_stepped(instruction) or instruction.type.startswith("<"):
         return False
     moving = [u for u in instruction.uses if u in affine]

@@ -120,7 +120,7 @@ def _unsigned(b: ll.IRBuilder, op: str, x: Value, y: Value) -> Value:
 
 
 def _is_harmless(divisor: str) -> bool:
-    """Whether a divisor is a number (or numbers) other than 0 and -1."""
+    """True if a divisor is a number (or numbers) other than 0 and -1."""
     numbers = re.findall(r"(?<![\w%.])-?\d+\b", re.sub(r"i\d+ ", "", divisor)) if divisor[0] != "%" else []
     return bool(numbers) and not {"0", "-1"} & set(numbers)
 

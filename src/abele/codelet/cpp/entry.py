@@ -60,7 +60,7 @@ def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bo
         vertex: The class.
         number: Its number in the module.
         signature: Type of its ``compute``, as ``i1 (ptr, i32)``.
-        aliasing: Whether its fields may overlap.
+        aliasing: True if its fields may overlap.
     """
     lines, after = [f"  %object = alloca [{vertex.size} x i8], align 16"], []
     for index, at in enumerate(vertex.tables):

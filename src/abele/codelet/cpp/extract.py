@@ -36,7 +36,7 @@ class VertexSource:
 
     @property
     def draws(self) -> bool:
-        """Whether it draws random numbers."""
+        """True if it draws random numbers."""
         return "@abele.urand32" in self.body
 
 

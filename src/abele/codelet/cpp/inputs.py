@@ -62,7 +62,7 @@ def _origins(text: str, fields: dict[str, int], vertex: VertexClass) -> dict[str
 
 
 def _steps(made: dict[str, tuple[str, list[str]]], name: str, phi: str) -> bool:
-    """Whether a value is that of a phi, moved on in its loop."""
+    """True if a value is that of a phi, moved on in its loop."""
     seen = set()
     while name not in seen:
         if name == phi:

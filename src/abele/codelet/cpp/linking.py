@@ -129,6 +129,6 @@ def _check_names(files: Sequence[FrontEnd]) -> None:
 
 
 def _is_same(one: VertexClass, two: VertexClass) -> bool:
-    """Whether both are the class of one header. An instance of a template is placed where a file asks for it."""
+    """True if both are the class of one header. An instance of a template is placed where a file asks for it."""
     templates = one.name != one.base
     return one.members == two.members and (templates or one.location == two.location)

@@ -73,7 +73,7 @@ class CppCodelets(Mapping[str, CodeletDef]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a codelet of this name that can be had."""
+        """True if there is a codelet of this name that can be had."""
         number = self._numbers.get(normalised(name)) if isinstance(name, str) else None
         return number is not None and not isinstance(self._make(number), AbeleError)
 

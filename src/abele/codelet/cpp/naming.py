@@ -53,7 +53,7 @@ def unwrapped(type_: MetadataNode | None) -> MetadataNode | None:
 
 
 def is_const(type_: MetadataNode | None) -> bool:
-    """Whether a type is const, aliases looked through."""
+    """True if a type is const, aliases looked through."""
     while type_ is not None and type_.kind == "DIDerivedType" and type_.tag in _WRAPPERS:
         if type_.tag == "const_type":
             return True

@@ -36,11 +36,11 @@ class TableFunction:
 
     Attributes:
         name: Its symbol: ``run``, ``run_counted`` or ``slots``.
-        counts: Whether it takes ``i64* out`` and gives costs.
-        reads_data: Whether edges may be read and written; their pointers may be null otherwise.
-        adds: Whether costs are added to ``out``, not set.
-        checks: Whether the code of a vertex is checked; then it takes ``i64* report``.
-        one_worker: Whether it takes the number of a worker, i64, and runs that one alone; where it checks, the number
+        counts: True if it takes ``i64* out`` and gives costs.
+        reads_data: True if edges may be read and written; their pointers may be null otherwise.
+        adds: True if costs are added to ``out``, not set.
+        checks: True if the code of a vertex is checked; then it takes ``i64* report``.
+        one_worker: True if it takes the number of a worker, i64, and runs that one alone; where it checks, the number
             is in the report.
     """
 
@@ -77,7 +77,7 @@ def module_text(
         around: What the body refers to.
         function: Which function. Of a body that draws random numbers, the tables have one more column: how often each
             vertex has drawn, u32.
-        aliasing: Whether fields of one vertex may overlap.
+        aliasing: True if fields of one vertex may overlap.
         sizes: What all vertices have in common.
     """
     module = ll.Module("cpp")

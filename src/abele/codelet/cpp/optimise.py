@@ -1,4 +1,4 @@
-"""From the front end's code to one plain function a vertex: everything in place, scalar, loops as they are written.
+"""From the front end's code to one plain function per vertex: everything in place, scalar, loops as they are written.
 
 What is left is what both the native code and the counting start from. It depends neither on the compiler that was
 there nor on the host CPU: the front end optimises nothing, and the passes here are told of no CPU.
@@ -62,7 +62,7 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
         text: Text of the module.
         vertices: Its vertex classes.
         signatures: Types of its functions by symbol.
-        aliasing: Whether fields of a vertex may overlap.
+        aliasing: True if fields of a vertex may overlap.
 
     Raises:
         CodeletError: A ``compute`` takes other arguments than its kind of vertex gives.

@@ -45,10 +45,10 @@ class Member:
         direction: ``in``, ``out``, ``inout`` or ``state``.
         type: Name of its element type.
         shape: ``scalar``, ``vector``, ``rows`` (each of its own length) or ``gather`` (elements wired one by one).
-        const: Whether it is state that compute cannot change.
+        const: True if it is state that compute cannot change.
         layouts: Layouts of its vectors, the outer first; ``VectorList`` layouts are prefixed so.
         alignment: Bytes that its first element is aligned to, where stated.
-        interleaved: Whether it asks for interleaved memory.
+        interleaved: True if it asks for interleaved memory.
         location: Where it is declared.
         held: C++ type of scalar state that the object holds in 64 bits, 32 on the tile; else empty.
     """

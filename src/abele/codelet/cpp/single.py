@@ -52,7 +52,7 @@ _SUFFIX = re.compile(r"\.(v\d+)?f(?:64|80|128)\b")
 
 
 def computes_in_double(text: str) -> bool:
-    """Whether a module has operations that take or give doubles."""
+    """True if a module has operations that take or give doubles."""
     return _COMPUTED.search(text) is not None
 
 
@@ -61,7 +61,7 @@ def in_single_precision(text: str, has_function: Callable[[str], bool]) -> str:
 
     Args:
         text: Its text; locals are values, calls are put in place.
-        has_function: Whether the C library has a function of a name: ``powf``.
+        has_function: True if the C library has a function of a name: ``powf``.
     """
     declared: dict[str, str] = {}
 

@@ -48,7 +48,7 @@ def write_missing(said: str, folder: Path) -> bool:
         folder: Where such headers are.
 
     Returns:
-        Whether there is one more.
+        True if there is one more.
     """
     found = _MISSING.search(said)
     return found is not None and _write(found[1], folder)

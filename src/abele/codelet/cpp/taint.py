@@ -31,7 +31,7 @@ class Taint:
 
     Attributes:
         names: Values that depend on data, or that cannot be had without it.
-        control: Whether they decide which blocks run.
+        control: True if they decide which blocks run.
     """
 
     def __init__(self, blocks: FlowGraph, members: Sequence[Member]) -> None:
@@ -48,7 +48,7 @@ class Taint:
         self.control = any(self._decides(i) for i in blocks.instructions)
 
     def is_kept(self, instruction: Instruction) -> bool:
-        """Whether an instruction can be done without data, and counting may need it."""
+        """True if an instruction can be done without data, and counting may need it."""
         if instruction.opcode == "store":
             return self._is_local(instruction.operands[1].name) and not self._tainted(instruction)
         if instruction.opcode == "call" and not instruction.name:
@@ -88,7 +88,7 @@ class Taint:
         return any(use in self.names for use in instruction.uses)
 
     def _reads(self, pointer: str) -> bool:
-        """Whether what lies behind a pointer is, or may be, data."""
+        """True if what lies behind a pointer is, or may be, data."""
         return any(not self._is_known(root) for root in self._roots(pointer))
 
     def _reads_from(self, source: InstructionOperand) -> bool:

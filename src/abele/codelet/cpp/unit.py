@@ -110,7 +110,7 @@ class Unit:
 
         Args:
             number: Its place among the classes.
-            aliasing: Whether fields of a vertex may overlap.
+            aliasing: True if fields of a vertex may overlap.
 
         Raises:
             CodeletError: The class cannot be had; see :func:`~abele.codelet.cpp.load_codelets`.

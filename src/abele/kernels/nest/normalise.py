@@ -57,6 +57,8 @@ class _KernelBuilder:
         """``item`` with the nests that set start values before it, and those that round sums after it."""
         before, stores, after = [], [], []
         for s in item.stores:
+            # Combined in a temporary of f32 that the last nest rounds; with `accumulate` the temporary starts from what
+            # is there.
             if self._is_rounded_often(item, s):
                 wide = self._temporary(self.shapes[s.operand])
                 before += [self._copy(s.operand, wide)] if s.accumulate else []
@@ -106,11 +108,13 @@ def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
 def injective(index: Sequence[Affine], extents: Mapping[str, int]) -> bool:
     """True if different points of the mentioned dims have different indices."""
     names = [name for a in index for name in a.names]
+    # Sufficient, not necessary: no dim occurs in two positions, and each position counts like mixed-radix digits.
     return len(set(names)) == len(names) and all(_mixed_radix(a, extents) for a in index)
 
 
 def _mixed_radix(position: Affine, extents: Mapping[str, int]) -> bool:
     reach = 0
+    # In order of size, each factor must exceed the reach of all smaller terms together, as the weight of a digit does.
     for dim, factor in sorted(position.terms, key=lambda t: abs(t[1])):
         if abs(factor) <= reach and extents[dim] > 1:
             return False

@@ -85,6 +85,7 @@ class _Evaluator:
         wide = target.astype(self.dtype(self.types[store.operand]))
         if not store.accumulate:
             wide[...] = identity(store.combine, wide.dtype)
+        # `ufunc.at` combines every point, also several for one element, which plain indexing would drop.
         if where:
             COMBINES[store.combine].at(wide, where, value[inside])  # type: ignore[attr-defined]
         else:

@@ -67,6 +67,8 @@ def flatten(
         in_parallel = blocked.dim in dict(parallel)
         parallel = tuple(d for d in parallel if d[0] != blocked.dim) + (parts if in_parallel else ())
         reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
+        # Blocks outermost: they are the units that threads share. Lanes are innermost, of the outputs or of the
+        # reduction, whichever the samples belong to.
         parallel = ((BLOCK, blocked.blocks), *parallel)
         nest = LoopNest(
             parallel=parallel,
@@ -120,6 +122,8 @@ class _Flattener:
         place = self.blocked.places.get(space) if self.blocked else None
         address = Affine(())
         for number, (position, stride) in enumerate(zip(index, layout.strides, strict=True)):
+            # Only in a space laid out by blocks does the sample dim step in two parts; elsewhere block · lanes + lane
+            # is put in its place.
             if number == place and layout.block_stride is not None:
                 address = address + Affine(((BLOCK, layout.block_stride), (LANE, stride)))
             else:
@@ -136,6 +140,8 @@ class _Flattener:
             return ()
         apart = space in self.blocked.places and self.layouts(space).block_stride is not None
         whole = self.blocked.places[space] if apart else None
+        # A space laid out by whole blocks has room for the lanes of the last one: touching them does no harm, so no
+        # condition is needed there.
         names = {name for place, position in enumerate(index) if place != whole for name in position.names}
         return self.blocked.ragged if self.blocked.dim in names else ()
 

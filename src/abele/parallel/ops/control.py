@@ -236,6 +236,8 @@ class Looping(OpRule):
         trip = region.parameters[0]
         if not any(trip in inner.inputs for inner in region.ops) and trip not in region.results:
             return None
+        # The body does not know that its parameter is a counter: it is a tensor like any other, advanced at the end of
+        # the trip.
         counter = to.graph.variable(i32, (), name="trip").map(0)
         to.prog.add(Copy(to.graph.constant(i32, (), 0, name="zero"), counter, name="first_trip"))
         return counter
@@ -320,6 +322,7 @@ class WhileRule(Looping):
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """A RepeatWhileTrue."""
+        # The condition reads the same variables that the body overwrites, hence no copies between the two.
         states, counter = self._states(to, op), self._trip(to, op, op.regions[1])
         with to.into(Steps(name="condition")) as test:
             (holds,) = to.block(op.regions[0], [*states, *op.inputs[len(states) :]])
@@ -366,6 +369,7 @@ class Branching(OpRule):
         for region in op.regions:
             with to.into(Steps(name="branch")) as prog:
                 made = to.block(region, op.inputs[1:])
+                # Laid out as the first region makes them; the others copy into that.
                 results = results or [to.variable_like(t, "result") for t in made]
                 for source, destination in zip(made, results, strict=True):
                     prog.add(Copy(source, destination, name="result"))

@@ -150,6 +150,8 @@ class ConvolutionGradData(OpRule):
             _grouped(weight, params.groups, 0),
             optimize=True,
         )
+        # The windows of an array of numbers tell which element each product belongs to; 0, which padding gives, takes
+        # what falls outside.
         places = _windows(np.arange(1, 1 + np.prod(op.output.shape)).reshape(op.output.shape), params)
         result = np.zeros(op.output.size + 1, spread.dtype)
         np.add.at(result, places.reshape(-1), spread.reshape(-1))

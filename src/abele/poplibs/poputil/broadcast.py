@@ -47,7 +47,7 @@ def broadcast_to_match(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def broadcast_dims(shape: Shape, target: Shape) -> tuple[bool, ...]:
-    """For each dimension of ``target``, whether an operand of ``shape`` is repeated along it."""
+    """For each dimension of ``target``, True if an operand of ``shape`` is repeated along it."""
     padded = (1,) * (len(target) - len(shape)) + tuple(shape)
     return tuple(have == 1 and want != 1 for have, want in zip(padded, target, strict=True))
 

@@ -37,7 +37,7 @@ class StorageOrder:
         return self.permuted(self.fine)
 
     def permuted(self, values: Sequence[T]) -> tuple[T, ...]:
-        """One value a fine dimension, put in storage order."""
+        """One value per fine dimension, put in storage order."""
         return tuple(values[d] for d in self.order)
 
     def apply(self, tensor: Tensor) -> Tensor:

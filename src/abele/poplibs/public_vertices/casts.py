@@ -89,6 +89,7 @@ def _shared(source: ElementType, target: ElementType) -> Instance:
     def cycles(v: Any, ipu: Ipu) -> Int64:
         number, packed, size = (np.asarray(n, np.int64) for n in (v.numElems, v.partitionParams, v.dst))
         most, many = packed >> 9, packed >> 6 & 7
+        # As the code above has it: the packed count, else the size of `dst`; `numElems` before both.
         told = np.where(packed > 0, many * most + (6 - many) * (most - 4) - (packed & 7), size)
         return CastCycles(source, target)(np.where(number > 0, number, told), ipu)
 

@@ -129,6 +129,7 @@ def _conv_1x1(
     ]
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
+        # The template parameter tells how the real vertex loads its weights; it changes the cost, not the result.
         load = ipu.amp.wide_weight_load_bytes_per_cycle if wide_loads else ipu.amp.weight_load_bytes_per_cycle
         return cost.amp_1x1(_work(v, dtype, partials), units, load)
 
@@ -200,6 +201,7 @@ def _reduce_add(out: ElementType, partials: ElementType, single: bool, constrain
     def cycles(v: Any, ipu: Ipu) -> Int64:
         depth, size = np.asarray(v.numPartials, np.int64), np.asarray(v.numElems, np.int64)
         if single:
+            # The initial partial is one more to add.
             return cost.reduce_add(size, depth + 1, partials, out)
         return cost.reduce_add_list(size, depth, partials, out)
 

@@ -158,7 +158,7 @@ def flat_cycles(fused: Fused, form: CostForm, out: str) -> Formula:
 
 
 def rows_cycles(fused: Fused, form: CostForm, field: str, start: int, each: int = 0) -> Formula:
-    """Slots of a vertex on rows: ``start``, ``each`` a row, and those of the vectors of each row."""
+    """Slots of a vertex on rows: ``start``, ``each`` per row, and those of the vectors of each row."""
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         found, vector_ = getattr(v, field), ipu.vector_width(vector_type(fused))
@@ -170,6 +170,7 @@ def rows_cycles(fused: Fused, form: CostForm, field: str, start: int, each: int 
 
 def sum_rows(values: Any, row_begin: Int64) -> Int64:
     """Sums of values of rows, vertex by vertex."""
+    # Differences of running sums: vertices may have no row, which `np.add.reduceat` would get wrong.
     sums = np.concatenate([[0], np.cumsum(values)])
     return np.asarray(sums[row_begin[1:]] - sums[row_begin[:-1]], np.int64)
 

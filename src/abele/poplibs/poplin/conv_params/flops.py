@@ -13,7 +13,7 @@ _FLOPS_A_MAC = 2
 
 
 def get_fwd_flops(params: ConvParams) -> int:
-    """Floating-point operations of the convolution: two a multiply-accumulate, none on padding."""
+    """Floating-point operations of the convolution: two per multiply-accumulate, none on padding."""
     return _FLOPS_A_MAC * params.macs
 
 

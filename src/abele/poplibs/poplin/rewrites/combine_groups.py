@@ -1,9 +1,9 @@
 """Combining groups of one channel: several groups side by side fill the channels that the AMP units sum over.
 
-A depthwise convolution has one channel in and one out a group. With c groups taken as one of c channels, whose weights
-are zero off the diagonal, the vertices do c times the work and still less than without the units; activations need no
-rearrangement, as c neighbouring channels are how they are stored. In the gradient of the weights the diagonal is what
-is wanted of the result.
+A depthwise convolution has one channel in and one out per group. With c groups taken as one of c channels, whose
+weights are zero off the diagonal, the vertices do c times the work and still less than without the units; activations
+need no rearrangement, as c neighbouring channels are how they are stored. In the gradient of the weights the diagonal
+is what is wanted of the result.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def run_loop(
     backwards: bool = False,
     unroll: int = 1,
 ) -> None:
-    """Append a loop over ``steps`` steps, ``unroll`` of them a turn.
+    """Append a loop over ``steps`` steps, ``unroll`` of them per turn.
 
     Args:
         graph: The graph.
