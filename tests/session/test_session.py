@@ -19,6 +19,7 @@ from abele.machine import systems
 from abele.parallel import Adam, Group, NetworkBuilder, Sgd
 from abele.parallel.ops import build
 from abele.session import OutputMode, Schedule, Session, Settings, SharedArrays, Signature, compile_network
+from abele.session.arrays import SharedArray
 
 RATE = 0.1
 
@@ -130,6 +131,62 @@ def test_weights__written_on_the_host__reach_the_next_run_and_leave_the_others()
     np.testing.assert_array_equal(training.weights["out.bias"], [5.0, 5.0])
     loss, _ = training(x, target)
     assert loss > 4.0
+
+
+def test_run__nothing_changed_since_the_last__looks_at_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = session(optimiser=Sgd(lr=RATE, momentum=0.9))
+    x, target = mlp_batch(4)
+    losses = [training(x, target)[0] for _ in range(3)]
+    looked_at: list[str] = []
+    find = SharedArrays.cell
+    monkeypatch.setattr(SharedArrays, "cell", lambda self, name: (looked_at.append(name), find(self, name))[1])
+    losses.append(training(x, target)[0])
+    assert not looked_at
+    assert losses == sorted(losses, reverse=True)
+    training.weights["out.bias"] = [5.0, 5.0]
+    assert training(x, target)[0] > 4.0
+    assert {"in.weight", "out.bias"} < set(looked_at)
+
+
+def test_run__state_written_between_runs__is_used_by_the_next() -> None:
+    training, other = (session(optimiser=Sgd(lr=RATE, momentum=0.9)) for _ in range(2))
+    x, target = mlp_batch(4)
+    for _ in range(3):
+        training(x, target)
+        other(x, target)
+    for name in other.state:
+        other.state[name] = np.zeros_like(other.state[name])
+    training(x, target)
+    other(x, target)
+    assert not np.array_equal(training.weights["in.weight"], other.weights["in.weight"])
+
+
+def test_run__cells_that_note_no_writes__are_looked_at_each_time() -> None:
+    class Memory(SharedArray):
+        """An array that others write too, without a word."""
+
+        @property
+        def version(self) -> int:
+            return hash(self._array.tobytes())
+
+    cells = {name: Memory(values) for name, values in mlp_weights().items()}
+    inference = session(weights=SharedArrays(cells))
+    x, target = mlp_batch(4)
+    for _ in range(3):
+        inference(x, target)
+    cells["out.bias"].values()[:] = 5.0
+    assert inference(x, target)[0] > 4.0
+
+
+def test_weights__trained_elsewhere_after_many_quiet_runs__are_used() -> None:
+    weights = SharedArrays(mlp_weights())
+    first, second = (session(optimiser=Sgd(lr=RATE), weights=weights) for _ in range(2))
+    x, target = mlp_batch(4)
+    for each in (first, first, first, second, second, second, first):
+        each(x, target)
+    expected, _ = mlp_trained(mlp_weights(), np.tile(x, (7, 1)), np.tile(target, (7, 1)), Schedule(7), lr=RATE)
+    for name, weight in expected.items():
+        np.testing.assert_allclose(weights[name], weight, rtol=1e-4, atol=1e-6)
 
 
 def test_weights__read__are_copies() -> None:

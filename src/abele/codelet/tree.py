@@ -24,7 +24,7 @@ class VertexExpr:
     @property
     def parts(self) -> tuple[VertexExpr, ...]:
         """Expressions directly inside."""
-        return tuple(_expressions(getattr(self, f.name) for f in fields(self)))
+        return _expressions(self)
 
     def walk(self) -> Iterator[VertexExpr]:
         """This expression and all inside."""
@@ -33,12 +33,23 @@ class VertexExpr:
             yield from part.walk()
 
 
-def _expressions(values: Iterator[object]) -> Iterator[VertexExpr]:
-    for value in values:
+_PARTS: dict[type, tuple[str, ...]] = {}
+"""Names of the fields that may hold expressions, by class; kept, because every line that is written walks its tree."""
+
+
+def _expressions(node: VertexExpr | Stmt) -> tuple[VertexExpr, ...]:
+    """The expressions in the fields of ``node``, those in tuples included."""
+    kind = type(node)
+    if kind not in _PARTS:
+        _PARTS[kind] = tuple(f.name for f in fields(node) if f.name not in ("type", "line"))
+    found: list[VertexExpr] = []
+    for name in _PARTS[kind]:
+        value = getattr(node, name)
         if isinstance(value, VertexExpr):
-            yield value
+            found.append(value)
         elif isinstance(value, tuple):
-            yield from (v for v in value if isinstance(v, VertexExpr))
+            found += [part for part in value if isinstance(part, VertexExpr)]
+    return tuple(found)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -296,7 +307,7 @@ def blocks(statement: Stmt) -> tuple[list[Stmt], ...]:
 
 def own_expressions(statement: Stmt) -> tuple[VertexExpr, ...]:
     """Expressions of a statement itself, not of the statements inside it."""
-    return tuple(_expressions(getattr(statement, f.name) for f in fields(statement)))
+    return _expressions(statement)
 
 
 def walk(body: list[Stmt]) -> Iterator[Stmt]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
+from abele.compiler.collector import collector_paused
 from abele.compiler.countable import check_countable
 from abele.compiler.divergence import check_divergence
 from abele.compiler.executable import Executable
@@ -30,6 +31,7 @@ Progress = Callable[[str, float], None]
 Programs = Program | Sequence[Program] | Mapping[str, Program]
 
 
+@collector_paused()
 def compile_program(
     graph: Graph,
     program: Programs,

@@ -16,6 +16,8 @@ class Affine:
     def __post_init__(self) -> None:
         if not self.terms:
             return
+        if len(self.terms) == 1 and type(self.terms[0][1]) is int and self.terms[0][1]:
+            return
         total: dict[str, int] = {}
         for name, coefficient in self.terms:
             total[name] = total.get(name, 0) + int(coefficient)
@@ -23,11 +25,16 @@ class Affine:
 
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.const + other) if other else self
+            return _merged(self.terms, self.const + other) if other else self
+        if not self.terms or not other.terms:
+            return _merged(self.terms or other.terms, self.const + other.const)
         return Affine(self.terms + other.terms, self.const + other.const)
 
     def __mul__(self, factor: int) -> Affine:
-        return Affine(tuple((d, c * factor) for d, c in self.terms), self.const * factor)
+        if not factor:
+            return Affine(())
+        times = int(factor)
+        return _merged(tuple([(d, c * times) for d, c in self.terms]), self.const * factor)
 
     def __neg__(self) -> Affine:
         return self * -1
@@ -76,6 +83,14 @@ class Affine:
             parts.append(f"{'-' if self.const < 0 else '+'} {abs(self.const)}")
         text = " ".join(parts)
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+
+def _merged(terms: tuple[tuple[str, int], ...], const: int) -> Affine:
+    """An Affine of terms that are merged already; planners make tens of thousands, and merging is most of the cost."""
+    made = object.__new__(Affine)
+    object.__setattr__(made, "terms", terms)
+    object.__setattr__(made, "const", const)
+    return made
 
 
 AffineLike = Affine | str | int

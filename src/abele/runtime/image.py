@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
+from abele.compiler.collector import collector_paused
 from abele.graph import Variable, walk
 from abele.runtime.checks.checking import Checking
 from abele.runtime.checks.checks import Checks
@@ -149,6 +150,7 @@ def silent(stage: str, fraction: float) -> None:
     """Progress that nobody watches."""
 
 
+@collector_paused()
 def build_image(
     executable: Executable, options: ImageOptions, host: Host, progress: Callable[[str, float], None] = silent
 ) -> Image:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,24 @@ import numpy.typing as npt
 from abele.errors import SignatureError, UnknownArrayError, nearest
 
 Array = npt.NDArray[Any]
+
+
+class Changes:
+    """When any cell of the process was last written, held or let go: a token that is another one after each change.
+
+    A session that compares tokens before a run need not look at its cells one by one. Whoever changes a cell notes it
+    afterwards, and whoever looks takes the token first, so that a change in between is seen the next time.
+    """
+
+    def __init__(self) -> None:
+        self.last = object()
+
+    def note(self) -> None:
+        """A cell has changed."""
+        self.last = object()
+
+
+CHANGES = Changes()
 
 
 class Holder(Protocol):
@@ -32,7 +50,16 @@ class SharedArray:
 
     Args:
         values: The first values; they are copied.
+
+    Attributes:
+        notes_writes: Whether every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
+            ``version`` before each run. Subclasses say so themselves; memory that others write too cannot.
     """
+
+    notes_writes: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        cls.notes_writes = cls.__dict__.get("notes_writes", False)
 
     def __init__(self, values: npt.ArrayLike) -> None:
         self._array = np.array(values)
@@ -59,11 +86,13 @@ class SharedArray:
     def hold(self, holder: Holder) -> None:
         """Let ``holder`` be asked for the values from now on."""
         self._holder = weakref.ref(holder)
+        CHANGES.note()
 
     def release(self, holder: Holder) -> None:
         """Ask ``holder`` no longer; the host's copy is as it left it."""
         if self.holder in (holder, None):
             self._holder = None
+            CHANGES.note()
 
     def bring_up_to_date(self, *, but: Holder | None = None) -> bool:
         """Get the newest values, unless ``but`` has them; returns whether another holder has them at all."""
@@ -81,6 +110,7 @@ class SharedArray:
         """Write the host's copy."""
         np.copyto(self._array, values, casting="unsafe")
         self._version += 1
+        CHANGES.note()
 
 
 class SharedArrays(MutableMapping[str, Array]):
@@ -134,6 +164,7 @@ class SharedArrays(MutableMapping[str, Array]):
         cell = self._cells.get(name)
         if cell is None:
             self._cells[name] = SharedArray(values)
+            CHANGES.note()
             return
         given = np.asarray(values)
         self.check(name, given.shape)
@@ -142,6 +173,7 @@ class SharedArrays(MutableMapping[str, Array]):
     def __delitem__(self, name: str) -> None:
         self.cell(name)
         del self._cells[name]
+        CHANGES.note()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from abele.compiler import Executable, compile_program
+from abele.compiler.collector import collector_paused
 from abele.errors import OutOfMemoryError
 from abele.graph import Graph
 from abele.parallel import (
@@ -114,18 +114,6 @@ def compile_network(
         checks=checks,
         seconds=seconds,
     )
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Nothing that compiling makes is garbage before it ends, so looking for some again and again only takes time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @contextmanager

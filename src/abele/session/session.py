@@ -109,7 +109,8 @@ class Session:
             SessionError: The session is closed.
             UnknownArrayError: A parameter or buffer without values.
         """
-        self.attach()
+        if not self._attached:
+            self.attach()
         self._refresh()
         compiled, engine = self.compiled, self._loaded("run")
         sent = feeds.read_inputs(compiled, inputs)

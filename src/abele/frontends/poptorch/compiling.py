@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from abele.compiler.collector import collector_paused
 from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
@@ -17,7 +18,6 @@ from abele.frontends.poptorch.tensors import from_array, to_array
 from abele.frontends.poptorch.weights import cell_of, plain
 from abele.parallel import Group
 from abele.session import Session, SharedArrays, compile_network
-from abele.session.compiling import collector_paused
 from abele.session.progress import compilation_progress
 
 

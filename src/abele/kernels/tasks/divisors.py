@@ -22,8 +22,9 @@ class Chain:
 
     def add(self, mark: int) -> bool:
         """Split at ``mark``; False if it is there already, outside, to be kept whole, or does not divide."""
-        if any(low < mark < high for low, high in self.solid):
-            return False
+        for low, high in self.solid:
+            if low < mark < high:
+                return False
         place = bisect_left(self.marks, mark)
         if place == len(self.marks) or place == 0 or self.marks[place] == mark:
             return False

@@ -208,13 +208,22 @@ class _Splitting:
                         chain.add(abs(stride))
                         chain.add(abs(stride) * extent)
         # Marks travel between loops and buffers until none is new; they are divisors, so that ends.
+        pairs = {
+            (id(chain), id(loop), factors): (chain, loop, factors)
+            for chain, binding, loops in accesses
+            for factors, loop in zip(binding.factors, loops, strict=True)
+            if loop is not None and math.prod([extent for extent, _ in factors]) == loop.marks[-1]
+        }
+        # Marks are only ever added, so their number tells whether a pair has changed since it last agreed.
+        agreed = dict.fromkeys(pairs, 0)
         changed = True
         while changed:
             changed = False
-            for chain, binding, loops in accesses:
-                for factors, loop in zip(binding.factors, loops, strict=True):
-                    if loop is not None:
-                        changed |= _agree(chain, loop, factors)
+            for key, (chain, loop, factors) in pairs.items():
+                marks = len(chain.marks) + len(loop.marks)
+                if marks != agreed[key]:
+                    agreed[key] = marks
+                    changed |= _agree(chain, loop, factors)
 
     def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Chain | None]:
         """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
@@ -231,9 +240,13 @@ def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
 
 
 def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:
-    """Split ``chain`` and ``loop`` where the other is split under ``factors``; whether anything changed."""
-    if math.prod(extent for extent, _ in factors) != loop.marks[-1]:
-        return False
+    """Split ``chain`` and ``loop`` where the other is split under ``factors``; whether anything changed.
+
+    Args:
+        chain: Of the buffer.
+        loop: Of the dim.
+        factors: Extents and strides in the buffer that all of the dim runs over.
+    """
     changed, radix = False, 1
     for extent, stride in reversed(factors):
         changed |= loop.add(radix)
@@ -262,6 +275,7 @@ class _View:
             tuple(name for name, _, _ in reversed(parts)) for parts in self.parts.values() if len(parts) > 1
         )
         self.whole = {d: affine(*((name, radix) for name, _, radix in parts)) for d, parts in self.parts.items()}
+        self._indices: dict[tuple[int, tuple[Affine, ...]], tuple[Affine, ...]] = {}
 
     @staticmethod
     def _parts(dim: str, chain: Chain) -> list[tuple[str, int, int]]:
@@ -303,6 +317,12 @@ class _View:
 
     def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """``index`` into ``operand`` as one into its space."""
+        key = (operand, index)
+        if key not in self._indices:
+            self._indices[key] = self._index(operand, index)
+        return self._indices[key]
+
+    def _index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         binding = self._binding(operand)
         chain = self.owner.chains[binding.buffer]
         result = [Affine(())] * len(chain.digits())
