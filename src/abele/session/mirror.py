@@ -5,8 +5,8 @@ means that somebody else wrote the cell since, the host's program or another ses
 one side changed never overwrites what only the other side touched.
 
 Before each run a mirror looks for what others wrote. Where nobody else holds a cell and no cell has changed since it
-last looked, there is nothing to find, and comparing one token tells so (:class:`~abele.session.arrays.Changes`): a model
-of a thousand weights is called as fast as one of two.
+last looked, there is nothing to find, and comparing one token tells so (:class:`~abele.session.arrays.Changes`): a
+model of a thousand weights is called as fast as one of two.
 """
 
 from __future__ import annotations

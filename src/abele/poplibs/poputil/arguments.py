@@ -51,7 +51,23 @@ class Arguments:
         """How arguments after the graph are looked at. Made at the first call: annotations take time to resolve."""
         hints = hints_of(self.function)
         rules = {name: rule_of(hints.get(name, Any)) for name in self.parameters if name != "graph"}
-        return {name: rule.checker for name, rule in rules.items() if rule is not ANY}
+        return {name: rule.checker() for name, rule in rules.items() if rule is not ANY}
+
+    @cached_property
+    def by_place(self) -> tuple[Check | None, ...]:
+        """How arguments by position are looked at."""
+        return tuple(map(self.checks.get, self.names))
+
+    @cached_property
+    def fewest(self) -> int:
+        """Arguments by position with which nothing is missing, whatever is named; beyond all where a name is needed."""
+        needed = [self.names.index(n) + 1 if n in self.names else len(self.names) + 1 for n in self.required]
+        return max(needed, default=0)
+
+    @cached_property
+    def free(self) -> tuple[frozenset[str], ...]:
+        """For each number of arguments by position: the parameters that may still be named."""
+        return tuple(self.parameters.difference(self.names[:n]) for n in range(len(self.names) + 1))
 
     @cached_property
     def forms(self) -> list[Form]:
@@ -80,13 +96,21 @@ class Arguments:
         what = str(named.get("name") or self.called)
         if not isinstance(graph, Graph):
             raise TypeMismatchError(f"{what}: the first argument is the graph, got {described(graph)}")
-        for at, (parameter, value) in enumerate((*zip(self.names, args, strict=False), *named.items())):
-            check = self.checks.get(parameter)
-            if check is not None:
-                try:
+        at = -1
+        try:
+            for parameter, check, value in zip(self.names, self.by_place, args, strict=False):
+                at += 1
+                if check is not None:
                     check(what, parameter, value, graph)
-                except AbeleError as error:
-                    return Refusal(error, at - 1)
+            for parameter, value in named.items():
+                at += 1
+                check = self.checks.get(parameter)
+                if check is not None:
+                    check(what, parameter, value, graph)
+        except AbeleError as error:
+            return Refusal(error, at - 1)
+        if self.fewest <= len(args) <= len(self.names) and (not named or self.free[len(args)].issuperset(named)):
+            return None
         return self._number_of(args, named, what)
 
     def _number_of(self, args: tuple[Any, ...], named: dict[str, Any], what: str) -> Refusal | None:

@@ -7,6 +7,10 @@ program already, or still an operand?), and there a ``True`` is no whole number.
 whatever Python would take in that place (a NumPy integer, ``True`` for 1), and looks inside: tensors are of the graph
 that the call is about, also those in lists and in the fields of parameter objects.
 
+Every call of a library comes through here. For tensors, numbers and programs the class of a value settles what becomes
+of it, so each parameter remembers by class (:meth:`Rule.checker`), and only what has not been seen yet goes through the
+rules.
+
 What was tried: deciding by the text of annotations. It was as fast, but an alias that no table named went unguarded
 (``popops.add``'s operands, ``float | None``), and a table of texts knows nothing of types that are defined later.
 """
@@ -53,6 +57,7 @@ class Rule:
         error: Kind of the error where it will not do.
         none_fits: True if ``None`` is of this kind where the parameter is optional. It stands for an operand or an
             object that there is not; a number is left out instead.
+        parts: Where it is one of several: these, in the order in which a value is tried.
     """
 
     words: str
@@ -61,6 +66,7 @@ class Rule:
     inside: Check | None = None
     error: type[AbeleError] = TypeMismatchError
     none_fits: bool = False
+    parts: tuple[Rule, ...] = ()
 
     def check(self, what: str, role: str, value: Any, graph: Graph) -> None:
         """Refuse what does not do.
@@ -79,10 +85,39 @@ class Rule:
         if self.inside is not None:
             self.inside(what, role, value, graph)
 
-    @property
+    def inside_of(self, value: Any) -> Check | None:
+        """The further look at ``value`` in particular, which will do."""
+        if value is None or not self.parts:
+            return None if value is None and self.takes is not _anything else self.inside
+        part = next((p for p in self.parts if p.accepts(value)), None)
+        return part.inside_of(value) if part is not None else None
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value that may be one of several things is this one."""
+        return self.fits(value) if self.takes is _anything else self.takes(value)
+
     def checker(self) -> Check:
-        """:meth:`check`, or what does the same in fewer calls."""
-        return self.inside if self.takes is _anything and self.inside is not None else self.check
+        """A function that does what :meth:`check` does, and remembers the classes that it has seen."""
+        if self.takes is _anything and self.inside is not None:
+            return self.inside
+        known: dict[type, Check | None] = {}
+
+        def check(what: str, role: str, value: Any, graph: Graph) -> None:
+            kind = type(value)
+            if kind in known:
+                inside = known[kind]
+                if inside is not None:
+                    inside(what, role, value, graph)
+                return
+            self.check(what, role, value, graph)
+            if issubclass(kind, _SETTLED_BY_CLASS):
+                known[kind] = self.inside_of(value)
+
+        return check
+
+
+_SETTLED_BY_CLASS = (Tensor, Program, ComputeSet, int, float, type(None))
+"""What a rule says of one object of such a class, it says of all."""
 
 
 def _anything(value: Any) -> bool:
@@ -254,20 +289,13 @@ def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
 def _one_of(rules: tuple[Rule, ...]) -> Rule:
     """What any of ``rules`` takes. A tensor is looked at as a tensor, a list as a list."""
 
-    accepted = tuple((rule.fits if rule.takes is _anything else rule.takes, rule.inside) for rule in rules)
-
     def takes(value: Any) -> bool:
-        for fits, _ in accepted:  # noqa: SIM110 - every call of a library comes through here, and a loop is quicker
-            if fits(value):
-                return True
-        return False
+        return any(rule.accepts(value) for rule in rules)
 
     def check_it(what: str, role: str, value: Any, graph: Graph) -> None:
-        for fits, inside in accepted:
-            if fits(value):
-                if inside is not None:
-                    inside(what, role, value, graph)
-                return
+        rule = next((rule for rule in rules if rule.accepts(value)), None)
+        if rule is not None and rule.inside is not None:
+            rule.inside(what, role, value, graph)
 
     words = " or ".join(rule.words for rule in rules)
     error: type[AbeleError] = TypeMismatchError
@@ -282,6 +310,7 @@ def _one_of(rules: tuple[Rule, ...]) -> Rule:
         check_it if any(rule.inside is not None for rule in rules) else None,
         error=error,
         none_fits=all(rule.none_fits for rule in rules),
+        parts=rules,
     )
 
 
@@ -295,4 +324,5 @@ def _or_none(rule: Rule) -> Rule:
         None if inside is None else (lambda w, r, v, g: None if v is None else inside(w, r, v, g)),
         rule.error,
         none_fits=rule.none_fits,
+        parts=(rule,),
     )
