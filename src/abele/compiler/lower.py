@@ -82,7 +82,7 @@ class Lowered:
     Attributes:
         programs: One block per program.
         steps: All steps in program order.
-        calls: The library calls that steps refer to; a call inside a function appears once a call of the function.
+        calls: The library calls that steps refer to; a call inside a function appears once per call of the function.
         distinct: The first step of each superstep, by its number.
     """
 
@@ -115,6 +115,8 @@ class _Lowering:
         # What was made inside of scopes has those of the library call in its name already.
         name = f"{at.path}/{origin.name}" if at.path and not origin.path else origin.full_name
         joins = self._joins_previous(kind, node)
+        # Steps of one compute set do the same however many Execute nodes it has; joining changes the rendezvous, so it
+        # is part of the key.
         work = node.compute_set if isinstance(node, Execute) else node
         number = self._numbers.setdefault((kind, id(work), joins), len(self.distinct))
         step = Step(
@@ -137,6 +139,7 @@ class _Lowering:
 
     def _joins_previous(self, kind: str, node: Program) -> bool:
         """True if a step shares the rendezvous of the stream copy right before it: same direction, same meeting."""
+        # These neither need a rendezvous nor end one.
         if kind in NEUTRAL:
             return False
         before, self._stream = self._stream, (kind, self._meeting(node)) if kind in STREAMS else None
@@ -186,6 +189,8 @@ class _Lowering:
         decision = self.add("decide", node, node.debug, at)
         ways = []
         for way, body in enumerate(branch.ways):
+            # Only one way is taken in a run, and which is not known: the first counts, so that totals are those of a
+            # possible run.
             inside = replace(at, executions=at.executions if way == 0 else 0, is_assumed=True)
             ways.append(self.lower_apart(body, inside))
         return StepBlock("sequence", (decision, StepBlock("if", tuple(ways), node=node)))
@@ -193,6 +198,8 @@ class _Lowering:
     def _called(self, node: Call, at: _LoweringState) -> Step | StepBlock:
         function = node.function
         before = [self.lower(c, at) for c in node.copies_in]
+        # A function has one copy of its code, so a copy in it cannot share a rendezvous with what differs from call to
+        # call.
         body = self.lower_apart(function.body, at)
         after = [self.lower(c, at) for c in node.copies_out]
         return StepBlock("sequence", (*before, body, *after)) if before or after else body

@@ -50,6 +50,7 @@ class Exchanged:
         if phase is None or phase.total_bytes == 0:
             return None
         received = phase.received_bytes
+        # Both who receives and who sends has to be at the barrier.
         meeting = groups.touched(TileVector(received.tile_set, received.values + phase.sent_bytes.values))
         return Exchanged(
             cycles=exchange_cycles(phase, system),

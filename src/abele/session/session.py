@@ -66,6 +66,7 @@ class Session:
         self._engine: Engine | None = None
         self._attached = self._closed = False
         self._optimisers = compiled.optimisers
+        # One guards the engine; attaching takes longer and calls what takes the other, so it has a lock of its own.
         self._lock, self._attaching = ForkLock(), ForkLock()
         ends, updated = compiled.ends, compiled.updated
         self._weights = Mirror(ends.weights, self.weights, self._lock, changing=updated, follow_host=follow_host)
@@ -113,6 +114,7 @@ class Session:
             self.attach()
         self._refresh()
         compiled, engine = self.compiled, self._loaded("run")
+        # Checked before the lock: inputs that do not fit keep no other thread waiting.
         sent = feeds.read_inputs(compiled, inputs)
         with self._lock.held():
             feeds.connect_inputs(engine, compiled, sent)
@@ -153,6 +155,7 @@ class Session:
                 return False
             self._check_arrays()
             first, engine = self._engine is None, self._loaded("be attached")
+            # No run has changed it yet, so the state that nobody gave is what the program starts with.
             self._adopt_state(engine)
             self._weights.upload()
             if first:

@@ -91,14 +91,17 @@ def _scheduled(block: BasicBlock, following: str, free: _Free) -> StraightCode:
     made: dict[str, tuple[int, ...]] = {}
     for instruction in block.instructions[:-1]:
         needs = tuple(dict.fromkeys(n for use in instruction.uses for n in made.get(use, ())))
+        # What costs nothing makes nobody wait: its users wait for what it is made of.
         cost = free.cost(instruction)
         made[instruction.name] = (schedule.place(cost, needs),) if cost.main or cost.aux else needs
     last = block.last
     needs = tuple(dict.fromkeys(n for use in last.uses for n in made.get(use, ())))
     if last.opcode == "switch":
+        # A switch as a binary search: a comparison and a branch for each halving.
         schedule.place(Slots(main=2 * math.ceil(math.log2(len(last.targets) + 1))), needs)
     elif last.opcode == "br" and len(last.targets) > 1 and block.name in free.counted:
         schedule.branches = True
+    # A jump to the block that comes next is no instruction.
     elif last.opcode == "br" and (len(last.targets) > 1 or last.targets[0] != following):
         schedule.place(slots.BRANCH, needs)
     return schedule
@@ -128,6 +131,8 @@ class _Free:
         steps = self._steps(loop, names)
         affine = set(steps) | set(steps.values())
         grown = True
+        # Affine values of the loop: its variables, and whatever is computed of one of them and invariants alone. The
+        # set only grows, so this ends.
         while grown:
             new = {i.name for i in inside if i.name not in affine and _moves(i, affine, names)}
             grown = bool(new)
@@ -135,14 +140,18 @@ class _Free:
         for latch in loop.latches:
             self._latch(self.blocks.by_name[latch], affine, names, steps)
         counters = set(steps.values())
+        # An index that only addresses read is free, as the address itself is stepped.
         for name in sorted(affine - counters):
             if _is_stepped(self.blocks.made_by[name]) and self._addresses(name, affine, set()):
                 self.names.add(name)
         for phi, step in steps.items():
+            # A counter is free where nothing reads it but itself and what is free: the counted loop keeps it.
             users = {u.name for n in (phi, step) for u in self.blocks.users.get(n, ())}
             if users <= {phi, step} | self.names:
                 self.names.add(step)
         pointers = [s for s in steps.values() if self.blocks.made_by[s].opcode == "getelementptr"]
+        # Pointers that step by themselves do so in loads and stores; where nothing else counts, one step remains for
+        # the loop.
         if len(pointers) == sum(s not in self.names for s in steps.values()):
             self.stepping.update(pointers[:1])
 
@@ -180,6 +189,7 @@ class _Free:
 
     def _addresses(self, name: str, affine: set[str], seen: set[str]) -> bool:
         """True if a value serves addresses and free tests alone."""
+        # A cycle of addresses that nothing else reads.
         if name in seen:
             return True
         seen.add(name)

@@ -54,6 +54,7 @@ def with_calls(text: str) -> str:
         declared[name] = f"declare {wanted} @{name}({have})"
         return f"= call {wanted} @{name}({have} {x})"
 
+    # Integers without a value are 0, so that results do not depend on the optimiser's choice.
     text = _POISON.sub(r"\g<1>0", text)
     text = _CONVERSION.sub(conversion, _DIVISION.sub(division, text))
     known = [name for name in declared if re.search(rf"^declare .*@{re.escape(name)}\(", text, re.M)]
@@ -82,6 +83,7 @@ def with_counts_modulo_width(body: str) -> str:
         begin, op, type_, x, count = found.groups()
         width = int(re.findall(r"i(\d+)", type_)[0]) - 1
         mask = f"splat (i{width + 1} {width})" if type_.startswith("<") else str(width)
+        # LLVM's shift by the width or more is undefined: with the mask it is by the rest.
         masked = f"%abele.count.{number}"
         return f"  {masked} = and {type_} {count}, {mask}\n{begin}{op} {type_} {x}, {masked}"
 
@@ -106,6 +108,7 @@ def _signed(b: ll.IRBuilder, op: str, x: Value, y: Value) -> Value:
     zero, one = constant(x.type, 0), constant(x.type, 1)
     by_zero = b.icmp_signed("==", y, zero)
     special = b.or_(by_zero, b.icmp_signed("==", y, constant(x.type, -1)))
+    # Divided by 1 where the machine's instruction would trap; both special cases are replaced afterwards.
     safe = b.select(special, one, y)
     if op == "srem":
         return b.select(special, zero, b.srem(x, safe))

@@ -64,6 +64,7 @@ class Module:
     def code(self, number: int) -> VertexSource:
         """Code of vertex class ``number``."""
         body = _DEBUG.sub("", self.entry(number))
+        # As an addition, since LLVM's text has no plain assignment.
         body = _WORKER.sub("= add i32 %worker, 0", body)
         body = _RANDOM.sub("call i32 @abele.urand32(ptr %random)", body)
         lines = self._referred(body)
@@ -74,6 +75,7 @@ class Module:
     def _referred(self, body: str) -> list[str]:
         found: dict[str, str] = {}
         waiting = _NAMES.findall(body)
+        # Whatever is referred to, and what that refers to in turn; each name once.
         while waiting:
             name = waiting.pop()
             if name not in found and name in self._lines:

@@ -50,10 +50,12 @@ def _origins(text: str, fields: dict[str, int], vertex: VertexClass) -> dict[str
         for name, (op, sources) in made.items():
             if name in known or not sources:
                 continue
+            # The way round a loop is the pointer itself, moved on: it says nothing about where it begins.
             begins = [known.get(s) for s in sources if not _steps(made, s, name)]
             first = begins[0] if begins else None
             if first is None or None in begins:
                 continue
+            # A pointer that is loaded from a field points to inputs only where the field is a table of rows.
             if op == "load" and vertex.members[first].shape not in ("rows", "gather"):
                 continue
             known[name] = first

@@ -76,6 +76,7 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
 def optimise(text: str) -> str:
     """Text of the module after optimisation, all values named."""
     found = _optimised(text)
+    # Optimising finds out divisors, and known divisors let more be optimised; a third round is not tried.
     again = with_known_divisors(found)
     return found if again is None else _optimised(again)
 
@@ -86,6 +87,8 @@ def _optimised(text: str) -> str:
     if computes_in_double(text):
         module = _ready(in_single_precision(_locals_as_values(module), MATH.__contains__))
     options = binding.PipelineTuningOptions(speed_level=2)
+    # Costs are counted on scalar code with the loops that the program has; lanes are chosen later, where native code is
+    # made.
     options.loop_vectorization = options.slp_vectorization = False
     options.loop_unrolling = options.loop_interleaving = False
     passes = binding.create_pass_builder(host, options)
@@ -142,6 +145,7 @@ def private(text: str) -> str:
     text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
     text = _GLOBAL.sub(r"\1internal \2", text)
     text = _VISIBILITY.sub("", text)
+    # Vectors lie as fields do, aligned like their elements only.
     text = _ACCESS.sub(lambda a: f"{a[1]}, align {_BYTES.get(a[2], 1)}", text)
     return _REFERENCE.sub("", text)
 

@@ -106,6 +106,7 @@ class _FunctionBlocks:
         after: list[str] = []  # what follows the phis of a block
         for line in self.body.split("\n"):
             is_phi = " = phi " in line
+            # LLVM wants all phis of a block first: what widens a twin of one has to wait for the last of them.
             if after and not is_phi and not line.startswith("    #dbg"):
                 yield from after
                 after = []
@@ -122,6 +123,7 @@ class _FunctionBlocks:
             n: f"  {_twin(n)} = fptrunc {t} {n} to {_float(t)}" for n, t in self.wanted.items() if n not in self.made
         }
         defined = {m["name"] for line in lines if (m := _RESULT.match(line))}
+        # Parameters are made by no line: their twins come first in the function.
         given = [line for name, line in missing.items() if name not in defined]
         waiting: list[str] = []
         for number, line in enumerate(lines):
@@ -145,6 +147,8 @@ class _FunctionBlocks:
             rest = found["rest"] if found else line
             joins = _PHI.match(rest) or _SELECT.match(rest) or (rest.startswith("freeze") and _COMPUTE.match(rest))
             if found and joins:
+                # Phis, selects and freezes take the kind of what they join: linked into groups, a group is of numbers
+                # if arithmetic touches one of its members, and stays as it is if a bit cast makes one.
                 values = _joined(joins)
                 for name in _USED.findall(values):
                     links.setdefault(name, set()).add(found["name"])
@@ -167,6 +171,7 @@ class _FunctionBlocks:
         if callee.startswith("llvm."):
             name = _SUFFIX.sub(r".\1f32", callee)
             return (name, call) if name != callee else None
+        # `powl` has `powf` for f32, and so has `pow`.
         names = [f"{callee}f", f"{callee[:-1]}f"] if callee.endswith("l") else [f"{callee}f"]
         return next(((n, call) for n in names if self.has_function(n)), None)
 
@@ -206,6 +211,8 @@ class _FunctionBlocks:
         kind = f"{op['op']} {op['flags']}"
         if source == target:
             kind = "bitcast "
+        # Truncation from double to half is an instruction still; from a half, whose double became a float, it is an
+        # extension.
         elif op["op"] == "fptrunc" and "half" in source:
             kind = "fpext "
         instruction = f"{kind}{source} {value} to {target}{op['tail']}"

@@ -41,6 +41,8 @@ class Taint:
         self._written = self._written_fields()
         self._spoilt: set[str] = set()
         before = (-1, -1)
+        # To a fixed point: phis read values that are made further down, and locals are spoilt by stores that come
+        # later. Both sets only grow.
         while before != (len(self.names), len(self._spoilt)):
             before = (len(self.names), len(self._spoilt))
             for instruction in blocks.instructions:
@@ -66,6 +68,7 @@ class Taint:
     def _visit(self, instruction: Instruction) -> None:
         name, opcode = instruction.name, instruction.opcode
         if opcode == "store" and self._tainted(instruction):
+            # A local that data was stored in, anywhere, holds data everywhere: which store came last is not followed.
             self._spoilt |= self._roots(instruction.operands[1].name)
         if opcode == "call" and instruction.callee.startswith(BULK):
             source_tainted = len(instruction.operands) > 1 and self._reads_from(instruction.operands[1])
@@ -100,6 +103,7 @@ class Taint:
             member = self._members[int(field[1])]
             if member.direction == "state":
                 return root not in self._written
+            # The table of rows is known, not what lies in the rows.
             return member.shape == "rows"
         if root in self._blocks.constants:
             return True

@@ -138,6 +138,7 @@ def _write_loop(code: CodeWriter, fused: Fused, layout: OperandLayout) -> None:
         code.let("end", code.length(out))
     else:
         code.let("size", code.length(out))
+        # Shares are whole grains, so that a worker's vectors are aligned; the last workers may have less, or nothing.
         rounded = (code.local("size") + code.number(chunk - 1)) // code.number(chunk) * code.number(layout.grain)
         code.let("share", rounded)
         code.let("begin", code.local("worker_id") * code.local("share"))
@@ -149,6 +150,7 @@ def _write_loop(code: CodeWriter, fused: Fused, layout: OperandLayout) -> None:
                 code.let("at", code.scalar("base") + i * code.scalar("column_step"))
             statements.write(fused)
         return
+    # A worker's share may begin and end within a row: its first and last row are cut by `begin` and `end`.
     code.let("row", code.local("begin") // code.scalar("columns"))
     code.let("start", code.local("row") * code.scalar("columns"))
     with code.repeat(code.local("begin").compare("<", code.local("end"))):
@@ -184,6 +186,7 @@ class _Statements:
         values = [self.value(low, ir.compute_type(t)) for low, t in zip(fused.lowered, fused.out_types, strict=True)]
         for port, value in zip(self.outputs, values, strict=True):
             narrow = ir.compute_type(port.type) != port.type
+            # All values are known before the first store, as an output may overwrite an operand of another.
             port.store(self.code, value.converted(port.type) if narrow else value)
 
     def value(self, expression: ir.Expr, wanted: ElementType) -> WrittenValue:

@@ -60,7 +60,7 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
     """The expressions lowered for operands of ``types``.
 
     Args:
-        exprs: One expression an output.
+        exprs: One expression per output.
         types: Element type of each operand.
         out_types: Wanted element type of each output; None for the one that follows from the operands.
 
@@ -69,6 +69,7 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
         TypeMismatchError: Operations on types that they do not take, or an output type that needs a cast.
     """
     lowered, stored = [], []
+    # One for all, so that what two expressions share is one object, and computed once.
     expansion = ir.Expander(types)
     for expression, wanted in zip(exprs, out_types, strict=True):
         check_placeholders(expression.node, types)
@@ -102,6 +103,7 @@ def operation_slots(fused: Fused, vector: int, in_place: bool) -> float:
     """
     kind = cost_class((*fused.types, *fused.out_types))
     operations = fused.operations
+    # An operation of its own is hidden behind its loads at best; of several, each still has to be issued.
     least = 1.0 if len(operations) > 1 else 0.0
     total = float(sum(isinstance(e, ir.Cast) and not is_typed_constant(e) for e in fused.exprs))
     for operation in operations:

@@ -69,6 +69,7 @@ def _compiled(name: str, text: str, cycles: Callable[..., Any] | None) -> type:
     if cycles is not None:
         source += "\n    cycles = staticmethod(FORMULA)\n"
     file = f"<poplibs {name}>"
+    # So that tracebacks, and the reader of codelets, find the lines.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"__name__": __name__, "FORMULA": cycles, "INF": math.inf, "NAN": math.nan} | _names()
     exec(compile(source, file, "exec", dont_inherit=True), scope)

@@ -26,6 +26,7 @@ def point(rank: int) -> tuple[ir.Affine, ...]:
 def index_of(shape: Shape, target: Shape) -> tuple[ir.Affine, ...]:
     """Index of an operand of ``shape`` at a point of a nest over ``target``, to which it broadcasts."""
     names = dim_names(len(target))[len(target) - len(shape) :]
+    # Broadcasting aligns the last dimensions; an extent of 1 is read at 0 everywhere.
     return tuple(ir.affine(0) if extent == 1 else ir.affine(name) for name, extent in zip(names, shape, strict=True))
 
 
