@@ -14,53 +14,11 @@ import numpy.typing as npt
 from abele.graph import Graph, Tensor, boxes
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, Sequence
-from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.gcl.row_vertices import look_up_codelet, pick_rows_codelet
 from abele.poplibs.poputil.mapping import linear_mapping, vector_grain
 
 Int64 = npt.NDArray[np.int64]
-
-
-REGION_SLOTS = (27, 13)
-ROW_SLOTS = {True: (29, 1), False: (31, 2)}
-"""Slots of a worker that slices one region: at its start and end; and of a row, and of each vector of it, by whether
-elements have 32 bits. Source: machine reference §4.9 (DynamicSlice 2D)."""
-
-
-def _look_up_codelet() -> type:
-    """The row of a table that belongs to this replica; slots are counted."""
-    fields = ["replica: Input[u32]", "table: Vector[u32]", "picked: Output[Vector[u32]]"]
-    lines = [
-        "n = len(self.picked)",
-        "for j in range(n):",
-        "    self.picked[j] = self.table[self.replica * n + j]",
-    ]
-    return build("LookUpRows", "Vertex", fields, lines, None)
-
-
-def pick_rows_codelet(dtype: ElementType) -> type:
-    """The codelet that copies rows of ``dtype`` in the order of a table."""
-    lines = [
-        "for j in range(len(self.out)):",
-        "    for i in range(len(self.out[j])):",
-        "        self.out[j][i] = self.rows[self.picked[j]][i]",
-    ]
-
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        rows = np.asarray(v.out.rows, np.int64)
-        width = np.asarray(v.out.total, np.int64) // np.maximum(rows, 1)
-        row, vector = ROW_SLOTS[dtype.bits == 32]
-        vectors = -(-width * dtype.bytes // ipu.data_path_bytes)
-        return np.asarray(sum(REGION_SLOTS) + rows * (row + vector * vectors), np.int64)
-
-    name = type_name(dtype)
-    fields = [
-        f"rows: Vector[Input[Vector[{name}]]]",
-        "picked: Input[Vector[u32]]",
-        f"out: Vector[Output[Vector[{name}]]]",
-    ]
-    return build("PickRows", "Vertex", fields, lines, cycles, extra=dtype)
 
 
 def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) -> Tensor:
@@ -77,7 +35,7 @@ def look_up(graph: Graph, table: Int64, prog: Sequence, name: str) -> Tensor:
     replica = graph.replica_index(f"{name}/replica")
     replica.map(0)
     step = graph.compute_set(name)
-    step.vertex(_look_up_codelet(), tile=0, replica=replica, table=table.ravel().astype(np.uint32), picked=picked)
+    step.vertex(look_up_codelet(), tile=0, replica=replica, table=table.ravel().astype(np.uint32), picked=picked)
     prog.add(Execute(step))
     return picked
 

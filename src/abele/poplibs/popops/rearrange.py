@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from abele.errors import TensorError
 from abele.graph import ComputeSet, Graph, Tensor
 from abele.machine import Target
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.popops.expressions.generated import build, type_name
 from abele.poplibs.popops.layout.regroup import partial_transpose as partial_transpose_by_copy
 from abele.poplibs.popops.layout.regroup import regroup_if_beneficial, regroup_tensor, transposed_result
+from abele.poplibs.popops.layout.transpose_vertex import transpose_codelet
 from abele.poplibs.poputil.arguments import Forms
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.names import camel_aliases
@@ -83,7 +82,7 @@ def add_transpose_vertices(
         if tensor.size != rows * columns:
             raise TensorError(f"{name}: {tensor!r} does not have the elements of a {rows} x {columns} matrix")
     compute_set.vertices(
-        _transpose_codelet(as_element_type(dtype)),
+        transpose_codelet(as_element_type(dtype)),
         tile=np.array([tile for tile, _ in numbered], np.int32),
         x=[x.flatten() for x, _ in pairs],
         y=[y.flatten() for _, y in pairs],
@@ -105,22 +104,9 @@ def partial_transpose(graph: Graph, tensor: Tensor, compute_set: ComputeSet, nam
         tiles = first.tile[np.searchsorted(first.begin, np.arange(source.shape[0]), side="right") - 1]
         graph.map_rows(target, np.maximum(tiles, 0).tolist())
         compute_set.vertices(
-            _transpose_codelet(tensor.dtype), tile=np.maximum(tiles, 0), x=source, y=target, columns=columns
+            transpose_codelet(tensor.dtype), tile=np.maximum(tiles, 0), x=source, y=target, columns=columns
         )
     return out
-
-
-@lru_cache(maxsize=16)
-def _transpose_codelet(dtype: ElementType) -> type:
-    kind = type_name(dtype)
-    fields = [f"x: Input[Vector[{kind}]]", f"y: Output[Vector[{kind}]]", "columns: i32"]
-    lines = [
-        "rows = len(self.x) // self.columns",
-        "for r in range(rows):",
-        "    for c in range(self.columns):",
-        "        self.y[c * rows + r] = self.x[r * self.columns + c]",
-    ]
-    return build("Transpose", "Vertex", fields, lines, None)
 
 
 FORMS: Forms = {

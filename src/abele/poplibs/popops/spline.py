@@ -9,10 +9,10 @@ import numpy as np
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping, shared
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f16, f32, i32, u8
+from abele.numerics import f16, f32, i32, u8
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr, Op, PlaceHolder, as_expr
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.popops.spline_vertices import weighting_codelet
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 from abele.poplibs.poputil.regions import flat_regions
 
@@ -147,31 +147,11 @@ def spline_weighting(
             row = tensor.shape[1]
             return flat_regions(tensor.flatten(), begin[:-1] * row, count * row)
 
-        built = _weighting_codelet(features.dtype, channels, width, splines)
+        built = weighting_codelet(features.dtype, channels, width, splines)
         operands: dict[str, Any] = {"x": of(features), "b": of(basis), "k": of(weight_index), "y": of(out)}
         compute_set.vertices(built, tile=tile, w=shared(weight.flatten()), **operands)
         body.add(Execute(compute_set))
     return out
-
-
-def _weighting_codelet(dtype: ElementType, channels: int, width: int, splines: int) -> type:
-    """A worker's vertex over whole edges; its issue slots are counted."""
-    element = type_name(dtype)
-    inputs = [f"{n}: Input[Vector[{element}]]" for n in "xwb"]
-    fields = [*inputs, "k: Input[Vector[i32]]", f"y: Output[Vector[{element}]]"]
-    body = [
-        f"for e in range(len(self.y) // {width}):",
-        f"    for o in range({width}):",
-        "        total = f32(0.0)",
-        f"        for s in range({splines}):",
-        "            inner = f32(0.0)",
-        f"            first = self.k[e * {splines} + s] * {channels * width} + o",
-        f"            for i in range({channels}):",
-        f"                inner += f32(self.x[e * {channels} + i]) * f32(self.w[first + i * {width}])",
-        f"            total += inner * f32(self.b[e * {splines} + s])",
-        f"        self.y[e * {width} + o] = {element}(total)",
-    ]
-    return build("SplineWeighting", "Vertex", fields, body, None)
 
 
 def _check_basis(pseudo: Tensor, kernel_size: Tensor, is_open: Tensor, degree: int, name: str) -> None:

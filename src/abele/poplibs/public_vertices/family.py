@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from abele.codelet import CodeletDef
+from abele.codelet import CodeletDef, Vertex
 from abele.codelet.fields import FieldDef
 from abele.errors import TypeMismatchError
 from abele.numerics import u32
@@ -70,8 +70,12 @@ class Family:
         return [self, *(replace(self, name=name) for name in names)]
 
 
-def definition(name: str, instance: Instance) -> CodeletDef:
+def definition(name: str, instance: Any) -> CodeletDef:
     """The codelet called ``name``."""
+    if isinstance(instance, type) and issubclass(instance, Vertex):
+        written: CodeletDef = instance.codelet
+        defaults = getattr(instance, "defaults", {})
+        return replace(written, name=name, fields=tuple(_public(f, defaults) for f in written.fields))
     fields: Sequence[str] = instance.fields
     if instance.draws:
         fields = [*fields, f"{STREAM}: u32", f"{DRAWS}: u32"]

@@ -1,22 +1,25 @@
 """The reducing vertices: of partials that lie anywhere, of rows, and of neighbouring elements."""
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import ONE_PTR, SPAN, InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i32, i64, u16, u32, u64
-from abele.poplibs.popops.expressions.generated import type_name
 from abele.poplibs.popops.reductions import cost as reduce_cost
-from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, combining, find_reduce_op, identity
-from abele.poplibs.public_vertices.family import Family, Instance, refuse
+from abele.poplibs.popops.reductions.codelets import accumulated, combined
+from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, find_reduce_op, start_of
+from abele.poplibs.public_vertices.family import Family, refuse
 from abele.poplibs.public_vertices.parameters import TemplateParameter, choice, flag, struct, type_of
-from abele.poplibs.public_vertices.text import indented, loop, one, rows, state, vector, wide
 
 Int64 = npt.NDArray[np.int64]
 
@@ -62,34 +65,6 @@ class _Reduction:
     def kind(self) -> ElementType:
         """What is accumulated in."""
         return accumulator(self.op, self.dtype)
-
-    @property
-    def way(self) -> str:
-        """Direction of the output."""
-        return "InOut" if self.updates else "Output"
-
-    @property
-    def scale(self) -> list[str]:
-        """The field of the scale."""
-        return [one("k", f32)] if self.scaled else []
-
-    @property
-    def start(self) -> str:
-        """The statement that begins a reduction."""
-        return f"total = {type_name(self.kind)}({identity(self.op, self.kind)})"
-
-    def combine(self, element: str) -> list[str]:
-        """Statements that combine an element of the partials."""
-        square = ["e = e * e"] if self.op.squares else []
-        return [f"e = {wide(element, self.dtype, self.kind)}", *square, *combining(self.op, "total", "e")]
-
-    def store(self, place: str) -> list[str]:
-        """Statements that end a reduction."""
-        lines = ["total = total * self.k"] if self.scaled else []
-        if self.updates:
-            lines += [f"e = {wide(place, self.out, self.kind)}", *combining(self.op, "total", "e")]
-        value = "total != 0" if self.out == bool_ else wide("total", self.kind, self.out)
-        return [*lines, f"{place} = {value}"]
 
 
 def families() -> list[Family]:
@@ -160,50 +135,63 @@ def _reduction(op: str, dtype: ElementType, out: ElementType, updates: bool, sca
     return found
 
 
-def _reduce(scaled: bool) -> Callable[..., Instance]:
-    def make(op: str, dtype: ElementType, out: ElementType, updates: bool, kind: str) -> Instance:
+def _reduce(scaled: bool) -> Callable[..., type]:
+    def make(op: str, dtype: ElementType, out: ElementType, updates: bool, kind: str) -> type:
         return _KINDS[kind](_reduction(op, dtype, out, updates, scaled))
 
     return make
 
 
-def _of_kind(kind: str, scaled: bool) -> Callable[..., Instance]:
-    def make(op: str, dtype: ElementType, out: ElementType, updates: bool) -> Instance:
+def _of_kind(kind: str, scaled: bool) -> Callable[..., type]:
+    def make(op: str, dtype: ElementType, out: ElementType, updates: bool) -> type:
         return _KINDS[kind](_reduction(op, dtype, out, updates, scaled))
 
     return make
 
 
-def _regions(r: _Reduction) -> Instance:
+@macro
+def _finished(self, r, kind, total, held):
+    """An accumulator as it is stored in place of ``held``."""
+    result = total
+    if r.scaled:
+        result = result * self.k
+    if r.updates:
+        e = kind(held)
+        result = combined(r.op, result, e)
+    return r.out(result)
+
+
+def _regions(r: _Reduction) -> type:
     """Any number of reductions, each of a number of rows of ``partials``."""
-    fields = [rows("out", r.out, r.way, align=4), "numPartials: Vector[u16]", rows("partials", r.dtype), *r.scale]
-    inner = loop("len(self.partials[p]) // width", r.combine("self.partials[p][n * width + i]"), "n")
-    body = [
-        "first = i64(0)",
-        *loop(
-            "len(self.out)",
-            [
-                "last = first + i64(self.numPartials[j])",
-                *loop(
-                    "len(self.out[j])",
-                    [
-                        r.start,
-                        "for p in range(first, last):",
-                        "    width = len(self.out[j])",
-                        *indented(inner),
-                        *r.store("self.out[j][i]"),
-                    ],
-                ),
-                "first = last",
-            ],
-            "j",
-        ),
-    ]
+    kind, start = r.kind, start_of(r.op, r.kind)
+    way = InOut if r.updates else Output
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return _general(v.out, v.partials, r, ipu)
+    @codelet
+    class Reduce(Vertex):
+        out: Vector[way[Vector[r.out, SPAN, 4]]]
+        numPartials: Vector[u16]
+        partials: Vector[Input[Vector[r.dtype, SPAN, 8]]]
+        if r.scaled:
+            k: Input[f32]
 
-    return Instance("Vertex", tuple(fields), tuple(body), cycles)
+        def compute(self):
+            first = i64(0)
+            for j in range(len(self.out)):
+                last = first + i64(self.numPartials[j])
+                for i in range(len(self.out[j])):
+                    total = kind(start)
+                    for p in range(first, last):
+                        width = len(self.out[j])
+                        for n in range(len(self.partials[p]) // width):
+                            total = accumulated(r.op, total, kind(self.partials[p][n * width + i]))
+                    self.out[j][i] = _finished(self, r, kind, total, self.out[j][i])
+                first = last
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return _general(v.out, v.partials, r, ipu)
+
+    return Reduce
 
 
 def _general(out: Any, partials: Any, r: _Reduction, ipu: Ipu) -> Int64:
@@ -218,88 +206,139 @@ def _general(out: Any, partials: Any, r: _Reduction, ipu: Ipu) -> Int64:
     )
 
 
-def _single(r: _Reduction) -> Instance:
+def _single(r: _Reduction) -> type:
     """One output from one stretch of partials."""
-    partials = vector("partials", r.dtype, "Input", "ONE_PTR")
-    fields = [vector("out", r.out, r.way, "ONE_PTR", 4), state("numPartials", u16), partials]
-    body = [r.start, *loop("i64(self.numPartials)", r.combine("self.partials[i]")), *r.store("self.out[0]")]
+    kind, start = r.kind, start_of(r.op, r.kind)
+    way = InOut if r.updates else Output
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        number = np.asarray(v.numPartials, np.int64)
-        return reduce_cost.continuous(
-            np.ones_like(number), number, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates
-        )
+    @codelet
+    class Reduce(Vertex):
+        out: way[Vector[r.out, ONE_PTR, 4]]
+        numPartials: u16
+        partials: Input[Vector[r.dtype, ONE_PTR, 8]]
+        if r.scaled:
+            k: Input[f32]
 
-    return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles)
+        def compute(self):
+            total = kind(start)
+            for i in range(i64(self.numPartials)):
+                total = accumulated(r.op, total, kind(self.partials[i]))
+            self.out[0] = _finished(self, r, kind, total, self.out[0])
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            number = np.asarray(v.numPartials, np.int64)
+            return reduce_cost.continuous(
+                np.ones_like(number), number, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates
+            )
+
+    return Reduce
 
 
-def _strided(r: _Reduction) -> Instance:
+def _strided(r: _Reduction) -> type:
     """Outputs from rows that begin ``partialsWidth`` elements apart, in stretches ``outerStride`` apart."""
-    fields = [vector("out", r.out, r.way, "ONE_PTR", 4), vector("partials", r.dtype, "Input", "ONE_PTR")]
+    kind, start = r.kind, start_of(r.op, r.kind)
+    way = InOut if r.updates else Output
     numbers = ("numOutputsM1", "numPartialsM1", "partialsWidth", "numOuterStridesM1", "outerStride")
-    fields += [state(n, u16) for n in numbers]
-    at = "o * i64(self.outerStride) + p * i64(self.partialsWidth) + i"
-    inner = loop("i64(self.numPartialsM1) + 1", r.combine(f"self.partials[{at}]"), "p")
-    inner = loop("i64(self.numOuterStridesM1) + 1", inner, "o")
-    body = loop("i64(self.numOutputsM1) + 1", [r.start, *inner, *r.store("self.out[i]")])
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        outputs, partials, width, outer, _ = (np.asarray(getattr(v, n), np.int64) for n in numbers)
-        return reduce_cost.strided(
-            (partials + 1) * (outer + 1), outputs + 1, width, ipu=ipu, op=r.op, dtype=r.dtype, out=r.out
-        )
+    @codelet
+    class StridedReduce(Vertex):
+        defaults: ClassVar = {"numOuterStridesM1": 0, "outerStride": 0}
+        out: way[Vector[r.out, ONE_PTR, 4]]
+        partials: Input[Vector[r.dtype, ONE_PTR, 8]]
+        numOutputsM1: u16
+        numPartialsM1: u16
+        partialsWidth: u16
+        numOuterStridesM1: u16
+        outerStride: u16
+        if r.scaled:
+            k: Input[f32]
 
-    defaults = {"numOuterStridesM1": 0, "outerStride": 0}
-    return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles, defaults=defaults)
+        def compute(self):
+            for i in range(i64(self.numOutputsM1) + 1):
+                total = kind(start)
+                for o in range(i64(self.numOuterStridesM1) + 1):
+                    for p in range(i64(self.numPartialsM1) + 1):
+                        total = accumulated(
+                            r.op,
+                            total,
+                            kind(self.partials[o * i64(self.outerStride) + p * i64(self.partialsWidth) + i]),
+                        )
+                self.out[i] = _finished(self, r, kind, total, self.out[i])
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            outputs, partials, width, outer, _ = (np.asarray(getattr(v, n), np.int64) for n in numbers)
+            return reduce_cost.strided(
+                (partials + 1) * (outer + 1), outputs + 1, width, ipu=ipu, op=r.op, dtype=r.dtype, out=r.out
+            )
+
+    return StridedReduce
 
 
-def _continuous(r: _Reduction) -> Instance:
+def _continuous(r: _Reduction) -> type:
     """Each output from ``numPartials`` neighbouring elements."""
-    fields = [vector("partials", r.dtype, "Input", "ONE_PTR"), vector("out", r.out, r.way, "ONE_PTR", 4)]
-    fields += [state("numOutputsM1", u16), state("numPartials", u16)]
-    number = "i64(self.numPartials)"
-    inner = loop(number, r.combine(f"self.partials[i * {number} + p]"), "p")
-    body = loop("i64(self.numOutputsM1) + 1", [r.start, *inner, *r.store("self.out[i]")])
+    kind, start = r.kind, start_of(r.op, r.kind)
+    way = InOut if r.updates else Output
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        outputs, partials = np.asarray(v.numOutputsM1, np.int64) + 1, np.asarray(v.numPartials, np.int64)
-        return reduce_cost.continuous(outputs, partials, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates)
+    @codelet
+    class ContinuousReduce(Vertex):
+        partials: Input[Vector[r.dtype, ONE_PTR, 8]]
+        out: way[Vector[r.out, ONE_PTR, 4]]
+        numOutputsM1: u16
+        numPartials: u16
+        if r.scaled:
+            k: Input[f32]
 
-    return Instance("Vertex", (*fields, *r.scale), tuple(body), cycles)
+        def compute(self):
+            for i in range(i64(self.numOutputsM1) + 1):
+                total = kind(start)
+                for p in range(i64(self.numPartials)):
+                    total = accumulated(r.op, total, kind(self.partials[i * i64(self.numPartials) + p]))
+                self.out[i] = _finished(self, r, kind, total, self.out[i])
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            outputs, partials = np.asarray(v.numOutputsM1, np.int64) + 1, np.asarray(v.numPartials, np.int64)
+            return reduce_cost.continuous(outputs, partials, ipu, op=r.op, dtype=r.dtype, out=r.out, updates=r.updates)
+
+    return ContinuousReduce
 
 
-def _equal_size(op: str, dtype: ElementType, out: ElementType, updates: bool) -> Instance:
+def _equal_size(op: str, dtype: ElementType, out: ElementType, updates: bool) -> type:
     """Outputs from rows of equal length, each of which has the same number of partials for every output."""
     r = _reduction(op, dtype, out, updates, False)
+    kind, start = r.kind, start_of(r.op, r.kind)
+    way = InOut if r.updates else Output
     lanes = max(8 // dtype.bytes, 1)
-    fields = [vector("out", out, r.way, "ONE_PTR"), state("outCount", u16), rows("partials", dtype, inner="ONE_PTR")]
-    fields.append(state("partialsSizeM1", u16))
-    body = [
-        f"outputs = i64(self.outCount) * {lanes}",
-        *loop(
-            "outputs",
-            [
-                r.start,
-                *loop(
-                    "len(self.partials)",
-                    loop("i64(self.partialsSizeM1) + 1", r.combine("self.partials[q][p * outputs + i]"), "p"),
-                    "q",
-                ),
-                *r.store("self.out[i]"),
-            ],
-        ),
-    ]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        outputs = np.asarray(v.outCount, np.int64) * lanes
-        loops = -(-outputs // reduce_cost.accumulators(r.op, ipu, r.dtype))
-        vectors = loops * v.partials.rows * (np.asarray(v.partialsSizeM1, np.int64) + 1)
-        return reduce_cost.general(1, loops, v.partials.rows, vectors=vectors, ipu=ipu, op=r.op, dtype=r.dtype)
+    @codelet
+    class ReducePartialsEqualSize(Vertex):
+        out: way[Vector[r.out, ONE_PTR, 8]]
+        outCount: u16
+        partials: Vector[Input[Vector[dtype, ONE_PTR, 8]]]
+        partialsSizeM1: u16
 
-    return Instance("Vertex", tuple(fields), tuple(body), cycles)
+        def compute(self):
+            outputs = i64(self.outCount) * lanes
+            for i in range(outputs):
+                total = kind(start)
+                for q in range(len(self.partials)):
+                    for p in range(i64(self.partialsSizeM1) + 1):
+                        total = accumulated(r.op, total, kind(self.partials[q][p * outputs + i]))
+                self.out[i] = _finished(self, r, kind, total, self.out[i])
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            outputs = np.asarray(v.outCount, np.int64) * lanes
+            loops = -(-outputs // reduce_cost.accumulators(r.op, ipu, r.dtype))
+            vectors = loops * v.partials.rows * (np.asarray(v.partialsSizeM1, np.int64) + 1)
+            return reduce_cost.general(1, loops, v.partials.rows, vectors=vectors, ipu=ipu, op=r.op, dtype=r.dtype)
+
+    return ReducePartialsEqualSize
 
 
-_KINDS: dict[str, Callable[[_Reduction], Instance]] = {
+_KINDS: dict[str, Callable[[_Reduction], type]] = {
     "DEFAULT": _regions,
     "SCALAR_OUTPUT_REGIONS": _regions,
     "SCALAR_OUTPUT_SINGLE_INPUT": _single,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u16, u32
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
-from abele.poplibs.popops.slicing.step_codelets import START_2D_SLOTS, region_slots, stretch_cycles
+from abele.poplibs.popops.slicing.step_cost import START_2D_SLOTS, region_slots, stretch_cycles
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, choice, flag, type_of
 from abele.poplibs.public_vertices.text import indented, loop, one, rows, state, vector, wide

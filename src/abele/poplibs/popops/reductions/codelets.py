@@ -1,5 +1,8 @@
 """The vertices of a reduction: one that reduces a rectangle, one that reduces several."""
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import ONE_PTR, SPAN, InOut, Input, Output, Vector, VectorList, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
-from abele.numerics import ElementType, bool_
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import ElementType, f32, i32, u16
 from abele.poplibs.popops.reductions import cost as reduce_cost
-from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, combining, identity
+from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, start_of
 
 Int64 = npt.NDArray[np.int64]
 Direction = Literal["rows", "columns"]
@@ -34,38 +37,45 @@ class Finish:
     scale: Literal["", "number", "tensor"] = ""
     updates: bool = False
 
-    def fields(self, layout: str = "") -> list[str]:
-        """Declarations of the output, a vector of ``layout``, and the scale."""
-        direction = "InOut" if self.updates else "Output"
-        scale = {"": [], "number": ["scale: f32"], "tensor": ["scale: Input[f32]"]}
-        return [f"y: {direction}[Vector[{type_name(self.type)}{layout}]]", *scale[self.scale]]
 
-    def store(self, at: str, op: ReduceOp, kind: ElementType) -> list[str]:
-        """Statements that store ``total``, an accumulator, as output ``at``."""
-        lines = ["total = total * self.scale"] if self.scale else []
-        if self.updates:
-            lines += [f"e = {type_name(kind)}(self.y[{at}])", *combining(op, "total", "e")]
-        value = "total"
-        if self.type == bool_:
-            value = "total != 0"
-        elif self.type != kind:
-            value = f"{type_name(self.type)}(total)"
-        return [*lines, f"self.y[{at}] = {value}"]
+@macro
+def combined(op, total, e):
+    """Two accumulators combined.
 
-
-def _accumulate(op: ReduceOp, source: str, dtype: ElementType, kind: ElementType) -> list[str]:
-    """Statements that combine an element into ``total``."""
-    value = source if dtype == kind else f"{type_name(kind)}({source})"
-    square = ["e = e * e"] if op.squares else []
-    return [f"e = {value}", *square, *combining(op, "total", "e")]
+    A sum of powers is taken relative to the larger exponent; an infinite one, whose difference to itself is no number,
+    stands for itself.
+    """
+    if op.combine == "log_add":
+        top = max(total, e)
+        return top + log(1.0 + exp(min(total, e) - top)) if top - top == 0.0 else top
+    if op.combine == "max":
+        return max(total, e)
+    if op.combine == "min":
+        return min(total, e)
+    if op.combine == "mul":
+        return total * e
+    return total + e
 
 
-def _start(op: ReduceOp, kind: ElementType) -> str:
-    return f"total = {type_name(kind)}({identity(op, kind)})"
+@macro
+def accumulated(op, total, element):
+    """An accumulator with one more element, of its type."""
+    e = element
+    if op.squares:
+        e = e * e
+    return combined(op, total, e)
 
 
-def _indented(lines: list[str], depth: int) -> list[str]:
-    return [f"{'    ' * depth}{line}" for line in lines]
+@macro
+def finished(self, op, kind, total, finish, at):
+    """An accumulator as it is stored as output ``at``."""
+    result = total
+    if finish.scale != "":
+        result = result * self.scale
+    if finish.updates:
+        e = kind(self.y[at])
+        result = combined(op, result, e)
+    return finish.type(result)
 
 
 @lru_cache(maxsize=1024)
@@ -78,19 +88,9 @@ def rectangle_codelet(
     and then neither vector needs a length.
     """
     kind = accumulator(op, dtype)
-    outer, inner = ("c", "r") if direction == "rows" else ("r", "c")
-    counts = {"r": "self.rows", "c": "self.columns"}
-    lines = [
-        f"for {outer} in range({counts[outer]}):",
-        f"    {_start(op, kind)}",
-        f"    for {inner} in range({counts[inner]}):",
-        *_indented(_accumulate(op, "self.x[r * self.width + self.first + c]", dtype, kind), 2),
-        *_indented(finish.store(outer, op, kind), 1),
-    ]
-    number = "u16" if short else "i32"
-    layout = ", ONE_PTR" if short else ""
-    fields = [f"x: Input[Vector[{type_name(dtype)}{layout}]]", *finish.fields(layout)]
-    fields += [f"{name}: {number}" for name in ("rows", "columns", "first", "width")]
+    start = start_of(op, kind)
+    number, layout = (u16, ONE_PTR) if short else (i32, SPAN)
+    way = InOut if finish.updates else Output
 
     def formula(v: Any, ipu: Ipu) -> Int64:
         rows, columns, width = (np.asarray(n, np.int64) for n in (v.rows, v.columns, v.width))
@@ -98,25 +98,43 @@ def rectangle_codelet(
             return reduce_cost.strided(rows, columns, width, ipu=ipu, op=op, dtype=dtype, out=finish.type)
         return reduce_cost.continuous(rows, columns, ipu, op=op, dtype=dtype, out=finish.type, updates=finish.updates)
 
-    return build(f"Reduce_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish))
+    @codelet(name=f"Reduce_{op.name.lower()}_{direction}")
+    class ReduceRectangle(Vertex):
+        x: Input[Vector[dtype, layout]]
+        y: way[Vector[finish.type, layout]]
+        if finish.scale == "number":
+            scale: f32
+        elif finish.scale == "tensor":
+            scale: Input[f32]
+        rows: number
+        columns: number
+        first: number
+        width: number
+        cycles = staticmethod(formula)
+
+        def compute(self):
+            if direction == "rows":
+                for c in range(self.columns):
+                    total = kind(start)
+                    for r in range(self.rows):
+                        total = accumulated(op, total, kind(self.x[r * self.width + self.first + c]))
+                    self.y[c] = finished(self, op, kind, total, finish, c)
+            else:
+                for r in range(self.rows):
+                    total = kind(start)
+                    for c in range(self.columns):
+                        total = accumulated(op, total, kind(self.x[r * self.width + self.first + c]))
+                    self.y[r] = finished(self, op, kind, total, finish, r)
+
+    return ReduceRectangle
 
 
 @lru_cache(maxsize=1024)
 def regions_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish) -> type:
     """The vertex that reduces several rectangles with the same outputs, each a row of ``x``."""
     kind = accumulator(op, dtype)
-    number = "len(self.x[k]) // outputs"
-    at = "j * outputs + i" if direction == "rows" else f"i * ({number}) + j"
-    lines = [
-        "outputs = len(self.y)",
-        "for i in range(outputs):",
-        f"    {_start(op, kind)}",
-        "    for k in range(len(self.x)):",
-        f"        for j in range({number}):",
-        *_indented(_accumulate(op, f"self.x[k][{at}]", dtype, kind), 3),
-        *_indented(finish.store("i", op, kind), 1),
-    ]
-    fields = [f"x: Input[VectorList[{type_name(dtype)}]]", *finish.fields()]
+    start = start_of(op, kind)
+    way = InOut if finish.updates else Output
 
     def formula(v: Any, ipu: Ipu) -> Int64:
         width = reduce_cost.accumulators(op, ipu, dtype)
@@ -128,6 +146,26 @@ def regions_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, fini
         vectors = np.maximum(-(-partials // width), regions)
         return reduce_cost.general(outputs, 1, regions, vectors=vectors, ipu=ipu, op=op, dtype=dtype)
 
-    return build(
-        f"ReduceRegions_{op.name.lower()}_{direction}", "Vertex", fields, lines, formula, extra=(dtype, finish)
-    )
+    @codelet(name=f"ReduceRegions_{op.name.lower()}_{direction}")
+    class ReduceRegions(Vertex):
+        x: Input[VectorList[dtype]]
+        y: way[Vector[finish.type]]
+        if finish.scale == "number":
+            scale: f32
+        elif finish.scale == "tensor":
+            scale: Input[f32]
+        cycles = staticmethod(formula)
+
+        def compute(self):
+            outputs = len(self.y)
+            for i in range(outputs):
+                total = kind(start)
+                for k in range(len(self.x)):
+                    for j in range(len(self.x[k]) // outputs):
+                        if direction == "rows":
+                            total = accumulated(op, total, kind(self.x[k][j * outputs + i]))
+                        else:
+                            total = accumulated(op, total, kind(self.x[k][i * (len(self.x[k]) // outputs) + j]))
+                self.y[i] = finished(self, op, kind, total, finish, i)
+
+    return ReduceRegions

@@ -9,7 +9,6 @@ log n times.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,8 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f32
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import f32
+from abele.poplibs.popops.reductions.vertices import add_codelet, scan_codelet
 
 Int64 = npt.NDArray[np.int64]
 MIN_BLOCK = 32
@@ -128,7 +127,7 @@ def _sum_blocks(
     totals.flatten().map_rows(blocks.tile.tolist())
     scan = graph.compute_set(f"{name}/blocks")
     scan.vertices(
-        _scan_codelet(rows.dtype, wide, exclusive),
+        scan_codelet(rows.dtype, wide, exclusive),
         tile=blocks.tile,
         x=blocks.regions(rows),
         y=blocks.regions(sums),
@@ -141,34 +140,13 @@ def _sum_blocks(
     before = graph.variable(wide, totals.shape, name=f"{name}/before").map_rows(tiles[:, 0].tolist())
     across = graph.compute_set(f"{name}/rows")
     # Exclusive: a block starts from the sum of all blocks before it, without its own.
-    across.vertices(_scan_codelet(wide, wide, True, has_total=False), tile=tiles[:, 0], x=totals, y=before)
+    across.vertices(scan_codelet(wide, wide, True, has_total=False), tile=tiles[:, 0], x=totals, y=before)
     body.add(Execute(across))
     add = graph.compute_set(f"{name}/add")
     add.vertices(
-        _add_codelet(rows.dtype, wide),
+        add_codelet(rows.dtype, wide),
         tile=tiles[:, 1:].reshape(-1),
         y=blocks.regions(sums, 1),
         before=before[:, 1:].flatten(),
     )
     body.add(Execute(add))
-
-
-@lru_cache(maxsize=64)
-def _scan_codelet(dtype: ElementType, wide: ElementType, exclusive: bool, has_total: bool = True) -> type:
-    """The sums ``y`` of ``x`` from its beginning, and their ``total``."""
-    kind, sum_kind = type_name(dtype), type_name(wide)
-    fields = [f"x: Input[Vector[{kind}]]", f"y: Output[Vector[{kind}]]"]
-    fields += [f"total: Output[{sum_kind}]"] if has_total else []
-    steps = [f"    s = s + {sum_kind}(self.x[i])", f"    self.y[i] = {kind}(s)"]
-    if exclusive:
-        steps = [f"    e = {sum_kind}(self.x[i])", f"    self.y[i] = {kind}(s)", "    s = s + e"]
-    lines = [f"s = {sum_kind}(0)", "for i in range(len(self.x)):", *steps]
-    return build("CumSum", "Vertex", fields, [*lines, *(["self.total = s"] if has_total else [])], None)
-
-
-@lru_cache(maxsize=16)
-def _add_codelet(dtype: ElementType, wide: ElementType) -> type:
-    """``before`` added to every element of ``y``."""
-    kind, sum_kind = type_name(dtype), type_name(wide)
-    lines = ["for i in range(len(self.y)):", f"    self.y[i] = {kind}({sum_kind}(self.y[i]) + self.before)"]
-    return build("CumSumAdd", "Vertex", [f"y: InOut[Vector[{kind}]]", f"before: Input[{sum_kind}]"], lines, None)

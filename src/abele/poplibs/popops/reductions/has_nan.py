@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,22 +9,16 @@ from abele.errors import TypeMismatchError
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
-from abele.machine import Ipu
-from abele.numerics import ElementType, bool_, i32
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import bool_, i32
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 from abele.poplibs.popops.layout.tile_ranges import TileRanges
 from abele.poplibs.popops.reductions.codelets import Finish
 from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction
+from abele.poplibs.popops.reductions.vertices import WORKER_SLOTS, has_nan_codelet
 from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
-SUPERVISOR_CYCLES = 24
-WORKER_SLOTS = {16: 17 + 12 + 11, 32: 17 + 10 + 7}
-"""Entering and leaving the vertex, by bits of an element."""
-SLOTS_OF_FOUR = {16: 2, 32: 3}
-"""Four elements. Source of all: machine reference §4.8 (Has-NaN)."""
 
 
 def has_nan(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "has_nan") -> Tensor:
@@ -65,34 +56,12 @@ def _tested(graph: Graph, tensor: Tensor, prog: Sequence, name: str, library: st
         compute_set = graph.compute_set(name)
         x = flat_regions(ranges.tensor, ranges.begin, ranges.length)
         numbers = np.arange(x.num, dtype=np.int64)
-        compute_set.vertices(_codelet(dtype, infinite), tile=tiles, x=(x, numbers, rows), found=flags)
+        compute_set.vertices(has_nan_codelet(dtype, infinite), tile=tiles, x=(x, numbers, rows), found=flags)
         body.add(Execute(compute_set))
         Reduction(
             graph, tensor=flags, kept=(), op=find_reduce_op("LOGICAL_OR"), finish=Finish(bool_), scale=None, name="any"
         ).emit(body, out)
     return out
-
-
-@lru_cache(maxsize=16)
-def _codelet(dtype: ElementType, infinite: bool) -> type:
-    """The vertex that tests what a tile holds: a number less itself is 0, less an infinite one it is none."""
-    element = "v - v != 0.0" if infinite else "v != v"
-    lines = [
-        "bad = 0",
-        "for r in range(len(self.x)):",
-        "    for i in range(len(self.x[r])):",
-        "        v = f32(self.x[r][i])",
-        f"        bad = bad | (1 if {element} else 0)",
-        "self.found = bad != 0",
-    ]
-
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        share = -(-np.asarray(v.x.total, np.int64) // (4 * ipu.num_workers))
-        slots = WORKER_SLOTS[dtype.bits] + SLOTS_OF_FOUR[dtype.bits] * share
-        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * slots, np.int64)
-
-    fields = [f"x: Vector[Input[Vector[{type_name(dtype)}]]]", "found: Output[bool_]"]
-    return build("HasNaNOrInf" if infinite else "HasNaN", "SupervisorVertex", fields, lines, cycles, extra=dtype)
 
 
 def _kernel(tensor: Tensor, infinite: bool) -> ir.HostKernel:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, whole
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
-from abele.numerics import ElementType, f32, u32
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import f32, u32
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 from abele.poplibs.popops.layout.tile_ranges import TileRanges
 from abele.poplibs.popops.reductions.codelets import Finish
 from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction
+from abele.poplibs.popops.reductions.vertices import histogram_codelet
 from abele.poplibs.poputil.mapping import map_tensor_linearly, vector_grain
 from abele.poplibs.poputil.options import Options, flag, read_options
 from abele.poplibs.poputil.regions import flat_regions, split_evenly
@@ -131,7 +129,7 @@ def _count(
         begin = ranges.begin[entry] + low if tensor.size else low
         compute_set = graph.compute_set(name)
         compute_set.vertices(
-            _codelet(tensor.dtype, out.dtype, absolute),
+            histogram_codelet(tensor.dtype, out.dtype, absolute),
             tile=tile,
             x=flat_regions(ranges.tensor, begin, length),
             levels=(whole(levels), np.zeros(len(tile), np.int64)),
@@ -142,27 +140,6 @@ def _count(
         Reduction(
             graph, tensor=counts, kept=(1,), op=find_reduce_op("ADD"), finish=finish, scale=None, name="total"
         ).emit(body, out)
-
-
-@lru_cache(maxsize=16)
-def _codelet(dtype: ElementType, counts: ElementType, absolute: bool) -> type:
-    """The vertex that counts what a worker holds, level by level."""
-    number = type_name(counts)
-    value = "abs(f32(self.x[i]))" if absolute else "f32(self.x[i])"
-    lines = [
-        f"before = {number}(0)",
-        "for j in range(len(self.levels)):",
-        "    level = f32(self.levels[j])",
-        f"    below = {number}(0)",
-        "    for i in range(len(self.x)):",
-        f"        below = below + ({number}(1) if {value} < level else {number}(0))",
-        "    self.counts[j] = below - before",
-        "    before = below",
-        f"self.counts[len(self.levels)] = {number}(len(self.x)) - before",
-    ]
-    type_ = type_name(dtype)
-    fields = [f"x: Input[Vector[{type_}]]", f"levels: Input[Vector[{type_}]]", f"counts: Output[Vector[{number}]]"]
-    return build("Histogram", "Vertex", fields, lines, None)
 
 
 def _kernel(tensor: Tensor, levels: Tensor, out: Tensor, absolute: bool, update: bool) -> ir.HostKernel:

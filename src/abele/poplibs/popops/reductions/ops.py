@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from abele.errors import InvalidOptionError, TypeMismatchError, nearest
+from abele.expr.operation import identity
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_, f32, i32
 
@@ -18,9 +17,6 @@ class ReduceOp:
     Attributes:
         name: Its name.
         combine: Combine of a kernel store.
-        identity: What an empty reduction gives, as text of the vertex language for float elements; for integers the
-            number, where it is not the least or the greatest of their type.
-        step: Text of the vertex language that combines ``{0}`` and ``{1}``.
         squares: True if elements are squared first.
         logical: True if it reduces truth values.
         wide: True if accumulators are twice as wide as vectors. Source: machine reference §4.7.
@@ -28,22 +24,20 @@ class ReduceOp:
 
     name: str
     combine: str
-    identity: str
-    step: str
     squares: bool = False
     logical: bool = False
     wide: bool = False
 
 
 _TABLE = (
-    ReduceOp("ADD", "add", "0.0", "{0} + {1}", wide=True),
-    ReduceOp("SQUARE_ADD", "add", "0.0", "{0} + {1}", squares=True, wide=True),
-    ReduceOp("LOG_ADD", "log_add", "-INF", "{0} + log(1.0 + exp({1} - {0}))"),
-    ReduceOp("MUL", "mul", "1.0", "{0} * {1}"),
-    ReduceOp("MAX", "max", "-INF", "max({0}, {1})"),
-    ReduceOp("MIN", "min", "INF", "min({0}, {1})"),
-    ReduceOp("LOGICAL_AND", "min", "1.0", "min({0}, {1})", logical=True),
-    ReduceOp("LOGICAL_OR", "max", "0.0", "max({0}, {1})", logical=True),
+    ReduceOp("ADD", "add", wide=True),
+    ReduceOp("SQUARE_ADD", "add", squares=True, wide=True),
+    ReduceOp("LOG_ADD", "log_add"),
+    ReduceOp("MUL", "mul"),
+    ReduceOp("MAX", "max"),
+    ReduceOp("MIN", "min"),
+    ReduceOp("LOGICAL_AND", "min", logical=True),
+    ReduceOp("LOGICAL_OR", "max", logical=True),
 )
 REDUCE_OPS = {op.name: op for op in _TABLE}
 
@@ -89,26 +83,12 @@ def partials_type(op: ReduceOp, dtype: ElementType) -> ElementType:
     return dtype if op.combine in ("max", "min") else accumulator(op, dtype)
 
 
-def identity(op: ReduceOp, kind: ElementType) -> str:
-    """What an empty reduction gives, as text of the vertex language."""
-    if kind.is_float:
-        return op.identity
-    if op.logical or op.combine not in ("max", "min"):
-        return op.identity.removesuffix(".0")
-    bounds = np.iinfo(kind.np)
-    return str(bounds.min if op.combine == "max" else bounds.max)
-
-
-def combining(op: ReduceOp, total: str, element: str) -> list[str]:
-    """Statements of the vertex language that combine ``element`` into ``total``.
-
-    A sum of powers is taken relative to the larger exponent; an infinite one, whose difference to itself is no number,
-    stands for itself.
-    """
-    if op.combine != "log_add":
-        return [f"{total} = {op.step.format(total, element)}"]
-    more = op.step.format("top", f"min({total}, {element})")
-    return [f"top = max({total}, {element})", f"{total} = {more} if top - top == 0.0 else top"]
+def start_of(op: ReduceOp, kind: ElementType) -> float | int:
+    """What an accumulator of type ``kind`` begins with, and an empty reduction gives."""
+    if op.logical:
+        return 1 if op.combine == "min" else 0
+    found = identity("max" if op.combine == "log_add" else op.combine, kind.np)
+    return float(found) if kind.is_float else int(found)
 
 
 def joined(op: ReduceOp, one: ir.Expr, other: ir.Expr) -> ir.Expr:

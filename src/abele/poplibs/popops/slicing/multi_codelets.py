@@ -1,16 +1,30 @@
 """The vertices that slice and update rows of a table by indices."""
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import (
+    InOut,
+    Input,
+    MultiVertex,
+    Output,
+    SupervisorVertex,
+    Vector,
+    VectorList,
+    Vertex,
+    codelet,
+    macro,
+)
 from abele.machine import Ipu
-from abele.numerics import ElementType, f32
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.numerics import ElementType, bool_, f32, i64, u32
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 
 Int64 = npt.NDArray[np.int64]
@@ -21,67 +35,119 @@ Scaled = Literal["", "number", "tensor"]
 CHECK_SLOTS = 5
 """Slots of an index that is compared with the number of entries: as one that MultiUpdateAdd passes over.
 Source: machine reference §4.9 (MultiUpdateAdd, out of range)."""
+SHORT_WIDTH = 4
+"""Elements up to which rows of one width have code of their own, without a loop. Guessed."""
 
 
-@lru_cache(maxsize=64)
+def short(width: int) -> int:
+    """``width`` if rows of so many elements have code of their own, else 0: then the vertex's state tells."""
+    return width if width <= SHORT_WIDTH else 0
+
+
+@macro
+def _sizes(self, width_known):
+    """What is read once: the first entry, the number of entries, and the width of a row.
+
+    Offsets are compared without sign, so a negative one is large and out of range.
+    """
+    first = self.first
+    entries = self.entries
+    width = width_known if width_known > 0 else i64(self.width)
+    return first, entries, width
+
+
+@cache
 def slice_codelet(dtype: ElementType, index: ElementType, width: int = 0, *, fills: bool) -> type:
     """Rows of ``base`` by ``offsets``: row i of ``sub`` is entry ``offsets[i]``; see :func:`short` for ``width``.
 
     ``base`` holds ``entries`` rows of ``width`` elements, the first of them entry ``first``. Rows of other entries are
     left as they are, or set to zero where the vertex ``fills``.
     """
-    zero = ["else:", "    for j in range(width):", f"        self.sub[i * width + j] = {_zero(dtype)}"]
-    lines = [
-        *_sizes(width),
-        "n = len(self.offsets)",
-        "for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):",
-        "    row = u32(self.offsets[i]) - first",
-        "    if row < entries:",
-        "        at = i64(row) * width",
-        "        for j in range(width):",
-        "            self.sub[i * width + j] = self.base[at + j]",
-        *(f"    {line}" for line in (zero if fills else [])),
-    ]
-    fields = [*_indexed(index), _edge("base", "Input", dtype), _edge("sub", "Output", dtype), *_STATE]
+    width_known = width
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return slice_cycles(v.offsets, np.asarray(v.width, np.int64), dtype).astype(np.int64)
+    @codelet
+    class MultiSlice(MultiVertex):
+        offsets: Input[Vector[index]]
+        base: Input[Vector[dtype]]
+        sub: Output[Vector[dtype]]
+        first: u32
+        entries: u32
+        width: u32
 
-    return build("MultiSlice", "MultiVertex", fields, lines, cycles, extra=(dtype, fills))
+        def compute(self, worker_id):
+            first, entries, width = _sizes(self, width_known)
+            n = len(self.offsets)
+            for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):
+                row = u32(self.offsets[i]) - first
+                if row < entries:
+                    at = i64(row) * width
+                    for j in range(width):
+                        self.sub[i * width + j] = self.base[at + j]
+                elif fills:
+                    for j in range(width):
+                        self.sub[i * width + j] = dtype(0)
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return slice_cycles(v.offsets, np.asarray(v.width, np.int64), dtype).astype(np.int64)
+
+    return MultiSlice
 
 
-@lru_cache(maxsize=64)
+@cache
 def select_codelet(dtype: ElementType, index: ElementType) -> type:
     """Row i of ``sub`` is row i of that of ``parts`` whose entries hold ``offsets[i]``.
 
     Part p holds what was sliced from the entries p · ``entries`` on; an index beyond all parts gives zeros.
     """
-    lines = [
-        "total = self.total",
-        "entries = self.entries",
-        "width = i64(self.width)",
-        "n = len(self.offsets)",
-        "for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):",
-        "    entry = u32(self.offsets[i])",
-        "    if entry < total:",
-        "        part = i64(entry // entries)",
-        "        for j in range(width):",
-        "            self.sub[i * width + j] = self.parts[part][i * width + j]",
-        "    else:",
-        "        for j in range(width):",
-        f"            self.sub[i * width + j] = {_zero(dtype)}",
-    ]
-    parts = f"parts: Input[VectorList[{type_name(dtype)}]]"
-    state = ["total: u32", "entries: u32", "width: u32"]
-    fields = [*_indexed(index), parts, _edge("sub", "Output", dtype), *state]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return slice_cycles(v.offsets, np.asarray(v.width, np.int64), dtype).astype(np.int64)
+    @codelet
+    class MultiSliceSelect(MultiVertex):
+        offsets: Input[Vector[index]]
+        parts: Input[VectorList[dtype]]
+        sub: Output[Vector[dtype]]
+        total: u32
+        entries: u32
+        width: u32
 
-    return build("MultiSliceSelect", "MultiVertex", fields, lines, cycles, extra=dtype)
+        def compute(self, worker_id):
+            total = self.total
+            entries = self.entries
+            width = i64(self.width)
+            n = len(self.offsets)
+            for i in range(worker_id * n // self.num_workers, (worker_id + 1) * n // self.num_workers):
+                entry = u32(self.offsets[i])
+                if entry < total:
+                    part = i64(entry // entries)
+                    for j in range(width):
+                        self.sub[i * width + j] = self.parts[part][i * width + j]
+                else:
+                    for j in range(width):
+                        self.sub[i * width + j] = dtype(0)
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return slice_cycles(v.offsets, np.asarray(v.width, np.int64), dtype).astype(np.int64)
+
+    return MultiSliceSelect
 
 
-@lru_cache(maxsize=128)
+@macro
+def joined(operation, old, e):
+    """A row's element, and what an update brings."""
+    if operation == "add":
+        return old + e
+    if operation == "mul":
+        return old * e
+    if operation == "max":
+        return max(old, e)
+    return e
+
+
+_NAMES = {"none": "MultiUpdate", "add": "MultiUpdateAdd", "max": "MultiUpdateMax", "mul": "MultiUpdateMul"}
+
+
+@cache
 def update_codelet(
     dtype: ElementType,
     given: ElementType,
@@ -104,78 +170,62 @@ def update_codelet(
 
     A row of the table is the business of one worker, so rows that are named twice are joined one after the other.
     """
-    kind = f32 if dtype.is_float else dtype
-    value = _as("self.sub[i * width + j]", kind, given)
-    if scaled:
-        value = f"{_as('self.scale', kind, scale_type if scaled == 'tensor' else f32)} * {value}"
-    at = "self.base[at + j]"
-    old = _as(at, kind, dtype)
-    joined = {"none": "e", "add": f"{old} + e", "mul": f"{old} * e", "max": f"max({old}, e)"}[operation]
-    lines = [
-        *_sizes(width),
-        "for i in range(len(self.offsets)):",
-        "    row = u32(self.offsets[i]) - first",
-        "    if row < entries:",
-        "        at = i64(row) * width",
-        "        for j in range(width):",
-        f"            e = {value}",
-        f"            {at} = {_as(joined, dtype, kind)}",
-    ]
-    scale = {"": [], "number": ["scale: f32"], "tensor": [f"scale: Input[{type_name(scale_type)}]"]}[scaled]
-    fields = [*_indexed(index), _edge("base", "InOut", dtype), _edge("sub", "Input", given), *_STATE, *scale]
+    kind, width_known = f32 if dtype.is_float else dtype, width
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        num, width = np.asarray(v.offsets, np.int64), np.asarray(v.width, np.int64)
-        if operation == "none":
-            return slice_cycles(num, width, dtype, update=True).astype(np.int64)
-        return add_cycles(num, width, dtype, scaled=bool(scaled)).astype(np.int64)
+    @codelet(name=_NAMES[operation])
+    class MultiUpdate(SupervisorVertex):
+        offsets: Input[Vector[index]]
+        base: InOut[Vector[dtype]]
+        sub: Input[Vector[given]]
+        first: u32
+        entries: u32
+        width: u32
+        if scaled == "number":
+            scale: f32
+        elif scaled == "tensor":
+            scale: Input[scale_type]
 
-    name = {"none": "MultiUpdate", "add": "MultiUpdateAdd", "max": "MultiUpdateMax", "mul": "MultiUpdateMul"}[operation]
-    return build(name, "SupervisorVertex", fields, lines, cycles, extra=(dtype, operation, bool(scaled)))
+        def compute(self):
+            first, entries, width = _sizes(self, width_known)
+            for i in range(len(self.offsets)):
+                row = u32(self.offsets[i]) - first
+                if row < entries:
+                    at = i64(row) * width
+                    for j in range(width):
+                        if scaled != "":
+                            e = kind(self.scale) * kind(self.sub[i * width + j])
+                        else:
+                            e = kind(self.sub[i * width + j])
+                        self.base[at + j] = dtype(joined(operation, kind(self.base[at + j]), e))
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            num, width = np.asarray(v.offsets, np.int64), np.asarray(v.width, np.int64)
+            if operation == "none":
+                return slice_cycles(num, width, dtype, update=True).astype(np.int64)
+            return add_cycles(num, width, dtype, scaled=bool(scaled)).astype(np.int64)
+
+    return MultiUpdate
 
 
-@lru_cache(maxsize=8)
+@cache
 def check_codelet(index: ElementType) -> type:
-    """True if any of ``offsets`` is no entry of a table of ``entries`` rows."""
-    lines = [
-        "bad = 0",
-        "for i in range(len(self.offsets)):",
-        "    bad = bad | (0 if u32(self.offsets[i]) < self.entries else 1)",
-        "self.found = bad != 0",
-    ]
+    """Whether any of ``offsets`` is no entry of a table of ``entries`` rows."""
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return 11 + CHECK_SLOTS * np.asarray(v.offsets, np.int64)
+    @codelet
+    class CheckIndices(Vertex):
+        offsets: Input[Vector[index]]
+        found: Output[bool_]
+        entries: u32
 
-    return build("CheckIndices", "Vertex", [*_indexed(index), "found: Output[bool_]", "entries: u32"], lines, cycles)
+        def compute(self):
+            bad = 0
+            for i in range(len(self.offsets)):
+                bad = bad | (0 if u32(self.offsets[i]) < self.entries else 1)
+            self.found = bad != 0
 
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return 11 + CHECK_SLOTS * np.asarray(v.offsets, np.int64)
 
-_STATE = ["first: u32", "entries: u32", "width: u32"]
-SHORT_WIDTH = 4
-"""Elements up to which rows of one width have code of their own, without a loop. Guessed."""
-
-
-def short(width: int) -> int:
-    """``width`` if rows of so many elements have code of their own, else 0: then the vertex's state tells."""
-    return width if width <= SHORT_WIDTH else 0
-
-
-def _sizes(width: int) -> list[str]:
-    """What is read once. Offsets are compared without sign, so a negative one is large and out of range."""
-    return ["first = self.first", "entries = self.entries", f"width = {width or 'i64(self.width)'}"]
-
-
-def _indexed(index: ElementType) -> list[str]:
-    return [_edge("offsets", "Input", index)]
-
-
-def _edge(name: str, direction: str, dtype: ElementType) -> str:
-    return f"{name}: {direction}[Vector[{type_name(dtype)}]]"
-
-
-def _zero(dtype: ElementType) -> str:
-    return f"{type_name(dtype)}({'0.0' if dtype.is_float else '0'})"
-
-
-def _as(text: str, wanted: ElementType, given: ElementType) -> str:
-    return text if wanted == given else f"{type_name(wanted)}({text})"
+    return CheckIndices

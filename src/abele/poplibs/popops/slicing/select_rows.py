@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,13 @@ import numpy.typing as npt
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
-from abele.machine import Ipu
-from abele.numerics import ElementType, f32, i32, u32
-from abele.poplibs.popops.expressions.generated import build, type_name
-from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE
-from abele.poplibs.popops.slicing.step_codelets import zero_text
+from abele.numerics import i32, u32
+from abele.poplibs.popops.slicing.row_vertices import join_codelet, select_codelet, update_codelet
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.regions import count_up, flat_regions
 
 Int64 = npt.NDArray[np.int64]
 WORKERS = 6
-START_SLOTS = 11
-"""Slots of a worker before its first row: as EncodeOneHot. Source: machine reference §4.8."""
-ROW_SLOTS = 12
-"""Slots of a row: three loads (index, first column, width), a difference, three compared and branched on, and the
-element loaded and stored. Guessed from the codelet's own instructions; no estimate is published."""
-JOIN_SLOTS = 4
-"""Slots of a part of a row that others have parts of too: load, compare, branch, move. Guessed likewise."""
 
 
 def select_scalar_from_rows(
@@ -102,7 +91,7 @@ def update_scalar_in_rows(
     ) as body:
         step = graph.compute_set(name)
         step.vertices(
-            _update_codelet(params.dtype, indices.dtype),
+            update_codelet(params.dtype, indices.dtype),
             tile=parts.vertex_tile,
             params=parts.of_params(params),
             **parts.fields(params, indices),
@@ -205,7 +194,7 @@ def _emit_select(
 ) -> None:
     step = graph.compute_set(name)
     step.vertices(
-        _select_codelet(params.dtype, indices.dtype),
+        select_codelet(params.dtype, indices.dtype),
         tile=parts.vertex_tile,
         params=parts.of_params(params),
         out=parts.one_each(out, parts.row if place is None else place),
@@ -223,94 +212,10 @@ def _emit_join(graph: Graph, body: Sequence, row: Int64, partials: Tensor, out: 
     step = graph.compute_set("join")
     ends = np.append(before, len(row))
     step.vertices(
-        _join_codelet(out.dtype),
+        join_codelet(out.dtype),
         tile=mapping.tile,
         parts=flat_regions(partials, before[low], ends[high] - before[low]),
         out=flat_regions(out, low, high - low),
         counts=np.split(counts.astype(np.uint32), low[1:]),
     )
     body.add(Execute(step))
-
-
-_WHERE = [
-    "    index = i64(u32(self.indices[p]))",
-    "    column = index - i64(self.first[p])",
-    "    width = i64(self.width[p])",
-    "    here = column >= 0 and column < width",
-    f"    wrong = index >= i64(self.columns) and index != {MASKED_LABEL_CODE}",
-]
-"""Where the index of part ``p`` points."""
-
-
-def _fields(dtype: ElementType, index: ElementType, way: str) -> list[str]:
-    return [
-        f"params: {way}[Vector[{type_name(dtype)}]]",
-        f"indices: Input[Vector[{index.name}]]",
-        "first: Vector[u32]",
-        "width: Vector[u32]",
-        "columns: u32",
-    ]
-
-
-def _row_cycles(v: Any, ipu: Ipu) -> Int64:
-    return np.asarray(START_SLOTS + ROW_SLOTS * np.asarray(v.indices, np.int64), np.int64)
-
-
-@lru_cache(maxsize=32)
-def _select_codelet(dtype: ElementType, index: ElementType) -> type:
-    """The element of each part that its index points at, 0 where it points elsewhere."""
-    lines = [
-        "at = i64(0)",
-        "for p in range(len(self.out)):",
-        *_WHERE,
-        f"    self.out[p] = self.params[at + (column if here else i64(0))] if here else {zero_text(dtype)}",
-    ]
-    if dtype.is_float:
-        lines += ["    if wrong and self.first[p] == 0:", f"        self.out[p] = {_nan(dtype)}"]
-    lines.append("    at = at + width")
-    fields = [*_fields(dtype, index, "Input"), f"out: Output[Vector[{type_name(dtype)}]]"]
-    return build("SelectFromRows", "Vertex", fields, lines, _row_cycles)
-
-
-@lru_cache(maxsize=32)
-def _update_codelet(dtype: ElementType, index: ElementType) -> type:
-    """Takes one from the element of each part that its index points at; all of it is NaN if that is no column."""
-    value = "self.params[at + column]"
-    lines = [
-        "at = i64(0)",
-        "for p in range(len(self.indices)):",
-        *_WHERE,
-        "    if here:",
-        f"        {value} = {type_name(dtype)}(f32({value}) - f32(1.0))",
-        "    if wrong:",
-        "        for j in range(width):",
-        f"            self.params[at + j] = {_nan(dtype)}",
-        "    at = at + width",
-    ]
-    return build("UpdateInRows", "Vertex", _fields(dtype, index, "InOut"), lines, _row_cycles)
-
-
-@lru_cache(maxsize=32)
-def _join_codelet(dtype: ElementType) -> type:
-    """That of ``counts[i]`` parts which is not zero."""
-    name, zero = type_name(dtype), zero_text(dtype)
-    lines = [
-        "at = i64(0)",
-        "for i in range(len(self.out)):",
-        f"    self.out[i] = {zero}",
-        "    for p in range(i64(self.counts[i])):",
-        f"        if self.parts[at + p] != {zero}:",
-        "            self.out[i] = self.parts[at + p]",
-        "    at = at + i64(self.counts[i])",
-    ]
-
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return np.asarray(START_SLOTS + JOIN_SLOTS * np.asarray(v.parts, np.int64), np.int64)
-
-    fields = [f"parts: Input[Vector[{name}]]", f"out: Output[Vector[{name}]]", "counts: Vector[u32]"]
-    return build("JoinRows", "Vertex", fields, lines, cycles)
-
-
-def _nan(dtype: ElementType) -> str:
-    """NaN of ``dtype`` in the text of a codelet."""
-    return "(INF - INF)" if dtype == f32 else f"{type_name(dtype)}(INF - INF)"

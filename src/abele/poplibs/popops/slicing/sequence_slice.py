@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,18 @@ import numpy.typing as npt
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Execute, Graph, Tensor, concat, shared
 from abele.graph.program import Sequence as Steps
-from abele.machine import Ipu
-from abele.numerics import ElementType, i32, u32
+from abele.numerics import i32, u32
 from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.popops.expressions.fused import fuse
-from abele.poplibs.popops.expressions.generated import build, type_name
+from abele.poplibs.popops.slicing.sequence_vertices import sequence_codelet
 from abele.poplibs.popops.slicing.step_slice import tile_rows
 from abele.words import counted
 
 Int64 = npt.NDArray[np.int64]
 Numbers = Tensor | Sequence[int]
 """A number for each sequence: u32 or i32 of shape [sequences], or known when the program is built."""
-
-START_SLOTS, SEQUENCE_SLOTS, WORD_SLOTS = 60, 60, 2
-"""Slots of a worker before the first sequence, of each sequence, and of each 32 bits that are copied.
-Source: machine reference §4.9 (SequenceSlice)."""
 
 
 def sequence_slice(
@@ -115,7 +109,7 @@ def _emit(graph: Graph, body: Steps, source: Tensor, target: Tensor, numbers: Se
     numbering = np.arange(len(rows.width), dtype=np.int64)
     lengths, source_offsets, target_offsets = numbers
     step.vertices(
-        _codelet(source.dtype, lengths.dtype),
+        sequence_codelet(source.dtype, lengths.dtype),
         tile=rows.tile,
         source=(rows.regions[0], numbering, rows.begin),
         target=(rows.regions[1], numbering, rows.begin),
@@ -127,42 +121,3 @@ def _emit(graph: Graph, body: Steps, source: Tensor, target: Tensor, numbers: Se
         target_rows=target.shape[0],
     )
     body.add(Execute(step))
-
-
-@lru_cache(maxsize=32)
-def _codelet(dtype: ElementType, index: ElementType) -> type:
-    """Regions [cells, rows, width] of both; the workers share the rows of every sequence."""
-    name = type_name(dtype)
-    lines = [
-        "for r in range(len(self.target)):",
-        "    width = i64(self.width[r])",
-        "    cells = i64(len(self.target[r])) // (width * i64(self.target_rows))",
-        "    for i in range(len(self.lengths)):",
-        "        low = i64(self.source_offsets[i])",
-        "        base = i64(self.target_offsets[i])",
-        "        most = min(i64(self.source_rows) - low, i64(self.target_rows) - base)",
-        "        num = min(i64(self.lengths[i]), most)",
-        "        for k in range(i64(worker_id), num, 6):",
-        "            if low + k >= 0 and base + k >= 0:",
-        "                for c in range(cells):",
-        "                    s = (c * i64(self.source_rows) + low + k) * width",
-        "                    t = (c * i64(self.target_rows) + base + k) * width",
-        "                    for e in range(width):",
-        "                        self.target[r][t + e] = self.source[r][s + e]",
-    ]
-    fields = [
-        f"source: Input[VectorList[{name}]]",
-        f"target: InOut[VectorList[{name}]]",
-        "width: Vector[u32]",
-        *(f"{n}: Input[Vector[{index.name}]]" for n in ("lengths", "source_offsets", "target_offsets")),
-        "source_rows: u32",
-        "target_rows: u32",
-    ]
-
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        words = -(-np.asarray(v.target.total, np.int64) * dtype.bytes // 4)
-        sequences = np.asarray(v.target.rows, np.int64) * np.asarray(v.lengths, np.int64)
-        share = -(-words // ipu.num_workers)
-        return ipu.num_workers * (START_SLOTS + SEQUENCE_SLOTS * sequences + WORD_SLOTS * share)
-
-    return build("SequenceSlice", "MultiVertex", fields, lines, cycles, extra=dtype)

@@ -17,14 +17,8 @@ from abele.graph import Execute, Graph, Regions, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType
-from abele.poplibs.popops.slicing.step_codelets import (
-    START_2D_SLOTS,
-    Remap,
-    region_slots,
-    regions_codelet,
-    stretch_codelet,
-    stretch_cycles,
-)
+from abele.poplibs.popops.slicing.step_codelets import Remap, regions_codelet, stretch_codelet
+from abele.poplibs.popops.slicing.step_cost import START_2D_SLOTS, region_slots, stretch_cycles
 from abele.poplibs.popops.slicing.step_host import host_window, with_extent
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, row_major_order, storage_order
