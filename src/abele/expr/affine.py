@@ -16,6 +16,7 @@ class Affine:
     def __post_init__(self) -> None:
         if not self.terms:
             return
+        # Most are of one term, which needs no merging.
         if len(self.terms) == 1 and type(self.terms[0][1]) is int and self.terms[0][1]:
             return
         total: dict[str, int] = {}

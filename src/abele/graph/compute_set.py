@@ -201,6 +201,7 @@ class ComputeSet:
     @property
     def _groups(self) -> list[VertexGroup]:
         """The vertices that were added in groups."""
+        # Made when first asked for: many copies are only run, and known by their source.
         if self._copied is not None and not self._made:
             self._made = [self._copied.by.group(g) for g in self._copied.groups]
         return self._made
@@ -328,6 +329,7 @@ class ComputeSet:
     def _gathered(self) -> list[VertexGroup]:
         by_codelet: dict[tuple[CodeletDef, bool], list[VertexRef]] = {}
         for ref in self._pending:
+            # A group has cycles for all of its vertices, or for none.
             by_codelet.setdefault((ref.codelet, ref.cycles is None), []).append(ref)
         return [self._group_of(definition, refs) for (definition, _), refs in by_codelet.items()]
 

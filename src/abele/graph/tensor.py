@@ -174,6 +174,7 @@ class Tensor:
         try:
             return self.view(shape, self.content.sampled(dim, step))
         except NotStridedError:
+            # A form that cannot be sampled as it is becomes a list of addresses, which always can.
             return self.view(shape, AddressList(self.addresses()).sampled(dim, step))
 
     def reverse(self, dim: int = 0) -> Self:
@@ -349,6 +350,7 @@ class Tensor:
         found = self._intervals
         if found is None:
             run = self.content.single_run
+            # Not kept: making it again is as cheap as keeping it.
             if run is not None:
                 return np.array(run[:1], dtype=np.int64), np.array(run[1:], dtype=np.int64)
             begin, length, _ = merge_adjacent(*self.content.runs(self.shape))

@@ -45,6 +45,7 @@ def reshaped(tensor: View, wanted: tuple[int, ...]) -> View:
     wanted = _filled_in(tensor, wanted)
     if tensor.size == 0:
         return tensor.view(wanted, BlockList(()))
+    # Blocks are worth it while they are far fewer than the addresses that they stand for.
     most = min(_MOST_BLOCKS, max(64, tensor.size // 8))
     content = tensor.content
     if isinstance(content, Reshaped):
@@ -100,6 +101,7 @@ def broadcast_to(tensor: View, shape: tuple[int, ...]) -> View:
         content = content.expanded(0)
     for d, (have, want) in enumerate(zip(own, shape, strict=True)):
         if have != want:
+            # An index that is repeated is a dimension with a stride of 0.
             content = content.dropped(d).expanded(d, want) if want else BlockList(())
     return tensor.view(shape, content if 0 not in shape else BlockList(()))
 

@@ -34,7 +34,7 @@ class AmpMode(Spec):
 
     @property
     def macs_per_cycle(self) -> int:
-        """Multiply-accumulates a cycle on one tile."""
+        """Multiply-accumulates per cycle on one tile."""
         return self.num_units * self.weights_per_unit // self.core_cycles
 
 

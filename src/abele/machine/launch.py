@@ -12,7 +12,7 @@ from abele.machine.spec import Spec
 class Launch(Spec):
     """Cycles outside the vertices themselves.
 
-    Silicon exceeds PopLibs' estimators by a constant a compute set that depends on the kind of the vertex alone;
+    Silicon exceeds PopLibs' estimators by a constant per compute set that depends on the kind of the vertex alone;
     ``docs/machine.md`` shows the figures.
 
     Attributes:

@@ -29,7 +29,7 @@ class Rearrange(Spec):
     local_copy_cycles: int = constant(stated(288, "measured on a C600, OSM cost.rs:341"), minimum=0)
 
     def cycles_per_kib(self, piece_bytes: int) -> int:
-        """Cycles a KiB for contiguous pieces of ``piece_bytes``."""
+        """Cycles per KiB for contiguous pieces of ``piece_bytes``."""
         if piece_bytes % 8 == 0:
             return self.wide_cycles_per_kib
         return self.word_cycles_per_kib if piece_bytes % 4 == 0 else self.half_word_cycles_per_kib

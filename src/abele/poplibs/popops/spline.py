@@ -69,11 +69,14 @@ def _spline(spline: int, dims: int, degree: int) -> tuple[Expr, Expr]:
     """The value and the weight index of one spline, over coordinates, kernel sizes and openness of all dimensions."""
     value, number, stride = as_expr(1.0), as_expr(0), as_expr(1)
     for d in range(dims):
+        # The digits of the spline's number in base degree + 1 say how many cells further on it lies, dimension by
+        # dimension.
         spline, step = divmod(spline, degree + 1)
         size = PlaceHolder(dims + d + 1)
         is_open = Cast(PlaceHolder(2 * dims + d + 1), i32)
         at = Cast(PlaceHolder(d + 1), f32) * Cast(size - is_open * degree, f32)
         cell = Op("floor", at)
+        # Past the end a closed spline goes on at the beginning; an open one has as many cells fewer as it reaches over.
         number = Op("rem", Cast(cell, i32) + step, size) * stride + number
         stride = size * stride
         value = _basis(at - cell, step, degree) * value
@@ -132,6 +135,7 @@ def spline_weighting(
     workers = graph.system.ipu.num_workers
     vertices = min(edges, graph.system.num_tiles * workers)
     begin = np.arange(vertices + 1, dtype=np.int64) * edges // vertices
+    # One vertex per worker, neighbours on one tile.
     tile = np.arange(vertices, dtype=np.int32) * -(-vertices // workers) // vertices
     set_mapping(graph, out, TileMapping(out.size, begin[:-1] * width, tile.astype(np.int32)))
     flops = 2 * edges * splines * channels * width

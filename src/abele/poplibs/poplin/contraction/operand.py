@@ -122,6 +122,8 @@ class Operand:
         count = len(next(iter(size.values())))
         result = np.ones((count, len(self.entries)), dtype=np.int64)
         for column, entry in enumerate(self.entries):
+            # A box within a block has one of the outer level and its own extent of the inner; a box of whole blocks has
+            # all of the inner.
             result[:, column] = np.clip(size[entry.dim] // entry.step, 1, self._span(entry))
         return result
 
@@ -137,6 +139,7 @@ def operand(tensor: Tensor, dims: Sequence[str]) -> Operand:
     """``tensor`` with a name for each of its dimensions."""
     order = storage_order(tensor)
     fine = [(order.dims()[i], extent) for i, extent in enumerate(order.extents)]
+    # A storage dimension covers as many indices per step as the parts of its dimension inside it have together.
     steps = [prod(order.fine[j] for j in _inner(order.of_dim, at)) for at in order.order]
     keep = [i for i, (_, extent) in enumerate(fine) if extent > 1]
     entries = tuple(StorageDim(dims[fine[i][0]], steps[i], fine[i][1]) for i in keep) or (StorageDim(dims[0], 1, 1),)

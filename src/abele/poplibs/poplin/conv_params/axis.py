@@ -107,11 +107,13 @@ class Axis:
 
         A box that reaches none gets one input all the same, so that every vertex has something to be wired to.
         """
+        # The relation is linear, so over a box the extremes are at its corners.
         corners = [
             self.out_step * o + self.kernel_step * k + self.offset
             for o in (out_start, out_start + out_size - 1)
             for k in (kernel_start, kernel_start + kernel_size - 1)
         ]
+        # Inside, rounded to inputs that exist: up from below, down from above.
         low = -(-np.minimum.reduce(corners) // self.in_step)
         high = np.maximum.reduce(corners) // self.in_step + 1
         start = np.clip(low, 0, self.inputs - 1)
@@ -128,6 +130,8 @@ class Axis:
             out_cuts: First output of each box, and the end.
             kernel_cuts: First kernel position of each box, and the end.
         """
+        # Sums over a box are differences of the running sums at its corners, so a grid of any size costs one look-up
+        # per corner.
         corners = _sums(self)[np.ix_(out_cuts, kernel_cuts)]
         return np.diff(np.diff(corners, axis=0), axis=1)
 
@@ -136,6 +140,8 @@ class Axis:
 
         Together they hold every pair (o, k) for which the relation has an integer i, each once.
         """
+        # Steps of o by this period move the position by a multiple of `in_step`: the residue, and so whether there is
+        # an input, stays the same within a class.
         out_period = self.in_step // gcd(self.in_step, self.out_step)
         kernel_period = self.in_step // gcd(self.in_step, self.kernel_step)
         for o in range(min(out_period, self.outputs)):

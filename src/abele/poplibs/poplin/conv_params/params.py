@@ -140,6 +140,8 @@ class ConvParams:
 
     def _axis(self, d: int) -> Axis:
         step, offset = self.dilation[d], -self.padding_lower[d]
+        # Kernel position k of a flipped kernel is kernel - 1 - k of one that is not: the step changes sign, and the
+        # offset moves to the other end.
         if self.flip[d]:
             step, offset = -step, offset + (self.kernel[d] - 1) * step
         return Axis(
@@ -158,7 +160,10 @@ class ConvParams:
         It takes the weights with their channel dimensions exchanged (within each group).
         """
         rank = range(len(self.field))
+        # With input and output exchanged, output o meets input i at the same k, so the kernel turns round; padded as a
+        # full convolution is, less what the forward one was padded by.
         lower = tuple(self._kernel_span(d) - 1 - self.padding_lower[d] for d in rank)
+        # The same at the upper end, and what the stride left over there: inputs that no window read get gradients of 0.
         upper = tuple(
             (self.field[d] - 1) * self.input_dilation[d]
             + self._kernel_span(d)

@@ -133,6 +133,7 @@ def _emit_sums(graph: Graph, body: Steps, x: Tensor, y: Tensor | None, kept: tup
     gone = gone_dims(x.ndim, kept)
     if y is None:
         return _emit_together(graph, body, [(x, "ADD"), (x, "SQUARE_ADD")], gone)
+    # No reduction multiplies two tensors: the product is made first, laid out as one of them.
     product = create_output_like(graph, [x, y], x.shape, x.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [x, y], [product], "product")
     return _emit_together(graph, body, [(x, "ADD"), (product, "ADD")], gone)
@@ -194,6 +195,7 @@ def statistics(
     """
     kept = moments.kept
     shape = _kept_shape(x, kept)
+    # Statistics are few: spread evenly, wherever the sums are made.
     outs = [graph.variable(x.dtype, shape, name=f"{name}/{n}", map="linear") for n in ("mean", "inv_std_dev")]
     kernel = _statistics_kernel(x, moments, stable)
     call = graph.library_call(

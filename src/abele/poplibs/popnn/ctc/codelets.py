@@ -33,6 +33,7 @@ def sweep_slots(share: Int64) -> Int64:
 
     Source: §1.2, scalar instructions, one per bundle.
     """
+    # Two maxima; three differences and exponentials; two sums of these, the logarithm, and the maximum added back.
     log_add = 2 * ADD + 3 * (ADD + EXP) + 2 * ADD + LOG + ADD
     position = 4 * LOAD + BRANCH + log_add + LOAD + ADD + 2 * STORE[4] + LOOP
     counter = 2 * LOAD + ADD + 2 * BRANCH + STORE[4] + MULTIPLY + ADD
@@ -103,6 +104,7 @@ def _sum_of_three(one_inside: str, two_inside: str, two_near: str, way: str) -> 
 
     The others are the worker's own where the conditions say so, else those that came from outside.
     """
+    # A worker holds a run of positions; what lies outside was sent to it as `near` and `far`.
     others = ["y = self.near", f"if {one_inside}:", f"    y = self.now[i {way} 1]", f"z = f32({LOW})"]
     others += ["if self.skip[i] > 0:", "    z = self.far", f"    if {two_inside}:", f"        z = self.now[i {way} 2]"]
     others += [f"    elif {two_near}:", "        z = self.near"]

@@ -115,6 +115,8 @@ def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]
     """The bundles with one more program's steps put into them or between them, in order, for the most gain."""
     rows, columns = len(bundles), len(lane)
     ours, theirs = [_Purpose.of(bundle[0]) for bundle in bundles], [_Purpose.of(step) for step in lane]
+    # A longest common subsequence, weighted by what running together is worth: best[i, j] is the most that bundles from
+    # i on and steps from j on can gain. Both orders are kept, since a step is put after everything before it.
     best = np.zeros((rows + 1, columns + 1), dtype=np.int64)
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
@@ -123,6 +125,7 @@ def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]
             best[i, j] = max(together, best[i + 1, j], best[i, j + 1])
     result: list[Bundle] = []
     i = j = 0
+    # The table is walked from its beginning, so that of equal choices the earliest pairing is taken.
     while i < rows and j < columns:
         gain = ours[i].gain(theirs[j])
         if gain and best[i, j] == gain + best[i + 1, j + 1]:
@@ -158,6 +161,7 @@ def _one_superstep(graph: Graph, steps: Sequence[Execute]) -> Execute:
     gone = set(others)
     graph.compute_sets[:] = [made for made in graph.compute_sets if made not in gone]
     for number, made in enumerate(graph.compute_sets):
+        # An id is the position in the graph's list.
         made.id = number
     return steps[0]
 
@@ -165,6 +169,7 @@ def _one_superstep(graph: Graph, steps: Sequence[Execute]) -> Execute:
 def _copies(copies: Sequence[Copy]) -> Iterator[Copy]:
     ends = [(c.source, c.destination) for c in copies]
     views = [(a.flatten(), b.flatten()) for a, b in ends if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    # A view has one element type, so there is one joined copy per type.
     for kind in dict.fromkeys(source.dtype for source, _ in views):
         same = [pair for pair in views if pair[0].dtype == kind]
         yield Copy(concat([a for a, _ in same]), concat([b for _, b in same]), copies[0].debug.name)

@@ -140,6 +140,8 @@ def dynamic_update(
     remap = _remap(chosen)
     inputs = (tensor, piece, offset)
     with graph.library_call(prog, "popops.dynamic_update", inputs=inputs, outputs=(tensor,), debug_name=name) as body:
+        # Along several dimensions: windows are cut down to the last dimension but one, the piece is put into the
+        # innermost, and each level is written back into the one it was cut from.
         levels, host = [tensor], Steps()
         for i in order[:-1]:
             inner = create_like_window(graph, levels[-1], (found[i],), (sizes[i],), f"dim{found[i]}")

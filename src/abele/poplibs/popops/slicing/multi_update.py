@@ -255,6 +255,8 @@ class _Update:
         flops = 0 if operation == "none" else rows.size
         given = _UpdateRows(rows, offsets, operation, factor)
         with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
+            # The last of equal offsets counts where entries are set, so indices cannot be parted; operations that are
+            # joined in any order can.
             if operation == "none" or layout.lookup_split == 1:
                 body.add(_in_place(graph, layout, table, given))
             else:
@@ -317,6 +319,8 @@ def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, give
     shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
     partials = graph.variable(type_, shape, name="partials")
     parts = plan.parts
+    # Each part of the indices has a whole table of partials of its own, which starts at the identity: no two tiles
+    # write one element, and a part without an index changes nothing.
     block = parts.lookup * plan.num_groups + parts.group
     flat = partials.reshape((shape[0] * shape[1], *shape[2:]))
     where = Parts(block, parts.entry, parts.column, parts.lookup, parts.tile)

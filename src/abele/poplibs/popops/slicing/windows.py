@@ -71,6 +71,7 @@ class Windows:
 
     def rows(self, windows: Tensor) -> Tensor:
         """[n, *sizes] as [n · rows, 1, columns]."""
+        # Moving dimensions first, so that the rows of a window are those of the table in the same order.
         moved = windows.transpose((0, *(1 + d for d in self.order)))
         columns = math.prod(self.shape) // self.entries
         return moved.reshape((windows.shape[0] * self.num_rows, 1, columns))
@@ -119,10 +120,13 @@ class Windows:
             row = row + place * Const(stride, dtype)
         if self.num_rows > 1:
             within = [range(self.sizes[self.dims[k]]) for k in self.moving]
+            # The rows of a window lie in the table where its place says, plus steps that are the same for all windows:
+            # a constant that broadcasts.
             steps = [sum(a * s for a, s in zip(at, strides, strict=True)) for at in itertools.product(*within)]
             operands.append(graph.constant(dtype, (1, len(steps)), np.array([steps], dtype.np), name=f"{name}/within"))
             row = row + PlaceHolder(len(operands))
         if inside is not None:
+            # The number of entries is out of range for every slice and update, which leave it alone.
             row = select(row, Const(self.entries, dtype), inside)
         made = map_(graph, row, operands, prog, f"{name}/entries")
         return made.reshape((num * self.num_rows,))
