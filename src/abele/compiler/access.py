@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -34,8 +35,16 @@ class Access:
     reads: Int64 = field(default_factory=_none)
     writes: Int64 = field(default_factory=_none)
     complete: Int64 = field(default_factory=_none)
-    partial: dict[int, tuple[Int64, Int64]] = field(default_factory=dict)
+    partial: Mapping[int, tuple[Int64, Int64]] = field(default_factory=dict)
     undefined: Int64 = field(default_factory=_none)
+
+    def __post_init__(self) -> None:
+        for numbers in (self.reads, self.writes, self.complete, self.undefined):
+            numbers.setflags(write=False)
+        for begin, end in self.partial.values():
+            begin.setflags(write=False)
+            end.setflags(write=False)
+        object.__setattr__(self, "partial", MappingProxyType(self.partial))
 
     @property
     def touched(self) -> Int64:

@@ -19,6 +19,7 @@ from abele.compiler.fingerprint import Fingerprint
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
+from abele.compiler.read_only import make_read_only
 from abele.compiler.run_account import RunAccount
 from abele.compiler.scopes import Scopes
 from abele.compiler.superstep import Superstep
@@ -64,6 +65,7 @@ class Executable:
     def __post_init__(self) -> None:
         for name in ("compile_seconds", "meta"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        make_read_only(self.memory)
 
     def with_meta(self, **entries: Any) -> Executable:
         """The executable with further entries for its reports."""
@@ -118,12 +120,16 @@ class Executable:
         """All steps in program order."""
         return self.lowered.steps
 
-    @cached_property
+    @property
     def report(self) -> Report:
         """What the program costs on the machine, as far as that is known without a run; the rest is assumed.
 
         ``engine.report`` is of what an engine has run.
         """
+        return self._assumed_report.with_meta()
+
+    @cached_property
+    def _assumed_report(self) -> Report:
         return self.report_of(self.assumptions).with_meta(figures_of=["assumptions"] * len(self.programs))
 
     def report_of(self, account: RunAccount) -> Report:
@@ -157,7 +163,9 @@ class Executable:
     def layout(self) -> Layout:
         """Where the elements of the graph's variables live."""
         graph = self.graph
-        return Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
+        layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
+        make_read_only(layout)
+        return layout
 
     def listing(self, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None) -> str:
         """The lowered program as text: steps with their cycles, and what each moves and why."""

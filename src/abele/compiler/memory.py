@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -115,10 +116,6 @@ class MemoryPlan:
     liveness: Liveness
     interleaved: TileVector
 
-    def __post_init__(self) -> None:
-        self.step_bytes.setflags(write=False)
-        self.step_max_bytes.setflags(write=False)
-
     @cached_property
     def total(self) -> TileVector:
         """Bytes needed on each tile."""
@@ -190,7 +187,7 @@ def plan_memory(
         **code,
     }
     return MemoryPlan(
-        categories={c: categories[c] for c in CATEGORIES},
+        categories=MappingProxyType({c: categories[c] for c in CATEGORIES}),
         available_bytes=memory.usable_bytes,
         peak_steps=at,
         step_bytes=step_bytes,

@@ -43,6 +43,12 @@ class TileSet:
     tiles: Int32
     num_tiles: int
 
+    def __post_init__(self) -> None:
+        # A view, since the tiles may be those of vertices that somebody goes on to build with.
+        view = self.tiles.view()
+        view.setflags(write=False)
+        object.__setattr__(self, "tiles", view)
+
     @staticmethod
     def of(columns: Sequence[Int32], num_tiles: int) -> TileSet:
         """The tiles in some columns; all tiles where the columns are long enough for that to be cheaper.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from abele.report.text_column import Column
+from abele.report.text_column import Column, unchanging
 
 
 class DeferredColumns(Mapping[str, Column]):
@@ -35,7 +35,7 @@ class DeferredColumns(Mapping[str, Column]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._made:
-            self._made[name] = self._make(name)
+            self._made[name] = unchanging(self._make(name))
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
+from abele.report.text_column import read_only
 
 CATEGORIES = (
     "variables",
@@ -48,10 +49,10 @@ class Memory:
             raise InvalidOptionError(
                 f"memory of shape {bytes.shape} does not have a row for each of {len(categories)} categories"
             )
-        self.run_bytes = bytes
+        self.run_bytes = read_only(bytes)
         self.available_bytes = available_bytes
         self.categories = categories
-        self.run_tiles = np.ones(bytes.shape[1], np.int64) if run_tiles is None else run_tiles
+        self.run_tiles = read_only(np.ones(bytes.shape[1], np.int64) if run_tiles is None else run_tiles)
         if len(self.run_tiles) != bytes.shape[1]:
             raise InvalidOptionError(f"memory of {bytes.shape[1]} runs with the tiles of {len(self.run_tiles)}")
 
@@ -84,12 +85,12 @@ class Memory:
     @cached_property
     def bytes(self) -> npt.NDArray[np.int64]:
         """Bytes of each category on each tile, int64[categories, tiles]."""
-        return np.repeat(self.run_bytes, self.run_tiles, axis=1)
+        return read_only(np.repeat(self.run_bytes, self.run_tiles, axis=1))
 
     @cached_property
     def by_tile(self) -> npt.NDArray[np.int64]:
         """Bytes on each tile, gaps included, int64[tiles]."""
-        return np.repeat(self.run_bytes.sum(axis=0), self.run_tiles)
+        return read_only(np.repeat(self.run_bytes.sum(axis=0), self.run_tiles))
 
     @property
     def total_bytes(self) -> int:

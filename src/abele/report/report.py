@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from abele.report.schema import (
     VARIABLE_TILES,
 )
 from abele.report.table import Table
+from abele.report.text_column import read_only
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +107,7 @@ class Report:
     @cached_property
     def compute_cycles_by_tile(self) -> npt.NDArray[np.int64]:
         """Cycles that each tile computes in one run of program 0, int64[tiles]."""
-        return self.program_by_tile("compute_cycles")
+        return read_only(self.program_by_tile("compute_cycles"))
 
     def groups_of(self, step: int) -> list[str]:
         """Names of the sync groups that a step keeps busy.
@@ -229,7 +231,8 @@ class Report:
 
     def with_meta(self, **meta: Any) -> Report:
         """The report with some entries of ``meta`` set."""
-        return replace(self, meta={**self.meta, **meta})
+        known = copy.deepcopy(self.meta)
+        return replace(self, target=dict(self.target), graph=dict(self.graph), meta={**known, **meta})
 
     def summary(self) -> str:
         """The figures that matter, as text of a few lines."""

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from abele.errors import InvalidOptionError, nearest
 from abele.report.columns import DeferredColumns, picked
-from abele.report.text_column import Array, Column, Text
+from abele.report.text_column import Array, Column, Text, unchanging
 from abele.words import counted
 
 
 class Table:
-    """Named columns of equal length.
+    """Named columns of equal length, which nobody can write into.
 
-    ``table["cycles"]`` is a NumPy array; ``len(table)`` the number of rows.
+    ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows.
 
     Raises:
         InvalidOptionError: Columns differ in length, or a column is asked for that there is not.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
-        self.columns: Mapping[str, Column] = columns if isinstance(columns, DeferredColumns) else dict(columns)
         if isinstance(columns, DeferredColumns):
+            self.columns: Mapping[str, Column] = columns
             return
-        lengths = {name: len(column) for name, column in self.columns.items()}
+        self.columns = MappingProxyType({name: unchanging(column) for name, column in columns.items()})
+        lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InvalidOptionError(
                 "columns of one table differ in length", because=", ".join(f"{n} has {k:,}" for n, k in lengths.items())

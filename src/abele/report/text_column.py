@@ -12,6 +12,15 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
+def read_only(values: Array) -> Array:
+    """A view of an array through which nobody can write; reports of one executable share what they show."""
+    if not values.flags.writeable:
+        return values
+    view = values.view()
+    view.setflags(write=False)
+    return view
+
+
 @dataclass(frozen=True, eq=False)
 class Text:
     """A column of strings, each distinct one stored once.
@@ -23,6 +32,9 @@ class Text:
 
     codes: npt.NDArray[np.int32]
     words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", read_only(self.codes))
 
     @classmethod
     def of(cls, values: Sequence[str] | Array) -> Text:
@@ -72,3 +84,8 @@ def unpacked_words(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) 
     content = letters.tobytes()
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     return tuple(content[start:end].decode("utf-8", "surrogatepass") for start, end in pairs)
+
+
+def unchanging(column: Column) -> Column:
+    """A column that nobody can write into."""
+    return column if isinstance(column, Text) else read_only(column)

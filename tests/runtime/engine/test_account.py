@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -13,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abele.codelet import InOut, Input, Vector, Vertex, codelet
+from abele.codelet import CodeletDef, InOut, Input, Vector, Vertex, codelet
 from abele.compiler import Executable, compile_program
-from abele.graph import Call, Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue, Sequence, Switch
+from abele.graph import Call, Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue, Sequence, Switch, TileMapping
 from abele.numerics import f32, i32
-from abele.report import Report
+from abele.report import Report, Table
 from abele.runtime import Engine
 from abele.runtime.engine import account as account_module
 
@@ -491,6 +492,68 @@ def test_executable__after_runs_reports_and_listings__holds_what_it_held(made):
     for vector in (executable.plan[-1].compute.by_tile.values, executable.memory.peak_step):
         with pytest.raises(ValueError, match="read-only"):
             vector[0] = 1
+
+
+OF_THE_USER = (Graph, Program, CodeletDef, TileMapping)
+"""What executables refer to, and users go on building with."""
+
+
+def arrays(value: Any, path: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """All arrays that can be reached through public attributes, entries and columns, each with its path."""
+    if id(value) in seen or isinstance(value, (*OF_THE_USER, type, str)) or inspect.ismodule(value):
+        return
+    seen[id(value)] = value
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, Table):
+        for name in value.names:
+            yield from arrays(value[name] if value[name].dtype != object else value.columns[name], path + name, seen)
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from arrays(entry, f"{path}[{key!r}]", seen)
+    elif isinstance(value, list | tuple):
+        for number, entry in enumerate(value):
+            yield from arrays(entry, f"{path}[{number}]", seen)
+    elif type(value).__module__.startswith("abele"):
+        slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
+        for name in (*getattr(value, "__dict__", ()), *slots):
+            if not name.startswith("_"):
+                yield from arrays(getattr(value, name), f"{path}.{name}", seen)
+
+
+def test_executable_and_reports__every_array_in_them__refuses_to_be_written(made, tmp_path):
+    deciding, executable = made
+    executable.save(tmp_path / "x")
+    for each in (executable, Executable.load(tmp_path / "x")):
+        with Engine(each) as engine:
+            deciding.give(engine, trips=3, flag=1, case=1, spins=4)
+            engine.run()
+            report = engine.report
+            report.save(tmp_path / "r")
+            assert report.compute_cycles_by_tile.sum() + report.memory.bytes.sum() + report.memory.by_tile.sum() > 0
+            shown = (each, each.layout, each.report, report, Report.load(tmp_path / "r"), engine.account)
+            found = list(arrays(shown, "", {}))
+            assert len(found) > 250
+            assert [path for path, array in found if array.flags.writeable] == []
+
+
+def test_reports__whatever_is_written_into_one__others_say_what_they_said(made):
+    deciding, executable = made
+    with Engine(executable) as engine:
+        deciding.give(engine, trips=3, spins=5)
+        engine.run()
+        for ask in (lambda: executable.report, lambda: engine.report):
+            before = ask().to_json()
+            report = ask()
+            for mapping in (report.target, report.graph, report.meta):
+                mapping["cycles"] = -1
+            report.meta["programs"].append("another")
+            report.meta["figures_of"][0] = "nothing"
+            with pytest.raises(TypeError):
+                report.steps.columns["cycles"] = report.steps.columns["sync_cycles"]
+            with pytest.raises(ValueError, match="read-only"):
+                report.steps["cycles"] *= 2
+            assert ask().to_json() == before
 
 
 def test_runs__where_ipus_overlap__have_the_cycles_of_the_last_to_end():
