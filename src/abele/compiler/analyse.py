@@ -79,6 +79,7 @@ class Analysis:
         self._tiles_of: dict[CodeletDef, list[Int32]] = {}
         self._with_copies: dict[int, Analysed] = {}
         self._code_of: dict[tuple[str, int, int], tuple[TileVector, int]] = {}
+        self._equal_to: dict[int, tuple[Superstep, int]] = {}
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
         """The supersteps of a program, by their numbers; counts the code that they leave on the tiles.
@@ -178,7 +179,9 @@ class Analysis:
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
         """What a step does that equals one that is known; counts its code."""
         self._checked(equal.access, step, user)
-        self._count_code(equal.first, equal.ipus * self.tiles_per_ipu)
+        by = equal.ipus * self.tiles_per_ipu
+        self._count_code(equal.first, by)
+        self._equal_to[step.superstep] = (equal.first.superstep, by)
         return relocated(equal, step, self.tiles_per_ipu)
 
     def _count_code(self, first: Analysed, tiles: int) -> None:
@@ -288,15 +291,16 @@ class Analysis:
         for step in steps:
             # Control code is per node: a function that is called ten times has its steps once.
             superstep_of.setdefault(id(step.node), step.superstep)
-        alike: dict[tuple[int, ...], tuple[Superstep, int]] = {}
+        alike: dict[tuple[int, ...], tuple[Superstep, Counter[int]]] = {}
         for number, nodes in Counter(superstep_of.values()).items():
-            found = supersteps[number]
+            like, tiles = self._equal_to.get(number, (supersteps[number], 0))
             # Equal steps share what keeps their tiles busy.
-            key = tuple(map(id, (found.before, found.gather, found.compute, found.scatter, found.after)))
-            alike[key] = found, alike.get(key, (found, 0))[1] + nodes
-        for found, nodes in alike.values():
-            activity = found.activity(self.graph.num_tiles)
-            self.code["control_code"].add(control_code_bytes(activity, self.system.ipu), nodes)
+            key = tuple(map(id, (like.before, like.gather, like.compute, like.scatter, like.after)))
+            alike.setdefault(key, (like, Counter()))[1][tiles] += nodes
+        for like, nodes_at in alike.values():
+            activity = like.activity(self.graph.num_tiles)
+            for tiles, nodes in nodes_at.items():
+                self.code["control_code"].add(control_code_bytes(activity.shifted(tiles), self.system.ipu), nodes)
 
     def _add_code_of_steps(self) -> None:
         """Count vertex state and exchange code, those of equal steps in one go."""

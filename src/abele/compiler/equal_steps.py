@@ -31,11 +31,11 @@ from abele.compiler.layout import Layout
 from abele.compiler.superstep import Copied, Exchanged, Superstep
 from abele.compiler.tile_vector import TileVector
 from abele.graph.block import StridedBlock
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.graph.mapping import Int32, TileMapping
 from abele.graph.program import Copy, Program
+from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
-from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class EqualSteps:
         self._tiles_per_ipu = graph.system.ipu.num_tiles
         self._may_shift = not graph.sync_groups
         self._by_shape: dict[Hashable, list[Analysed]] = {}
+        self._variable_of: dict[int, int | None] = {}
         self._bytes = 0
 
     def add(self, first: Analysed) -> None:
@@ -211,7 +212,20 @@ class EqualSteps:
         # The exchange sorts by address: counterparts must come in the same order.
         if any(x >= y for x, y in pairwise(numbers)):
             return False
-        return all(_alike(self._variables[x], self._variables[y], shift) for x, y in found.items())
+        return all(self._is_alike(x, y, shift) for x, y in found.items())
+
+    def _is_alike(self, old: int, new: int, shift: int) -> bool:
+        """True if two variables are of one kind and size, and mapped alike but for ``shift`` tiles."""
+        if old == new and shift == 0:
+            return True
+        a, b = self._variables[old], self._variables[new]
+        if a.size != b.size or a.dtype != b.dtype or a.is_constant != b.is_constant:
+            return False
+        like = self._layout.packing.like
+        if like[old] == like[new]:
+            # Their pieces have been compared already, and lie one distance apart.
+            return int(b.mapping.tile[0]) - int(a.mapping.tile[0]) == shift if len(b.mapping.tile) else True
+        return _same_mapping(a.mapping, b.mapping, shift)
 
     def _pairs(self, old: Edge, new: Edge) -> list[tuple[int, int]] | None:
         """The variables that both are wired to in the same way, as pairs; None where they are not."""
@@ -223,9 +237,11 @@ class EqualSteps:
         if len(one.begin) == 0:
             return []
         layout, moved = self._layout, other.begin - one.begin
-        # Nearly every edge is wired to one variable: then one subtraction compares all of its intervals.
-        before, after = (self._single(regions.begin, regions.length) for regions in (one, other))
-        if before is not None and after is not None:
+        # Nearly every edge is wired to one variable: then one subtraction compares all of its intervals. Those of the
+        # other edge lie in one variable, too, if it is as large, and variables that differ in size are no counterparts.
+        before = self._single(one)
+        if before is not None:
+            after = int(layout.variables_at(other.begin[:1])[0])
             same = bool((moved == layout.base[after] - layout.base[before]).all())
             return [(before, after)] if same else None
         from_, to = layout.variables_at(one.begin), layout.variables_at(other.begin)
@@ -240,11 +256,13 @@ class EqualSteps:
         count = len(layout.base)
         return [divmod(int(key), count) for key in distinct(from_ * count + to)]
 
-    def _single(self, begin: Int64, length: Int64) -> int | None:
-        """The only variable that intervals lie in."""
-        ends = np.array([int(begin.min()), int((begin + length).max()) - 1])
-        low, high = self._layout.variables_at(ends).tolist()
-        return int(low) if low == high else None
+    def _single(self, regions: Regions) -> int | None:
+        """The only variable that regions of a remembered step lie in."""
+        if id(regions) not in self._variable_of:
+            ends = np.array([int(regions.begin.min()), int((regions.begin + regions.length).max()) - 1])
+            low, high = self._layout.variables_at(ends).tolist()
+            self._variable_of[id(regions)] = int(low) if low == high else None
+        return self._variable_of[id(regions)]
 
     def _moved(self, access: Access, found: dict[int, int]) -> Access:
         """An access to the counterparts of variables."""
@@ -346,15 +364,6 @@ def _same_state(a: StateData, b: StateData) -> bool:
     return _equal(a.values, b.values) and _equal(a.row_begin, b.row_begin)
 
 
-def _alike(a: Variable, b: Variable, shift: int) -> bool:
-    return (a is b and shift == 0) or (
-        a.size == b.size
-        and a.dtype == b.dtype
-        and a.is_constant == b.is_constant
-        and _same_mapping(a.mapping, b.mapping, shift)
-    )
-
-
 def _same_mapping(a: TileMapping, b: TileMapping, shift: int) -> bool:
     if a is b:
         return shift == 0
@@ -369,4 +378,4 @@ def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     """True if two arrays, or the lack of both, are the same."""
     if a is None or b is None:
         return a is b
-    return a is b or np.array_equal(a, b)
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())

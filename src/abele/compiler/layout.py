@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.compiler.packing import Packing, pack
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
@@ -49,8 +50,7 @@ class Layout:
         begin: First global address of each map piece, int64[m], ascending; a piece lies in one variable on one tile.
         end: One past its last address, int64[m].
         tile: Its tile, int32[m].
-        packed: Packed address of its first element, int64[m].
-        share: Packed address of the first element of its tile's share of its variable, int64[m].
+        packing: Packed addresses of the pieces.
         base: First global address of each variable, int64[v].
         size: Elements of each variable, int64[v].
         width: Bytes of one element of each variable, int64[v].
@@ -60,8 +60,7 @@ class Layout:
     begin: Int64
     end: Int64
     tile: Int32
-    packed: Int64
-    share: Int64
+    packing: Packing
     base: Int64
     size: Int64
     width: Int64
@@ -76,14 +75,13 @@ class Layout:
         begin = interval_map.begin
         # Pieces of the map fill the address space, so each ends where the next begins.
         end = np.append(begin[1:], interval_map.size)[: len(begin)]
-        owner = np.searchsorted(base, begin, side="right") - 1
-        packed, share = _packed(owner, interval_map.tile, end - begin, num_tiles)
+        ptr = np.append(np.searchsorted(begin, base), len(begin))
+        packing = pack(begin, end, interval_map.tile, ptr, num_tiles)
         return Layout(
             begin=begin,
             end=end,
             tile=interval_map.tile,
-            packed=packed,
-            share=share,
+            packing=packing,
             base=base,
             size=size,
             width=width,
@@ -113,8 +111,20 @@ class Layout:
         return self._pieces(piece, low, high - low, source)
 
     def _pieces(self, piece: Int64, begin: Int64, length: Int64, source: Int64) -> TilePieces:
-        packed = self.packed[piece] + (begin - self.begin[piece])
-        return TilePieces(packed, length, self.tile[piece], self.share[piece], source)
+        packed, share = self.packed(piece)
+        return TilePieces(packed + (begin - self.begin[piece]), length, self.tile[piece], share, source)
+
+    def packed(self, piece: Int64) -> tuple[Int64, Int64]:
+        """Packed address of the first element of some pieces, and of that of the share that each is in, int64[k]."""
+        packing = self.packing
+        if not packing.is_shared:
+            return packing.packed[piece], packing.share[piece]
+        return packing.at(piece, self.variables_at(self.begin[piece]))
+
+    @property
+    def all_packed(self) -> tuple[Int64, Int64]:
+        """What :meth:`packed` says of all pieces."""
+        return self.packed(np.arange(len(self.begin)))
 
     def variables_at(self, address: Int64) -> Int64:
         """Position of the variable that each global address belongs to, int64[k]."""
@@ -132,19 +142,3 @@ class Layout:
         np.add.at(touched, self.variables_at(begin), 1)
         np.add.at(touched, self.variables_at(end - 1) + 1, -1)
         return np.flatnonzero(np.cumsum(touched)[:-1])
-
-
-def _packed(owner: Int64, tile: Int32, length: Int64, num_tiles: int) -> tuple[Int64, Int64]:
-    """Packed address of each map piece and of the share that it belongs to."""
-    if len(owner) == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    # Unmapped pieces have tile −1: adding 1 keeps their keys apart from those of the variable before.
-    key = owner * (num_tiles + 1) + tile + 1
-    order = np.argsort(key, kind="stable")
-    key, length = key[order], length[order]
-    place = np.cumsum(length) - length
-    # Places ascend, so the running maximum of the share's first place is that of the share that we are in.
-    first = np.maximum.accumulate(np.where(np.append(True, key[1:] != key[:-1]), place, 0))
-    packed, share = np.empty_like(place), np.empty_like(place)
-    packed[order], share[order] = place, first
-    return packed, share

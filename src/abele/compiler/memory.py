@@ -46,18 +46,9 @@ class Shares:
     @staticmethod
     def of(layout: Layout, alignment_bytes: int) -> Shares:
         """The shares under a layout."""
-        mapped = layout.tile >= 0
-        owner = layout.variables_at(layout.begin[mapped])
-        # A tile may hold a variable in several map pieces; they are summed per (variable, tile).
-        key = owner * layout.num_tiles + layout.tile[mapped]
-        size = (layout.end - layout.begin)[mapped] * layout.width[owner]
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
-        unique, total = key[first], np.add.reduceat(size[order], first) if len(first) else size
-        ptr = np.searchsorted(unique, np.arange(len(layout.base) + 1) * layout.num_tiles)
-        tile = (unique % layout.num_tiles).astype(np.int32)
-        return Shares(ptr.astype(np.int64), tile, total, -(-total // alignment_bytes) * alignment_bytes)
+        held = layout.packing.shares
+        total = held.elements * np.repeat(layout.width, np.diff(held.ptr))
+        return Shares(held.ptr, held.tile, total, -(-total // alignment_bytes) * alignment_bytes)
 
     def of_variable(self, number: int) -> slice:
         """Where the shares of a variable are."""

@@ -165,7 +165,7 @@ class ElementDemands:
         """Tile and bytes of shares, given by their first packed address in ascending order."""
         layout = self._layout
         mapped = layout.tile >= 0
-        share, tile = layout.share[mapped], layout.tile[mapped]
+        share, tile = layout.all_packed[1][mapped], layout.tile[mapped]
         owner = layout.variables_at(layout.begin[mapped])
         size = (layout.end - layout.begin)[mapped] * layout.width[owner]
         found = np.searchsorted(shares, share)

@@ -91,11 +91,12 @@ def reason_text(reason: Reason) -> str:
 
 def _piece_lines(executable: Executable, reason: Reason) -> Iterator[str]:
     pieces = reason.pieces
-    order, by_packed = np.argsort(pieces.needer, kind="stable")[:_SHOWN], np.argsort(executable.layout.packed)
+    packed, _ = executable.layout.all_packed
+    order, by_packed = np.argsort(pieces.needer, kind="stable")[:_SHOWN], np.argsort(packed)
     arrow = "→" if reason.outward else "←"
     for at in order:
         begin, length = int(pieces.begin[at]), int(pieces.length[at])
-        what = _elements(executable, by_packed, begin, length)
+        what = _elements(executable, packed, by_packed, begin, length)
         yield (
             f"    tile {int(pieces.needer[at]):>5} {arrow} tile {int(pieces.holder[at]):>5}  {what:<40} "
             f"{length * reason.width:>9,} B"
@@ -107,12 +108,12 @@ def _piece_lines(executable: Executable, reason: Reason) -> Iterator[str]:
 _SHOWN = 12
 
 
-def _elements(executable: Executable, order: Int64, packed: int, length: int) -> str:
-    """Elements of a variable by the packed address of the first; ``order`` sorts the layout's pieces by theirs."""
+def _elements(executable: Executable, packed: Int64, order: Int64, address: int, length: int) -> str:
+    """Elements of a variable by the packed address of the first; ``order`` sorts the pieces' packed addresses."""
     layout = executable.layout
-    piece = int(order[np.searchsorted(layout.packed[order], packed, side="right") - 1])
-    address = int(layout.begin[piece]) + packed - int(layout.packed[piece])
-    variable, element = executable.graph.locate(address)
-    last = min(length, int(layout.end[piece]) - address)
+    piece = int(order[np.searchsorted(packed[order], address, side="right") - 1])
+    begin = int(layout.begin[piece]) + address - int(packed[piece])
+    variable, element = executable.graph.locate(begin)
+    last = min(length, int(layout.end[piece]) - begin)
     more = " and on" if last < length else ""
     return f"{variable.name}[{element}:{element + last}){more}"
