@@ -36,6 +36,7 @@ from abele.graph.mapping import Int32, TileMapping
 from abele.graph.program import Copy, Program
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
+from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, StateData, VertexGroup
 
 if TYPE_CHECKING:
