@@ -80,3 +80,9 @@ def test_size_t__as_size__where_unsigned_does_not_fit() -> None:
     };
     """
     assert run(load_codelets(source)["Few"], x=zeros(4, "i4"))["x"].tolist() == [1, 1, 0, 0]
+
+
+def test_file__with_a_byte_order_mark__loads(tmp_path: Path) -> None:
+    text = "#include <poplar/Vertex.hpp>\r\nstruct V : poplar::Vertex {\r\n  bool compute() { return true; }\r\n};\r\n"
+    (tmp_path / "marked.cpp").write_text("\ufeff" + text, encoding="utf-8", newline="")
+    assert list(load_codelets(tmp_path / "marked.cpp")) == list(load_codelets("\ufeff" + text)) == ["V"]

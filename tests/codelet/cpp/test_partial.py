@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from abele.codelet.cpp import load_codelets
 from abele.codelet.cpp.braces import regions
 from abele.codelet.cpp.diagnostics import Message
 from abele.codelet.cpp.partial import without_errors
 from abele.codelet.cpp.refusals import refusal_symbol, symbol_refusal
-from abele.errors import CodeletError, CodeletLinkError
+from abele.errors import CodeletError, CodeletLinkError, CodeletParseError
 
 SOURCE = """#include <x> // {
 namespace a { /* { */
@@ -82,3 +83,50 @@ def test_symbol__spells_an_error_whole() -> None:
     assert isinstance(error, CodeletLinkError)
     assert (error.message, error.at, error.because, error.remedy) == ("é “x”", "a:1", "b\nc", None)
     assert symbol_refusal("powf") is None
+
+
+def test_file__with_heads_on_both_sides_of_a_condition__refuses_only_what_has_the_error() -> None:
+    codelets = load_codelets("""
+#include <poplar/Vertex.hpp>
+using namespace poplar;
+#ifdef __IPU__
+struct V : SupervisorVertex {
+#else
+struct V : Vertex {
+#endif
+  Output<int> y;
+#ifdef FAST
+  bool compute() {
+#else
+  bool compute() { // {
+#endif
+    *y = undeclared;
+    return true;
+  }
+};
+struct W : Vertex { Output<int> y; bool compute() { *y = 2; return true; } };
+""")
+    assert list(codelets) == ["W"]
+    with pytest.raises(CodeletParseError, match="undeclared") as caught:
+        codelets["V"]
+    assert caught.value.at == "codelet.cpp:15"
+
+
+def test_regions__of_sides_that_open_apart__leave_what_follows_in_place() -> None:
+    found = list(
+        regions("""
+#if A
+namespace a {
+#elif B
+void f() { g(); }
+#endif
+struct X { };
+#else
+}
+#endif }}
+#if
+struct Y {
+""")
+    )
+    assert ("class", "struct X") in {(r.kind, r.head) for r in found}
+    assert not any(r.head == "struct Y" for r in found)

@@ -142,6 +142,20 @@ def test_compute__inherited_with_types_that_poplar_names_otherwise__runs(found: 
         assert run(found[name], longlong=zeros(1, "i8"))["longlong"][0] == 8
 
 
+def test_strings__that_mention_compute__stay_as_they_are() -> None:
+    text = """
+#include <poplar/Vertex.hpp>
+#define COMPUTE bool compute()
+static const char TEXT[] = "bool compute(7)"; // bool compute(
+struct V : poplar::Vertex {
+  poplar::Output<int> length, last;
+  COMPUTE { *length = sizeof(TEXT) - 1; *last = TEXT[*length - 2]; return true; }
+};
+"""
+    made = run(load_codelets(text)["V"], length=zeros(1, "i4"), last=zeros(1, "i4"))
+    assert (made["length"][0], chr(made["last"][0])) == (len("bool compute(7)"), "7")
+
+
 def test_records__of_classes__come_back_from_disk_as_they_were(found: CppCodelets) -> None:
     again = load_codelets(FILES / "reflected.cpp")
     assert again.unit.vertices == found.unit.vertices

@@ -29,7 +29,7 @@ def stated_constraints(text: str) -> dict[str, list[str]]:
     for region in scopes:
         texts = [s for begin, end in _constraints(code, region) for s in strings(text, begin, end)]
         if texts:
-            # rows are meant by two stars, what they hold by one: both lie in the same memory
+            # Rows are meant by two stars, what they hold by one: both lie in the same memory.
             found.setdefault(_name(region, scopes), []).extend(s.replace("**", "*") for s in texts)
     return found
 

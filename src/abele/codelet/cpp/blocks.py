@@ -169,7 +169,12 @@ class FlowGraph:
 
     @cached_property
     def loops(self) -> list[NaturalLoop]:
-        """Natural loops, those inside others first."""
+        """Natural loops, those inside others first.
+
+        An edge to a block that dominates its source closes a loop: whatever goes round passes the header. The loop is
+        what reaches the source without passing the header; edges to one header make one loop. Code from C++ without
+        ``goto`` into loops has no other cycles, and where it has, those blocks count as straight code.
+        """
         found: dict[str, NaturalLoop] = {}
         before = self._predecessors()
         dominators = self._dominators(before)
@@ -189,6 +194,8 @@ class FlowGraph:
         return found
 
     def _dominators(self, before: dict[str, list[str]]) -> dict[str, set[str]]:
+        """Blocks that every way to a block passes: the greatest solution of "itself, and what dominates all that come
+        before it", from all blocks downwards. Blocks stand nearly in the order in which they run, so few rounds do."""
         everything = {b.name for b in self.blocks}
         first = self.blocks[0].name
         found = {name: set(everything) for name in everything}
@@ -233,7 +240,7 @@ class _InstructionReader:
         block = BasicBlock(source.name)
         for value in source.instructions:
             line = next(self._lines)
-            if HINT.search(line):
+            if HINT.search(line):  # its line is taken all the same: lines and instructions go in step
                 continue
             operands, targets = [], []
             for operand in value.operands:
@@ -256,7 +263,7 @@ class _InstructionReader:
         return block
 
     def _type(self, type_: Any) -> str:
-        place = cast(type_._ptr, c_void_p).value or 0
+        place = cast(type_._ptr, c_void_p).value or 0  # LLVM has one object per type
         known = self._types.get(place)
         if known is None:
             known = self._types[place] = str(type_)

@@ -43,14 +43,35 @@ class Region:
     end: int
 
 
-def code_alone(text: str) -> str:
-    """A source with blanks for comments, strings and the preprocessor's lines; all else stays where it is."""
-    return _SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+def code_alone(text: str, *, directives: bool = False) -> str:
+    """A source with blanks for comments and strings; all else stays where it is.
+
+    Args:
+        text: The source.
+        directives: True to keep the preprocessor's lines, as macros have code in them.
+    """
+
+    def blank(skipped: re.Match[str]) -> str:
+        keeps = directives and skipped[0].lstrip().startswith("#")
+        return skipped[0] if keeps else re.sub(r"[^\n]", " ", skipped[0])
+
+    return _SKIPPED.sub(blank, text)
 
 
 def strings(text: str, begin: int, end: int) -> Iterator[str]:
     """What the strings of a stretch of a source hold."""
     return (m[0][1:-1] for m in _SKIPPED.finditer(text, begin, end) if m[0][0] == '"')
+
+
+def directives_alone(text: str, begin: int, end: int) -> str:
+    """The preprocessor's lines of a stretch of a source; of all else the ends of lines, so that each stays where it
+    is."""
+    found, at = "", begin
+    for skipped in _SKIPPED.finditer(text, begin, end):
+        if skipped[0].lstrip().startswith("#"):
+            found += "\n" * text.count("\n", at, skipped.start()) + skipped[0]
+            at = skipped.end()
+    return found + "\n" * text.count("\n", at, end)
 
 
 def regions(text: str) -> Iterator[Region]:

@@ -143,6 +143,8 @@ class _Checker:
     def _place(self, pointer: InstructionOperand) -> _Place | None:
         """Where a pointer leads; None for constants, which are never left."""
         roots = self.blocks.roots(pointer.name or pointer.text, _POINTERS)
+        # One root: C++ lets a pointer lead into that place alone, wherever it points meanwhile. Several, or one that is
+        # not known: any place of the vertex will do.
         if len(roots) == 1:
             (root,) = roots
             found = _FIELD.match(root)
@@ -157,7 +159,7 @@ class _Checker:
                 return None
             if made is not None and made.opcode == "alloca":
                 return _Place("local", -1, f'%"{root}"', _alloca_bytes(made))
-            if made is not None and made.opcode == "load":
+            if made is not None and made.opcode == "load":  # a pointer from memory: of a row, if from a field's table
                 table = self._place(made.operands[0])
                 if table is not None and table.kind == "table":
                     return _Place("row", table.member, f'%"{root}"', f'%"abele.row.{root}"')
@@ -172,6 +174,7 @@ class _Checker:
             value, pointer = instruction.operands
             checked, lines = self._checked(instruction, pointer, "write", value.type)
             yield from lines
+            # No alignment is promised: codelets cast pointers, and the scrap of memory has its own.
             yield f"  store {self._typed(value)}, ptr {checked}, align 1"
         elif instruction.opcode == "call" and instruction.callee.startswith((*BULK, "memcmp", "bcmp")):
             yield from self._bulk(instruction)
@@ -202,7 +205,7 @@ class _Checker:
         yield f'  %"{name}" = select i1 %"{name}.there", i64 {size}, i64 0'
 
     def _bulk(self, instruction: Instruction) -> Iterator[str]:
-        *given, _ = instruction.operands
+        *given, _ = instruction.operands  # the callee is last
         arguments = [self._typed(o) for o in given]
         length = given[2]
         bytes_ = f"%abele.length.{self._number}"
@@ -219,7 +222,7 @@ class _Checker:
                 if lines:
                     fine.append((checked, self._plain(given[number])))
         total = bytes_
-        for checked, was in fine:
+        for checked, was in fine:  # where either side was out of place nothing is touched: the scrap has an end too
             self._number += 1
             same, left = f"%abele.same.{self._number}", f"%abele.left.{self._number}"
             yield f"  {same} = icmp eq ptr {checked}, {was}"
@@ -242,7 +245,7 @@ class _Checker:
         self._number += 1
         name = f"%abele.pointer.{self._number}"
         size = bytes_ or _size(type_)
-        if place.kind == "table" and kind != "row":
+        if place.kind == "table" and kind != "row":  # something else read from a table of rows, as its lengths
             kind = "write" if kind == "write" else "row"
         what = {"table": "field"}.get(place.kind, place.kind)
         site = len(self.sites)
@@ -276,6 +279,7 @@ def source_lines(blocks: FlowGraph, entry: str, line_of: Callable[[str], str | N
         entry: The same as text, with debug information.
         line_of: Gives ``file:line`` of a line of that text.
     """
+    # Values have names on both sides. Stores and calls without a result have none, and come in the same order.
     named: dict[str, str] = {}
     stores, calls = [], []
     for line in entry.splitlines():

@@ -26,6 +26,7 @@ def control_body(blocks: FlowGraph, costs: Costs, taint: Taint) -> str:
             return instruction.text
         if not instruction.name or instruction.type == "void":
             return ""
+        # Any value will do, but the same at each use: freeze settles on one.
         return f'  %"{instruction.name}" = freeze {instruction.type} poison'
 
     return _body(blocks, costs, text)

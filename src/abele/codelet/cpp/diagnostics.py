@@ -15,7 +15,8 @@ _NOTE = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): note: in 
 _BUILTIN = re.compile(r"'(?P<name>__builtin_ipu_\w+|ipu::\w+)'")
 _MISSING = re.compile(r"'(?P<name>[^']+)' file not found")
 _ASSEMBLY = ("in asm", "asm constraint", "assembly", "inline asm")
-_MARK = "__attribute__((used)) "
+USED = "__attribute__((used)) "
+"""What ``compute`` is marked with before it is compiled; messages do not show it."""
 
 HARDWARE_REMEDY = "put it between #ifdef __IPU__ and #else, with portable C++ after #else; __IPU__ is not defined here"
 _SNIPPET_LINES = 4
@@ -63,7 +64,7 @@ def compile_messages(said: str, name: str, source: str) -> list[Message]:
         name: The user's file.
         source: The temporary file that it was given.
     """
-    said = said.replace(source, name).replace(_MARK, "")
+    said = said.replace(source, name).replace(USED, "")
     heads = list(_MESSAGE.finditer(said))
     ends = [*(h.start() for h in heads), len(said)][1:]
     return [_message(h, said[h.start() : end], name) for h, end in zip(heads, ends, strict=True)]

@@ -62,6 +62,8 @@ def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bo
         signature: Type of its ``compute``, as ``i1 (ptr, i32)``.
         aliasing: True if its fields may overlap.
     """
+    # Members lie wherever the host's compiler put them, so alignment 1 is all that is claimed; the object is dissolved
+    # before any of it matters.
     lines, after = [f"  %object = alloca [{vertex.size} x i8], align 16"], []
     for index, at in enumerate(vertex.tables):
         lines.append(f"  %table{index} = getelementptr i8, ptr %object, i64 {at}")

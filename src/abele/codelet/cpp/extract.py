@@ -91,10 +91,10 @@ class Module:
             if name in found or name not in self._metadata:
                 continue
             content = self._metadata[name]
-            if content.removeprefix("distinct ").startswith("!{"):
+            if content.removeprefix("distinct ").startswith("!{"):  # a list: facts of loops, with their source lines
                 content = _without_places(content, self._metadata)
             found[name] = f"{name} = {content}"
-            waiting += [r for r in _REFERENCES.findall(content) if r != name]
+            waiting += [r for r in _REFERENCES.findall(content) if r != name]  # a loop's facts name themselves first
         return list(found.values())
 
 

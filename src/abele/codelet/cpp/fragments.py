@@ -49,10 +49,11 @@ class Fragments:
         functions: list[str] = []
         lines: list[str] = []
         waiting = [global_name(s) for s in symbols]
-        waiting += _REFERENCE.findall("\n".join(self._module))
+        waiting += _REFERENCE.findall("\n".join(self._module))  # without a compile unit debug information is dropped
         seen = set(waiting)
         while waiting:
             name = waiting.pop()
+            # Metadata with a cut entry no longer leads to the whole file; names of values lead nowhere.
             if name in self._functions:
                 begin, end = self._functions[name]
                 text = _RECORDS.sub("", self._text[begin:end])
@@ -67,5 +68,6 @@ class Fragments:
                 if found not in seen:
                     seen.add(found)
                     waiting.append(found)
+        # A global's type has to be known where it stands; all else may come in any order.
         types_first = sorted(lines, key=lambda line: line[0] != "%")
         return "\n".join([*types_first, *functions, *self._module, ""])

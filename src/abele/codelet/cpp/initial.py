@@ -31,8 +31,10 @@ def with_initial_values(module: Any) -> Any:
     if not _LIST.search(text):
         return None
     variables = {m[1] for m in _VARIABLE.finditer(text)}
+    # What each initialiser writes: the variables that it mentions other than to read them.
     touched = {name: variables & set(_NAMES.findall(_READ.sub("", body))) for name, body in _SINGLE.findall(text)}
     computed = _evaluated(text, list(touched), sorted(set().union(*touched.values())))
+    # Constructors that could not be evaluated are still listed: what they write stays unknown.
     left = {n for name in _NAMES.findall("".join(_LIST.findall(computed))) for n in touched.get(name, ())}
     values = {m[1]: m[2] for m in _VALUE.finditer(computed)}
     types = {global_name(g.name)[1:]: g.global_value_type for g in module.global_variables}
@@ -41,6 +43,7 @@ def with_initial_values(module: Any) -> Any:
         name = line[1]
         if name in left:
             return f"@{name} = external global {str(types[name]).partition(' = type ')[0]}"
+        # Of other variables the copy may have folded what this module must keep.
         known = any(name in names for names in touched.values()) and name in values
         return f"@{name} = {line[2]}{values[name]}" if known else line[0]
 
@@ -56,6 +59,8 @@ def _evaluated(text: str, names: list[str], variables: list[str]) -> str:
         f"@abele.kept = global [{len(variables)} x ptr] [{kept}]",
     ]
     copy = binding.parse_assembly("\n".join([private(_LIST.sub("", text)), *lines, ""]), binding.create_context())
+    # LLVM's evaluator runs constructors without loops of unknown length or calls that it cannot follow, so both are
+    # dissolved first: calls put in place, loops turned into their do-while form (which unrolling wants) and unrolled.
     manager = binding.create_new_module_pass_manager()
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()

@@ -70,6 +70,7 @@ def linked(files: Sequence[tuple[str, FrontEnd]]) -> FrontEnd:
         CodeletLinkError: Two files define the same function or variable.
         SymbolError: Two files have vertices of the same name.
     """
+    # Inline functions are renamed apart by the linker once they are internal; weak ones, of explicit instances, merge.
     texts = [_INLINE.sub(r"\1 internal ", COMDAT.sub("", file.text)) for _, file in files]
     whole, number = _joined(texts)
     if isinstance(whole, str):
@@ -117,6 +118,7 @@ def _check_names(files: Sequence[FrontEnd]) -> None:
     defined = {symbol for file in files for symbol in file.signatures}
     first: dict[str, VertexClass] = {}
     for file in files:
+        # For this question a class counts in each file that knows it, whichever has its code.
         for vertex in vertex_classes(Metadata(file.text), defined, defined):
             known = first.setdefault(vertex.name, vertex)
             if not _is_same(known, vertex):

@@ -171,7 +171,7 @@ def _named_apart(sources: Iterable[SourceFile]) -> Iterator[SourceFile]:
 def _source(given: str | Path) -> SourceFile:
     """Name and text of what was given."""
     if isinstance(given, str) and ("\n" in given or "{" in given):
-        return SourceFile(TEXT_NAME, given)
+        return SourceFile(TEXT_NAME, given.removeprefix("\ufeff"))
     path = Path(given)
     if path.suffix in _ASSEMBLY:
         raise CodeletError(f"assembly in {path.name} runs on the hardware only", at=f"{path}:1", remedy=HARDWARE_REMEDY)
@@ -180,7 +180,7 @@ def _source(given: str | Path) -> SourceFile:
             f"{path.name} is compiled code", because="it is made for another machine", remedy="give its C++ source"
         )
     try:
-        return SourceFile(str(path.resolve()), path.read_text(encoding="utf-8"))
+        return SourceFile(str(path.resolve()), path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CodeletLoadError(f"the codelet file {str(path)!r} cannot be read", because=reason) from error

@@ -84,7 +84,7 @@ def optimise(text: str) -> str:
 def _optimised(text: str) -> str:
     host = machine()
     module = _ready(text)
-    if computes_in_double(text):
+    if computes_in_double(text):  # before all else: what the optimiser makes of doubles is not what it makes of floats
         module = _ready(in_single_precision(_locals_as_values(module), MATH.__contains__))
     options = binding.PipelineTuningOptions(speed_level=2)
     # Costs are counted on scalar code with the loops that the program has; lanes are chosen later, where native code is
@@ -140,7 +140,7 @@ def _check_signature(vertex: VertexClass, signature: str) -> None:
 
 def private(text: str) -> str:
     """The module with nothing visible but what is added to it, and no demands on alignment or the CPU."""
-    text = _USED.sub("", COMDAT.sub("", text))
+    text = _USED.sub("", COMDAT.sub("", text))  # both would keep functions that are in place everywhere
     text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)
     text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
     text = _GLOBAL.sub(r"\1internal \2", text)

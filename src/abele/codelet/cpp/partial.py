@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from abele.codelet.cpp.braces import Region, regions
+from abele.codelet.cpp.braces import Region, directives_alone, regions
 from abele.codelet.cpp.diagnostics import Message
 from abele.codelet.cpp.refusals import refusal_symbol
 
@@ -36,7 +36,8 @@ def without_errors(text: str, messages: Sequence[Message]) -> str:
         region = next((r for at in places if (r := _region(found, at)) is not None), None)
         if region is None:
             raise message.error
-        replaced.setdefault(region, message)
+        # Of two heads that share an end (both sides of an #if) the latter's, so that both keep their own.
+        replaced.setdefault(max((r for r in found if r.end == region.end), key=lambda r: r.begin), message)
     return _replaced(text, replaced)
 
 
@@ -53,8 +54,9 @@ def _region(found: Sequence[Region], at: int) -> Region | None:
 def _replaced(text: str, replaced: dict[Region, Message]) -> str:
     outermost = [r for r in replaced if not any(o.begin < r.begin and r.end < o.end for o in replaced)]
     for region in sorted(outermost, key=lambda r: -r.begin):
-        old = text[region.begin + 1 : region.end]
-        text = text[: region.begin + 1] + _stub(region, replaced[region]) + "\n" * old.count("\n") + text[region.end :]
+        # What stands at the end is compiled whichever side of the conditions within is.
+        lines = directives_alone(text, region.begin + 1, region.end)
+        text = text[: region.begin + 1] + lines + _stub(region, replaced[region]) + text[region.end :]
     return text
 
 

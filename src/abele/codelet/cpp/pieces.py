@@ -62,6 +62,7 @@ def _name(label: str) -> str:
 
 def _cut(lines: list[str]) -> list[list[str]]:
     """The lines of a block in pieces: phis stay at the head, what ends the block with what is before it."""
+    # Cuts come at fixed distances; the last piece is no shorter than half of one.
     head = next((n for n, line in enumerate(lines) if " = phi " not in line), 0)
     tail = next((n for n in range(len(lines) - 1, 0, -1) if lines[n].startswith(_TERMINATORS)), len(lines))
     cuts = list(range(head + _PIECE, tail - _PIECE // 2, _PIECE))

@@ -124,6 +124,13 @@ class VertexClass:
 def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]) -> list[VertexClass]:
     """The vertex classes of a module, in order of their lines; those that cannot be had with the reason.
 
+    Debug information has every class that a header mentions, and every instance of a template that some code names.
+    Poplar's codelets are fewer: classes that are written out, and instances that are asked for. The difference is in
+    the code, since the front end emits only what is used: ``compute`` of a class that is written out is marked as used
+    before it compiles, and ``compute`` of an instance is there if ``template class X<…>;`` asks for it. A class that
+    others derive from is in doubt, as its ``compute`` may have been emitted for them alone. It counts if it has one,
+    and an instance only if that is one of the symbols that explicit instantiation makes (linked as ``weak_odr``).
+
     Args:
         metadata: Its debug information.
         defined: Symbols that it has code for.

@@ -1,6 +1,13 @@
 """What of a vertex depends on the data of its edges, and whether its control flow does.
 
 Lengths, tables of rows, the number of the worker, and state that compute leaves alone are known before a vertex runs.
+
+Two sets grow together until neither does: values that depend on data, and local memory that holds some. A value depends
+on data if it is computed from one that does, or read from a field or from such memory; memory holds data once a value
+that depends on it is stored there, or copied from where data is. Both only grow and are finite, so this ends. Memory is
+told apart by what a pointer was made from, not by the bytes: an array with one element of data holds data as a whole,
+which errs on the safe side, since then the code is counted while it runs. What depends on data only by *whether* it is
+computed needs no look: as soon as one branch depends on data, ``control`` says that slots cannot be had beforehand.
 """
 
 from __future__ import annotations
@@ -101,7 +108,7 @@ class Taint:
         field = _FIELD.match(root)
         if field is not None:
             member = self._members[int(field[1])]
-            if member.direction == "state":
+            if member.direction == "state":  # known, unless compute changes it from one execution to the next
                 return root not in self._written
             # The table of rows is known, not what lies in the rows.
             return member.shape == "rows"

@@ -162,6 +162,8 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
         beside = str(Path(name).resolve().parent)
         own = [f"-I{d}" for d in include] + ["-iquote", beside, f"-I{HEADERS}"]
         command = [*compiler.command, *FLAGS, *_LIMITS, *host_flags(flags), *own, "-c", str(source), "-o", str(made)]
+        # Each round takes out what the round before said. An error may hide others (a class that is replaced has no
+        # members), so it is the first round's that is raised where one of a later round cannot be taken out.
         first: CodeletError | None = None
         for _ in range(_ROUNDS):
             source.write_text(f'#line 1 "{name}"\n{text}', encoding="utf-8")

@@ -21,8 +21,10 @@ from typing import Any
 import llvmlite.binding as binding
 
 from abele.codelet.cpp.blocks import FlowGraph
+from abele.codelet.cpp.braces import code_alone
 from abele.codelet.cpp.check import check_vertex, source_line
 from abele.codelet.cpp.checking import Checked, Site, checked_code, source_lines
+from abele.codelet.cpp.diagnostics import USED
 from abele.codelet.cpp.extract import Module, VertexSource
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.fragments import Fragments
@@ -37,7 +39,7 @@ from abele.errors import CodeletError, CodeletLinkError
 from abele.llvm.cache import load_object, store_object
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.M)
-_COMPUTE = re.compile(r"\b(bool|void)(\s+)(?=compute\s*\()")
+_COMPUTE = re.compile(r"\b(?:bool|void)\s+(?=compute\s*\()")
 _COMPILERS = 4
 """Front ends that run side by side."""
 _VARIABLE = re.compile(
@@ -176,13 +178,17 @@ class Unit:
 
     @cached_property
     def _reflected(self) -> tuple[FrontEnd, list[VertexClass]]:
-        sources = [SourceFile(s.name, _COMPUTE.sub(r"\1\2__attribute__((used)) ", s.text)) for s in self.sources]
+        # The front end emits inline functions only where something uses them, and nothing calls compute here: the
+        # attribute makes it do so. Where it cannot be put (a template's method that a class inherits, compute with its
+        # result behind an arrow), a second run gets calls of what the first found missing, by the names of the classes.
+        sources = [SourceFile(s.name, _with_compute_used(s.text)) for s in self.sources]
         front = self._front_end(sources)
         vertices = front.vertices()
         missing = [v for v in vertices if not v.compute and not v.refusal]
         if missing:
             names = {v.name for v in vertices}
             front = self._front_end([self._with_calls(s, missing) for s in sources])
+            # Calls instantiate further templates, whose classes nobody asked for.
             vertices = [v for v in front.vertices() if v.name in names]
         return front, vertices
 
@@ -230,6 +236,13 @@ class Unit:
             files = {path for path, _ in self._texts(source)}
             vertices = [v for v in vertices if v.file in files]
         return SourceFile(source.name, source.text + _calls(vertices))
+
+
+def _with_compute_used(text: str) -> str:
+    """A source with every ``compute`` marked as used."""
+    code = code_alone(text, directives=True)  # what strings say stays
+    ends = [m.end() for m in _COMPUTE.finditer(code)]
+    return USED.join(text[a:b] for a, b in pairwise([0, *ends, len(text)]))
 
 
 def _directories(flags: Sequence[str]) -> list[str]:
