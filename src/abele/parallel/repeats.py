@@ -54,7 +54,7 @@ class _Names:
 Named = Program | VertexGroup
 
 
-class _Renaming:
+class _Relabelling:
     """Debug information of what was built at one place, as it would be at another.
 
     Args:
@@ -227,7 +227,7 @@ class Repeats:
         self.found += 1
         graph = self.graph
         names = _Names(graph.origin(""), tuple(v.name for v in operands))
-        renaming = _Renaming(built.origin, names, built.marked)
+        renaming = _Relabelling(built.origin, names, built.marked)
         others = dict(zip(built.operands, operands, strict=True))
         for new in built.variables:
             others[new.variable] = graph.copy_variable(
@@ -264,7 +264,7 @@ def _marked(variables: Sequence[Variable]) -> Iterator[None]:
 
 def _fill_names(built: _Built, names: _Names) -> None:
     """Give what was built its names, and keep the marked ones."""
-    renaming = _Renaming(built.origin, names, {})
+    renaming = _Relabelling(built.origin, names, {})
     for new in built.variables:
         if "\0" in new.debug.full_name:
             new.variable.debug = renaming.scoped(new.debug)
@@ -278,7 +278,7 @@ def _fill_names(built: _Built, names: _Names) -> None:
         _fill(step, renaming, built.marked)
 
 
-def _fill(named: Named, renaming: _Renaming, marked: dict[Named, DebugRecord]) -> None:
+def _fill(named: Named, renaming: _Relabelling, marked: dict[Named, DebugRecord]) -> None:
     debug = named.debug
     if "\0" in debug.name or "\0" in debug.path:
         named.debug = renaming(named)

@@ -30,7 +30,10 @@ from abele.numerics import ElementType, f32
 
 def normalise(form: BoundCalls) -> BoundCalls:
     """Give start values nests of their own, sum 16-bit floats in f32, and drop loop dims of extent one."""
-    return replace(form, calls=tuple(map(normalised, form.calls)))
+    # Calls of one kernel go on sharing one, by which later passes find what they know of it.
+    kernels = {id(call.kernel): call.kernel for call in form.calls}
+    changed = {number: _normal(kernel) for number, kernel in kernels.items()}
+    return replace(form, calls=tuple(_with_kernel(call, changed[id(call.kernel)]) for call in form.calls))
 
 
 def normalised(call: BoundKernel) -> BoundKernel:
@@ -39,12 +42,19 @@ def normalised(call: BoundKernel) -> BoundKernel:
     Afterwards a store that does not accumulate sets or combines every element of its operand, and no 16-bit float is
     combined into point after point: such sums are made in f32 and rounded once.
     """
-    builder = _KernelBuilder(call.kernel)
-    nests = [_without_units(n) for original in call.kernel.nests for n in builder.nests(original)]
-    if len(nests) == len(call.kernel.nests) and all(a is b for a, b in zip(nests, call.kernel.nests, strict=True)):
-        return call
-    kernel = replace(call.kernel, shapes=tuple(builder.shapes), types=tuple(builder.types), nests=tuple(nests))
-    return replace(call, kernel=kernel)
+    return _with_kernel(call, _normal(call.kernel))
+
+
+def _with_kernel(call: BoundKernel, kernel: HostKernel) -> BoundKernel:
+    return call if kernel is call.kernel else replace(call, kernel=kernel)
+
+
+def _normal(kernel: HostKernel) -> HostKernel:
+    builder = _KernelBuilder(kernel)
+    nests = [_without_units(n) for original in kernel.nests for n in builder.nests(original)]
+    if len(nests) == len(kernel.nests) and all(a is b for a, b in zip(nests, kernel.nests, strict=True)):
+        return kernel
+    return replace(kernel, shapes=tuple(builder.shapes), types=tuple(builder.types), nests=tuple(nests))
 
 
 class _KernelBuilder:

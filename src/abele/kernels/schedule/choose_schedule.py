@@ -78,6 +78,7 @@ def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
     return best if nest.unit else _with_units(nest, best)
 
 
+@lru_cache(maxsize=4096)
 def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, Panel | None]:
     """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
     schedule = choose_schedule(nest, target)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import Bound, Dims, ElementAccess, Fetch, Hash, LoopNest, NestReduction
 from abele.kernels.nest.rewrite import rewrite
 
 
+@lru_cache(maxsize=4096)
 def merged_dims(nest: LoopNest) -> LoopNest:
     """``nest`` with dims joined where all positions step as far along the outer as along the whole of the inner."""
     fixed = {*nest.unit, nest.lane}

@@ -31,20 +31,26 @@ MAX_LOCALS = 48
 def fuse_tasks(program: TaskProgram) -> TaskProgram:
     """Fuse element-wise tasks into the task that produces their operand."""
     tasks, number = list(program.tasks), 0
+    made = frozenset[int]().union(*(task.writes for task in tasks))
     # A task that was fused leaves its number to the next, so the same number is looked at again.
     while number < len(tasks):
-        number = number if _fuse_into_producer(program.spaces, tasks, number) else number + 1
+        number = number if _fuse_into_producer(program.spaces, tasks, number, made) else number + 1
     return replace(program, tasks=tuple(tasks))
 
 
-def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int) -> bool:
-    """Fuse task ``number`` into a task before it that makes one of its operands; whether that was done."""
+def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int, made: frozenset[int]) -> bool:
+    """Fuse task ``number`` into a task before it that makes one of its operands; whether that was done.
+
+    ``made`` has the spaces that some task writes.
+    """
     consumer = tasks[number]
     if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
         return False
     for ref in consumer.refs:
+        if ref.space not in made:
+            continue
         # The last writer before the consumer is the one whose values it reads.
-        producer = max((n for n in range(number) if ref.space in tasks[n].writes), default=None)
+        producer = next((n for n in range(number - 1, -1, -1) if ref.space in tasks[n].writes), None)
         if producer is None:
             continue
         fused = _fused(spaces, tasks[producer], consumer, ref.space)

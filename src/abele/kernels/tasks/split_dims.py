@@ -125,6 +125,10 @@ def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
     return buffer.pinned or any(c.bindings[n].buffer == buffer.id for c in earlier for n in c.kernel.outputs)
 
 
+_Asked = tuple[object, int, tuple[Affine, ...], object]
+"""An index that was asked for: nest and how its loops are split, operand, index, and where the operand lies."""
+
+
 class _Splitting:
     """One attempt, with the operands copied and the ranges of buffers kept whole so far."""
 
@@ -147,6 +151,7 @@ class _Splitting:
             for d, extent in item.dims
         }
         self._split_to_fixpoint()
+        self.indices: dict[_Asked, tuple[Affine, ...]] = {}
         self.views = [
             (call, _View(self, c, n, item)) for c, call in enumerate(calls) for n, item in enumerate(call.kernel.nests)
         ]
@@ -275,7 +280,7 @@ class _View:
             tuple(name for name, _, _ in reversed(parts)) for parts in self.parts.values() if len(parts) > 1
         )
         self.whole = {d: affine(*((name, radix) for name, _, radix in parts)) for d, parts in self.parts.items()}
-        self._indices: dict[tuple[int, tuple[Affine, ...]], tuple[Affine, ...]] = {}
+        self._form = id(item), tuple(tuple(splitting.splits[call, number, d].marks) for d, _ in item.dims)
 
     @staticmethod
     def _parts(dim: str, chain: Chain) -> list[tuple[str, int, int]]:
@@ -316,11 +321,17 @@ class _View:
                 yield _CannotIndexError(self.call, part.seed)
 
     def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """``index`` into ``operand`` as one into its space."""
-        key = (operand, index)
-        if key not in self._indices:
-            self._indices[key] = self._index(operand, index)
-        return self._indices[key]
+        """``index`` into ``operand`` as one into its space.
+
+        Calls of one kernel whose loops and buffers are split alike have the same; repeated layers make many of them.
+        """
+        binding = self._binding(operand)
+        marks = tuple(self.owner.chains[binding.buffer].marks)
+        asked = self._form, operand, index, (self.shapes[operand], marks, binding.offset, binding.factors)
+        found = self.owner.indices.get(asked)
+        if found is None:
+            found = self.owner.indices[asked] = self._index(operand, index)
+        return found
 
     def _index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         binding = self._binding(operand)

@@ -84,8 +84,15 @@ class EffectsOf:
         return self._steps[step]
 
     def sequence(self, steps: Iterable[Program]) -> Effects:
-        """Effects of steps after each other."""
-        return reduce(Effects.then, map(self, steps), NOTHING)
+        """Effects of steps after each other.
+
+        Neighbours are joined first: adding one step after the other would go through all sets so far for each of them.
+        """
+        found = list(map(self, steps))
+        while len(found) > 1:
+            joined = [a.then(b) for a, b in zip(found[::2], found[1::2], strict=False)]
+            found = joined + found[len(joined) * 2 :]
+        return found[0] if found else NOTHING
 
     def compute_set(self, compute_set: ComputeSet) -> Effects:
         """Effects of one superstep: all reads come before all writes."""
