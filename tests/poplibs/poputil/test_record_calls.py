@@ -11,7 +11,7 @@ from poplibs_kit import system_of
 
 from abele import Graph, Sequence, Tensor
 from abele.errors import TypeMismatchError
-from abele.poplibs import gcl
+from abele.poplibs import gcl, popops
 from abele.poplibs.popnn import augru, ctc, gru, lstm
 from abele.poplibs.poputil.forms import hints_of
 from abele.poplibs.poputil.guard import guarded
@@ -116,6 +116,19 @@ def test_takes_fields_of__record_without_a_name__is_refused() -> None:
         (gcl.reduce_scatter_cross_replica, "graph data op prog group=ALL | options=None name='reduce_scatter'"),
         (gcl.all_gather_cross_replica, "graph data prog group=ALL | options=None name='all_gather'"),
         (gcl.broadcast_cross_replica, "graph data prog group=ALL root=0 | options=None name='broadcast'"),
+        (
+            popops.multi_update_max,
+            "graph tensor slices offsets dims sizes prog plan=None | options=None name='multi_update_max'",
+        ),
+        (
+            popops.grouped_multi_update,
+            "graph tensor slices offsets dims sizes prog plan=None | operation='none' scale=1.0 options=None "
+            "name='grouped_multi_update'",
+        ),
+        (
+            popops.grouped_multi_update_mul,
+            "graph tensor slices offsets dims sizes prog plan=None | options=None name='grouped_multi_update_mul'",
+        ),
         (gcl.all_reduce_within_replica, "graph data op prog | options=None name='all_reduce_within'"),
         (
             ctc.calc_ctc_loss_logits,

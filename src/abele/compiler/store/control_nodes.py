@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.compiler.store.format import Name, Number
-from abele.compiler.store.nodes import NodeForm, stored
+from abele.compiler.store.nodes import NodeForm, stored, stored_with_view
 from abele.graph.control import (
     Abort,
     CycleStamp,
@@ -89,29 +89,7 @@ stored(
 )
 
 
-class GetHwSeedsRow(NodeForm, tag="GetHwSeeds"):
-    """A reading of the seeds."""
-
-    result: Number
+stored_with_view(GetHwSeeds, "GetHwSeeds", "result")
 
 
-stored(
-    GetHwSeeds,
-    GetHwSeedsRow,
-    parts=lambda out, n: [out.view(n.result)],
-    make=lambda at, result: GetHwSeeds(at.view(result)),
-)
-
-
-class SetHwSeedsRow(NodeForm, tag="SetHwSeeds"):
-    """New seeds."""
-
-    seeds: Number
-
-
-stored(
-    SetHwSeeds,
-    SetHwSeedsRow,
-    parts=lambda out, n: [out.view(n.seeds)],
-    make=lambda at, seeds: SetHwSeeds(at.view(seeds)),
-)
+stored_with_view(SetHwSeeds, "SetHwSeeds", "seeds")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from abele.compiler.store.format import KeyedTable, Name, Number, Row, Size, Small
-from abele.compiler.store.nodes import NodeForm, stored
+from abele.compiler.store.nodes import NodeForm, stored, stored_with_view
 from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, PrintTensorFmt, WriteUndef
@@ -54,18 +54,7 @@ stored(
 )
 
 
-class WriteUndefRow(NodeForm, tag="WriteUndef"):
-    """A view that holds nothing from here on."""
-
-    tensor: Number
-
-
-stored(
-    WriteUndef,
-    WriteUndefRow,
-    parts=lambda out, n: [out.view(n.tensor)],
-    make=lambda at, tensor: WriteUndef(at.view(tensor)),
-)
+stored_with_view(WriteUndef, "WriteUndef", "tensor")
 
 
 class FormatRow(Row):
@@ -134,15 +123,4 @@ stored(
 )
 
 
-class AssumeEqualRow(NodeForm, tag="AssumeEqualAcrossReplicas"):
-    """A promise."""
-
-    tensor: Number
-
-
-stored(
-    AssumeEqualAcrossReplicas,
-    AssumeEqualRow,
-    parts=lambda out, n: [out.view(n.tensor)],
-    make=lambda at, tensor: AssumeEqualAcrossReplicas(at.view(tensor)),
-)
+stored_with_view(AssumeEqualAcrossReplicas, "AssumeEqualAcrossReplicas", "tensor")

@@ -211,8 +211,15 @@ class GraphIn:
     def _add_ends(self, table: stored.GraphTable) -> None:
         graph = self.graph
         for row in table.streams:
-            given = (row.name, as_element_type(row.dtype), _shape(row.shape), row.direction, debug_of(row.debug))
-            graph.streams[row.name] = Stream(*given, row.replicated, row.depth)
+            graph.streams[row.name] = Stream(
+                name=row.name,
+                dtype=as_element_type(row.dtype),
+                shape=_shape(row.shape),
+                direction=row.direction,
+                debug=debug_of(row.debug),
+                replicated=row.replicated,
+                buffering_depth=row.depth,
+            )
         for buffer in table.remote_buffers:
             size = _shape([buffer.repeats, buffer.elements])
             dtype, debug = as_element_type(buffer.dtype), debug_of(buffer.debug)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, or_
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from abele.compiler.store.format import Debug, Row
+from abele.compiler.store.format import Debug, Number, Row
 from abele.graph.meanings import Meanings
 from abele.graph.program import Program
 
@@ -54,6 +54,19 @@ def stored(
     """Enter the file form of a kind of node; see :class:`StoredNode`."""
     STORED.add(kind, StoredNode(row, parts, make))
     _MAKERS[row] = make
+
+
+def stored_with_view(kind: type[Program], tag: str, part: str) -> None:
+    """Enter the file form of a kind of node that has one part, a view.
+
+    Args:
+        kind: The kind; its constructor takes the view.
+        tag: What its rows begin with.
+        part: The attribute that is the view.
+    """
+    row: Any = msgspec.defstruct(f"{tag}Row", [(part, Number)], bases=(NodeForm,), tag=tag, module=__name__)
+    view, node = attrgetter(part), cast(Callable[..., Program], kind)
+    stored(kind, row, parts=lambda out, n: [out.view(view(n))], make=lambda at, number: node(at.view(number)))
 
 
 def forgotten(kind: type[Program]) -> None:

@@ -15,8 +15,11 @@ from abele.expr.operation import (
     NUMBER,
     WHOLE,
     Code,
+    Emit,
     InVertex,
+    Meaning,
     Operation,
+    Slope,
     Slots,
     Spelling,
     Types,
@@ -38,6 +41,14 @@ _SIMPLE = ((3, 2), (3, 4))
 def _share(strictly: Expr, equal: Expr) -> Expr:
     """Slope of an extreme: equal arguments share the gradient, as in PyTorch."""
     return select(strictly, ONE, select(equal, Const(0.5), ZERO))
+
+
+def _if_larger(x: Expr, y: Expr) -> Expr:
+    return _share(x > y, x.eq(y))
+
+
+def _if_smaller(x: Expr, y: Expr) -> Expr:
+    return _share(x < y, x.eq(y))
 
 
 def _slope_by_base(x: Expr, y: Expr) -> Expr:
@@ -74,42 +85,49 @@ def _signum(types: Types, x: Expr) -> Expr:
     return select(x > zero, as_expr(one), select(x < zero, as_expr(-one), as_expr(zero)))
 
 
+def _sum_or_product(
+    name: str, sign: str, numpy: Meaning, emit: Emit, slopes: tuple[Slope, Slope], spelling: Spelling
+) -> Operation:
+    return Operation(
+        name,
+        2,
+        NUMBER,
+        numpy,
+        symbol=sign,
+        slopes=slopes,
+        code=Code(emit, code.integers(name)),
+        in_vertex=InVertex("operator", name),
+        cost=loop_cost(*_SIMPLE),
+        spelling=spelling,
+    )
+
+
+def _extreme(name: str, numpy: Meaning, emit: Emit, slopes: tuple[Slope, Slope], spelling: Spelling) -> Operation:
+    return Operation(
+        name,
+        2,
+        NUMBER,
+        numpy,
+        slopes=slopes,
+        code=Code(emit, code.extreme_integer(name)),
+        in_vertex=InVertex("extreme", name),
+        cost=loop_cost((3, 2), (4, 4), in_place=((3, 2), (4, 2))),
+        spelling=spelling,
+    )
+
+
 OPERATIONS = (
-    Operation(
-        "add",
-        2,
-        NUMBER,
-        np.add,
-        symbol="+",
-        slopes=(lambda x, y: ONE, lambda x, y: ONE),
-        code=Code(code.add, code.integers("add")),
-        in_vertex=InVertex("operator", "add"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("add", "ADD", "Add"),
-    ),
-    Operation(
+    _sum_or_product("add", "+", np.add, code.add, (lambda x, y: ONE, lambda x, y: ONE), Spelling("add", "ADD", "Add")),
+    _sum_or_product(
         "sub",
-        2,
-        NUMBER,
+        "-",
         np.subtract,
-        symbol="-",
-        slopes=(lambda x, y: ONE, lambda x, y: MINUS_ONE),
-        code=Code(code.subtract, code.integers("sub")),
-        in_vertex=InVertex("operator", "sub"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("sub", "SUBTRACT", "Sub"),
+        code.subtract,
+        (lambda x, y: ONE, lambda x, y: MINUS_ONE),
+        Spelling("sub", "SUBTRACT", "Sub"),
     ),
-    Operation(
-        "mul",
-        2,
-        NUMBER,
-        np.multiply,
-        symbol="*",
-        slopes=(lambda x, y: y, lambda x, y: x),
-        code=Code(code.multiply, code.integers("mul")),
-        in_vertex=InVertex("operator", "mul"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("mul", "MULTIPLY", "Mul"),
+    _sum_or_product(
+        "mul", "*", np.multiply, code.multiply, (lambda x, y: y, lambda x, y: x), Spelling("mul", "MULTIPLY", "Mul")
     ),
     Operation(
         "div",
@@ -166,28 +184,8 @@ OPERATIONS = (
         slots=Slots(aux=2, source="§1.2 G: a product and a sum; scalar code has no fused instruction"),
         cost=loop_cost((4, 2), (4, 4)),
     ),
-    Operation(
-        "max",
-        2,
-        NUMBER,
-        np.maximum,
-        slopes=(lambda x, y: _share(x > y, x.eq(y)), lambda x, y: _share(x < y, x.eq(y))),
-        code=Code(code.larger, code.extreme_integer("max")),
-        in_vertex=InVertex("extreme", "max"),
-        cost=loop_cost((3, 2), (4, 4), in_place=((3, 2), (4, 2))),
-        spelling=Spelling("max", "MAXIMUM", "Max"),
-    ),
-    Operation(
-        "min",
-        2,
-        NUMBER,
-        np.minimum,
-        slopes=(lambda x, y: _share(x < y, x.eq(y)), lambda x, y: _share(x > y, x.eq(y))),
-        code=Code(code.smaller, code.extreme_integer("min")),
-        in_vertex=InVertex("extreme", "min"),
-        cost=loop_cost((3, 2), (4, 4), in_place=((3, 2), (4, 2))),
-        spelling=Spelling("min", "MINIMUM", "Min"),
-    ),
+    _extreme("max", np.maximum, code.larger, (_if_larger, _if_smaller), Spelling("max", "MAXIMUM", "Max")),
+    _extreme("min", np.minimum, code.smaller, (_if_smaller, _if_larger), Spelling("min", "MINIMUM", "Min")),
     Operation(
         "clamp",
         3,

@@ -6,13 +6,26 @@ import numpy as np
 
 from abele.expr import numpy_meaning as meaning
 from abele.expr.nodes import Cast, Expr, apply
-from abele.expr.operation import ANY, BITS, WHOLE, Code, InVertex, Operation, Spelling, Types, loop_cost
+from abele.expr.operation import (
+    ANY,
+    BITS,
+    WHOLE,
+    Code,
+    Expansion,
+    InVertex,
+    Meaning,
+    Operation,
+    Spelling,
+    Types,
+    loop_cost,
+)
 from abele.expr.operations.arithmetic import NATURAL
 from abele.expr.types import result_type
 from abele.llvm import arithmetic as code
 from abele.numerics import bool_, i32, i64, u32, u64
 
 _SIMPLE = ((3, 2), (3, 4))
+_SIMPLE_UNARY = ((2, 2), (2, 4))
 _HASH = (8 + NATURAL, 1)
 """Eight integer operations beside load, store and loop."""
 
@@ -62,40 +75,44 @@ def _shift_right_sign_extend(types: Types, x: Expr, y: Expr) -> Expr:
     return Cast(result_type(x, types), apply("shr", Cast(signed, x), Cast(signed, y)))
 
 
+def _bitwise(name: str, sign: str, numpy: Meaning, instruction: str, spelling: Spelling) -> Operation:
+    return Operation(
+        name,
+        2,
+        BITS,
+        numpy,
+        symbol=sign,
+        code=Code(integer=code.integers(instruction)),
+        in_vertex=InVertex("operator", name),
+        cost=loop_cost(*_SIMPLE),
+        spelling=spelling,
+    )
+
+
+def _logical(name: str, arity: int, numpy: Meaning, bitwise: str, spelling: Spelling) -> Operation:
+    """The operation ``bitwise`` on whether arguments are not zero."""
+    return Operation(
+        name,
+        arity,
+        ANY,
+        numpy,
+        gives_bool=True,
+        expansion=lambda types, *args: apply(bitwise, *(truth(x, types) for x in args)),
+        cost=loop_cost(*(_SIMPLE if arity == 2 else _SIMPLE_UNARY)),
+        spelling=spelling,
+    )
+
+
+def _counted(name: str, numpy: Meaning, expansion: Expansion, spelling: Spelling) -> Operation:
+    """One that counts bits."""
+    cost = loop_cost((7, 1), (7, 1))
+    return Operation(name, 1, WHOLE, numpy, expansion=expansion, cost=cost, spelling=spelling)
+
+
 OPERATIONS = (
-    Operation(
-        "and",
-        2,
-        BITS,
-        np.bitwise_and,
-        symbol="&",
-        code=Code(integer=code.integers("and_")),
-        in_vertex=InVertex("operator", "and"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("bitwise_and", "BITWISE_AND", "BitwiseAnd"),
-    ),
-    Operation(
-        "or",
-        2,
-        BITS,
-        np.bitwise_or,
-        symbol="|",
-        code=Code(integer=code.integers("or_")),
-        in_vertex=InVertex("operator", "or"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("bitwise_or", "BITWISE_OR", "BitwiseOr"),
-    ),
-    Operation(
-        "xor",
-        2,
-        BITS,
-        np.bitwise_xor,
-        symbol="^",
-        code=Code(integer=code.integers("xor")),
-        in_vertex=InVertex("operator", "xor"),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("bitwise_xor", "BITWISE_XOR", "BitwiseXor"),
-    ),
+    _bitwise("and", "&", np.bitwise_and, "and_", Spelling("bitwise_and", "BITWISE_AND", "BitwiseAnd")),
+    _bitwise("or", "|", np.bitwise_or, "or_", Spelling("bitwise_or", "BITWISE_OR", "BitwiseOr")),
+    _bitwise("xor", "^", np.bitwise_xor, "xor", Spelling("bitwise_xor", "BITWISE_XOR", "BitwiseXor")),
     Operation(
         "not",
         1,
@@ -103,7 +120,7 @@ OPERATIONS = (
         np.invert,
         code=Code(integer=code.invert),
         in_vertex=InVertex("sign", "invert"),
-        cost=loop_cost((2, 2), (2, 4)),
+        cost=loop_cost(*_SIMPLE_UNARY),
         spelling=Spelling("bitwise_not", "BITWISE_NOT", "BitwiseNot"),
     ),
     Operation(
@@ -115,36 +132,9 @@ OPERATIONS = (
         cost=loop_cost(*_SIMPLE),
         spelling=Spelling("bitwise_xnor", "BITWISE_XNOR", "BitwiseXnor"),
     ),
-    Operation(
-        "logical_and",
-        2,
-        ANY,
-        np.logical_and,
-        gives_bool=True,
-        expansion=lambda types, x, y: apply("and", truth(x, types), truth(y, types)),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("logical_and", "LOGICAL_AND", "And"),
-    ),
-    Operation(
-        "logical_or",
-        2,
-        ANY,
-        np.logical_or,
-        gives_bool=True,
-        expansion=lambda types, x, y: apply("or", truth(x, types), truth(y, types)),
-        cost=loop_cost(*_SIMPLE),
-        spelling=Spelling("logical_or", "LOGICAL_OR", "Or"),
-    ),
-    Operation(
-        "logical_not",
-        1,
-        ANY,
-        np.logical_not,
-        gives_bool=True,
-        expansion=lambda types, x: apply("not", truth(x, types)),
-        cost=loop_cost((2, 2), (2, 4)),
-        spelling=Spelling("logical_not", "LOGICAL_NOT", "Not"),
-    ),
+    _logical("logical_and", 2, np.logical_and, "and", Spelling("logical_and", "LOGICAL_AND", "And")),
+    _logical("logical_or", 2, np.logical_or, "or", Spelling("logical_or", "LOGICAL_OR", "Or")),
+    _logical("logical_not", 1, np.logical_not, "not", Spelling("logical_not", "LOGICAL_NOT", "Not")),
     Operation(
         "shl",
         2,
@@ -184,23 +174,12 @@ OPERATIONS = (
         cost=loop_cost(*_SIMPLE),
         spelling=Spelling("shift_right_sign_extend", "SHIFT_RIGHT_SIGN_EXTEND", "ShrSE"),
     ),
-    Operation(
-        "popcount",
-        1,
-        WHOLE,
-        meaning.popcount,
-        expansion=_popcount,
-        cost=loop_cost((7, 1), (7, 1)),
-        spelling=Spelling("popcount", "POPCOUNT", "Popcount"),
-    ),
-    Operation(
+    _counted("popcount", meaning.popcount, _popcount, Spelling("popcount", "POPCOUNT", "Popcount")),
+    _counted(
         "count_leading_zeros",
-        1,
-        WHOLE,
         meaning.count_leading_zeros,
-        expansion=_leading_zeros,
-        cost=loop_cost((7, 1), (7, 1)),
-        spelling=Spelling("count_leading_zeros", "COUNT_LEADING_ZEROS", "CountLeadingZeros"),
+        _leading_zeros,
+        Spelling("count_leading_zeros", "COUNT_LEADING_ZEROS", "CountLeadingZeros"),
     ),
     Operation(
         "hash",

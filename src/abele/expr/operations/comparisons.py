@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from abele.expr.nodes import apply, select
+from abele.expr.nodes import Expr, apply, select
 from abele.expr.operation import (
     ANY,
     FLOAT,
@@ -39,6 +40,19 @@ def _comparison(name: str, sign: str, kinds: frozenset[str], meaning: Meaning, s
     )
 
 
+def _test(name: str, meaning: Meaning, condition: Callable[[Expr], Expr], spelling: Spelling) -> Operation:
+    return Operation(
+        name,
+        1,
+        FLOAT,
+        meaning,
+        gives_bool=True,
+        expansion=lambda types, x: condition(x),
+        cost=_COST,
+        spelling=spelling,
+    )
+
+
 OPERATIONS = (
     _comparison("eq", "==", ANY, np.equal, Spelling("eq", "EQUAL", "Equal")),
     _comparison("ne", "!=", ANY, np.not_equal, Spelling("neq", "NOT_EQUAL", "NotEqual")),
@@ -46,36 +60,11 @@ OPERATIONS = (
     _comparison("le", "<=", NUMBER, np.less_equal, Spelling("lteq", "LESS_THAN_EQUAL", "Lte")),
     _comparison("gt", ">", NUMBER, np.greater, Spelling("gt", "GREATER_THAN", "Gt")),
     _comparison("ge", ">=", NUMBER, np.greater_equal, Spelling("gteq", "GREATER_THAN_EQUAL", "Gte")),
-    Operation(
-        "is_finite",
-        1,
-        FLOAT,
-        np.isfinite,
-        gives_bool=True,
-        expansion=lambda types, x: apply("abs", x) < math.inf,
-        cost=_COST,
-        spelling=Spelling("is_finite", "IS_FINITE", "IsFinite"),
+    _test(
+        "is_finite", np.isfinite, lambda x: apply("abs", x) < math.inf, Spelling("is_finite", "IS_FINITE", "IsFinite")
     ),
-    Operation(
-        "is_inf",
-        1,
-        FLOAT,
-        np.isinf,
-        gives_bool=True,
-        expansion=lambda types, x: apply("abs", x).eq(math.inf),
-        cost=_COST,
-        spelling=Spelling("is_inf", "IS_INF", "IsInf"),
-    ),
-    Operation(
-        "is_nan",
-        1,
-        FLOAT,
-        np.isnan,
-        gives_bool=True,
-        expansion=lambda types, x: x.ne(x),
-        cost=_COST,
-        spelling=Spelling("is_nan", "IS_NAN", "IsNaN"),
-    ),
+    _test("is_inf", np.isinf, lambda x: apply("abs", x).eq(math.inf), Spelling("is_inf", "IS_INF", "IsInf")),
+    _test("is_nan", np.isnan, lambda x: x.ne(x), Spelling("is_nan", "IS_NAN", "IsNaN")),
     Operation(
         "select",
         3,

@@ -222,11 +222,20 @@ def rnn_bwd_sequence(
     one = (params.batch, params.hidden)
     params.check("kept states", kept, (params.time_steps, len(KEPT), *one))
     params.check("output gradient", output_gradient, (params.time_steps, *one) if params.output_full_sequence else one)
-    last: list[Tensor | None] = [None]
-    given = kept, output_gradient, last, prog
     with graph.scope(name):
-        cell = RnnCell(setting)
-        return backward_pass(setting, cell, weights, *given, gates=1, input=input, has_input=True, keep_deltas=False)
+        return backward_pass(
+            setting,
+            RnnCell(setting),
+            weights,
+            kept=kept,
+            output_gradient=output_gradient,
+            state_gradients=[None],
+            prog=prog,
+            gates=1,
+            input=input,
+            has_input=True,
+            keep_deltas=False,
+        )
 
 
 def _setting(graph: Graph, params: RnnParams, options: Options, name: str) -> Setting:

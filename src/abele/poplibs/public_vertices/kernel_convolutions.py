@@ -143,8 +143,18 @@ class _VertexNames:
         positions = v.out.total // np.maximum(groups * out_channels, 1)
         runs = np.maximum(v.worklists.total * WORKERS // np.maximum(3 * v.worklists.rows, 1), 1)
         run = -(-positions // runs)
-        sizes = (groups, in_channels, out_channels, positions, positions, run, outer, inner)
-        return Work(self.dtype, self.partials, *sizes)
+        return Work(
+            dtype=self.dtype,
+            partials=self.partials,
+            groups=groups,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            positions=positions,
+            outputs=positions,
+            run=run,
+            kernel_outer=outer,
+            kernel_inner=inner,
+        )
 
 
 def _first(entry: str, unit: int, channels: str) -> str:

@@ -85,7 +85,7 @@ def matmul_grouped(
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
-    problem = problems.matmul(*extents, types.dtype, types.partials, types.output)
+    problem = problems.matmul(*extents, dtype=types.dtype, partials=types.partials, output=types.output)
     function = "poplin.matmul_grouped"
     return product_call(graph, function, name, problem=problem, a=a, b=b, planning=settings.planning, like=like).append(
         prog

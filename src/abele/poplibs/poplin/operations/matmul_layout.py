@@ -98,7 +98,7 @@ def _gradient(
 ) -> ContractionCall:
     groups = left.shape[0] if left.ndim == 3 else 1
     shape = groups, left.shape[-2], left.shape[-1], right.shape[-1]
-    problem = problems.matmul(*shape, types.dtype, types.partials, types.output)
+    problem = problems.matmul(*shape, dtype=types.dtype, partials=types.partials, output=types.output)
     return product_call(
         graph, "poplin.matmul", "matmul", problem=problem, a=left, b=right, planning=planning, like=like
     )

@@ -28,9 +28,17 @@ def slice_step(
         TensorError: The shapes do not fit each other.
     """
     _check(sequence, index, step, name)
-    one = step.expand_dims(0)
-    given = index.reshape((1,)), (0,), (1,), prog
-    dynamic_slice_with_output(graph, one, sequence, *given, options=_COUNTED, name=name)
+    dynamic_slice_with_output(
+        graph,
+        step.expand_dims(0),
+        sequence,
+        offset=index.reshape((1,)),
+        dims=(0,),
+        sizes=(1,),
+        prog=prog,
+        options=_COUNTED,
+        name=name,
+    )
 
 
 def update_step(
@@ -38,8 +46,17 @@ def update_step(
 ) -> None:
     """sequence[index] ← step; see :func:`slice_step`."""
     _check(sequence, index, step, name)
-    given = index.reshape((1,)), (0,), (1,), prog
-    dynamic_update(graph, sequence, step.expand_dims(0), *given, options=_COUNTED, name=name)
+    dynamic_update(
+        graph,
+        sequence,
+        step.expand_dims(0),
+        offset=index.reshape((1,)),
+        dims=(0,),
+        sizes=(1,),
+        prog=prog,
+        options=_COUNTED,
+        name=name,
+    )
 
 
 def _check(sequence: Tensor, index: Tensor, step: Tensor, name: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.poplibs.popops.slicing.multi_update import Scale, grouped_multi_update
+from abele.poplibs.popops.slicing.multi_update import GroupsUpdate, Scale
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 
 
 def grouped_multi_update_add(
@@ -30,49 +31,27 @@ def grouped_multi_update_add(
     Raises:
         TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
     """
-    given = tensor, slices, offsets, dims, sizes, prog, plan
-    grouped_multi_update(graph, *given, operation="add", scale=scale, options=options, name=name)
+    call = GroupsUpdate(
+        graph, tensor, slices, offsets, dims=dims, sizes=sizes, prog=prog, plan=plan, options=options, name=name
+    )
+    call.grouped("add", scale)
 
 
-def grouped_multi_update_max(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "grouped_multi_update_max",
-) -> None:
+@takes_fields_of(GroupsUpdate)
+def grouped_multi_update_max(call: GroupsUpdate) -> None:
     """:func:`multi_update_max` for every group; see :func:`grouped_multi_update`.
 
     Raises:
         TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
     """
-    given = tensor, slices, offsets, dims, sizes, prog, plan
-    grouped_multi_update(graph, *given, operation="max", options=options, name=name)
+    call.grouped("max")
 
 
-def grouped_multi_update_mul(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "grouped_multi_update_mul",
-) -> None:
+@takes_fields_of(GroupsUpdate)
+def grouped_multi_update_mul(call: GroupsUpdate) -> None:
     """:func:`multi_update_mul` for every group; see :func:`grouped_multi_update`.
 
     Raises:
         TensorError, TypeMismatchError, InvalidOptionError: As :func:`grouped_multi_update`.
     """
-    given = tensor, slices, offsets, dims, sizes, prog, plan
-    grouped_multi_update(graph, *given, operation="mul", options=options, name=name)
+    call.grouped("mul")

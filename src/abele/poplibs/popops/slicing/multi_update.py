@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
 from abele.poplibs.popops.slicing.multi_slice import Offsets, offset_regions, static_offsets
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
 
 Scale = float | Tensor
@@ -47,19 +48,103 @@ REDUCTION: dict[str, str] = {"add": "ADD", "max": "MAX", "mul": "MUL"}
 """How partial results of each operation are joined."""
 
 
-def multi_update(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Offsets,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "multi_update",
-) -> None:
+@dataclass(frozen=True)
+class TableUpdate:
+    """An update of entries of a table; arguments as of :func:`multi_update`."""
+
+    graph: Graph
+    tensor: Tensor
+    slices: Tensor
+    offsets: Offsets
+    dims: Sequence[int]
+    sizes: Sequence[int]
+    prog: Steps
+    plan: SlicePlan | None = None
+    _: KW_ONLY
+    options: Options = None
+    name: str = ""
+
+    def single(self, operation: Operation, scale: Scale = 1.0) -> None:
+        """Append the update of one table, as a group of its own."""
+        tensor, offsets, name = self.tensor, self.offsets, self.name
+        if not isinstance(offsets, Tensor):
+            found = checked_dims(tensor.shape, self.dims, self.sizes, name)
+            numbers = static_offsets(offsets, tensor.shape[found[0]], name)
+            values = np.array(numbers, np.uint32)
+            offsets = self.graph.constant(u32, (len(numbers),), values, name=f"{name}/offsets")
+        given = checked_offsets(offsets, None, name)
+        self._check(operation, scale, tensor.shape, given.shape[1:])
+        one = replace(self, tensor=tensor.expand_dims(0), slices=self.slices.expand_dims(0))
+        one._emit(operation, scale, given)
+
+    def grouped(self, operation: Operation, scale: Scale = 1.0) -> None:
+        """Append the update of several tables side by side."""
+        tensor, name = self.tensor, self.name
+        if tensor.ndim < 2:
+            raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
+        assert isinstance(self.offsets, Tensor)
+        given = checked_offsets(self.offsets, tensor.shape[0], name)
+        self._check(operation, scale, tensor.shape[1:], given.shape)
+        self._emit(operation, scale, given)
+
+    def _check(self, operation: Operation, scale: Scale, shape: tuple[int, ...], indices: tuple[int, ...]) -> None:
+        """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
+        found = checked_dims(shape, self.dims, self.sizes, self.name)
+        check_single(found, tuple(self.sizes), self.name)
+        slice_shape = tuple(1 if d in found else n for d, n in enumerate(shape))
+        check_update(self.tensor, self.slices, (*indices, *slice_shape), operation, self.name)
+        _check_scale(scale, self.tensor, self.name)
+
+    def _emit(self, operation: Operation, scale: Scale, offsets: Tensor) -> None:
+        """Append the library call; tensors have groups, and what was checked is not looked at again."""
+        graph, tensor, slices, prog, name = self.graph, self.tensor, self.slices, self.prog, self.name
+        chosen = read_multi_options(name, self.options)
+        factor = scale.reshape(()) if isinstance(scale, Tensor) else float(scale)
+        table = as_table(tensor, self.dims)
+        rows = as_table(slices.squeeze((2 + self.dims[0],)), (0,))
+        layout = plan_of_call(graph, table, offsets.shape[1], self.plan, name)
+        offsets = prepared_offsets(
+            graph, offsets, layout.num_entries, plan=self.plan, chosen=chosen, prog=prog, name=name
+        )
+        if not rows.size:
+            return
+        inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
+        library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
+        flops = 0 if operation == "none" else rows.size
+        given = _UpdateRows(rows, offsets, operation, factor)
+        with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
+            # The last of equal offsets counts where entries are set, so indices cannot be parted; operations that are
+            # joined in any order can.
+            if operation == "none" or layout.lookup_split == 1:
+                body.add(_in_place(graph, layout, table, given))
+            else:
+                _emit_parted(graph, body, layout, table, given)
+        host = _in_place(graph, for_host(layout, entries=True), table, given)
+        note_plan(prog, layout, Steps(host))
+
+
+@dataclass(frozen=True)
+class GroupsUpdate(TableUpdate):
+    """An update of entries of several tables side by side; arguments as of :func:`grouped_multi_update`."""
+
+    offsets: Tensor
+
+
+@dataclass(frozen=True)
+class NamedGroupsUpdate(GroupsUpdate):
+    """The same with the name of what is done.
+
+    Attributes:
+        operation: ``none``, ``add``, ``max`` or ``mul``.
+        scale: Multiplies slices that are added.
+    """
+
+    operation: Operation = field(default="none", kw_only=True)
+    scale: Scale = field(default=1.0, kw_only=True)
+
+
+@takes_fields_of(TableUpdate)
+def multi_update(call: TableUpdate) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes slice i; of equal offsets the last one counts.
 
     Args:
@@ -80,8 +165,7 @@ def multi_update(
         UnsupportedOpError: Slices of more than one entry, or along several dimensions.
         InvalidOptionError: A misspelt option.
     """
-    update = _Update("none", name, dims=dims, sizes=sizes, plan=plan, options=options)
-    update.single(graph, tensor, slices, offsets, prog)
+    call.single("none")
 
 
 def multi_update_add(
@@ -109,67 +193,32 @@ def multi_update_add(
         TensorError: A scale of several elements; see also :func:`multi_update`.
         TypeMismatchError: A scale that is not whole for integers.
     """
-    update = _Update("add", name, dims=dims, sizes=sizes, plan=plan, options=options, scale=scale)
-    update.single(graph, tensor, slices, offsets, prog)
+    call = TableUpdate(
+        graph, tensor, slices, offsets, dims=dims, sizes=sizes, prog=prog, plan=plan, options=options, name=name
+    )
+    call.single("add", scale)
 
 
-def multi_update_max(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Offsets,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "multi_update_max",
-) -> None:
+@takes_fields_of(TableUpdate)
+def multi_update_max(call: TableUpdate) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes the maximum of itself and slice i.
 
     Arguments and errors as of :func:`multi_update`.
     """
-    update = _Update("max", name, dims=dims, sizes=sizes, plan=plan, options=options)
-    update.single(graph, tensor, slices, offsets, prog)
+    call.single("max")
 
 
-def multi_update_mul(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Offsets,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    options: Options = None,
-    name: str = "multi_update_mul",
-) -> None:
+@takes_fields_of(TableUpdate)
+def multi_update_mul(call: TableUpdate) -> None:
     """The entry ``offsets[i]`` of ``tensor`` is multiplied by slice i.
 
     Arguments and errors as of :func:`multi_update`.
     """
-    update = _Update("mul", name, dims=dims, sizes=sizes, plan=plan, options=options)
-    update.single(graph, tensor, slices, offsets, prog)
+    call.single("mul")
 
 
-def grouped_multi_update(
-    graph: Graph,
-    tensor: Tensor,
-    slices: Tensor,
-    offsets: Tensor,
-    dims: Sequence[int],
-    sizes: Sequence[int],
-    prog: Steps,
-    plan: SlicePlan | None = None,
-    *,
-    operation: Operation = "none",
-    scale: Scale = 1.0,
-    options: Options = None,
-    name: str = "grouped_multi_update",
-) -> None:
+@takes_fields_of(NamedGroupsUpdate)
+def grouped_multi_update(call: NamedGroupsUpdate) -> None:
     """The update called ``operation`` for every group.
 
     Args:
@@ -184,85 +233,12 @@ def grouped_multi_update(
     Raises:
         InvalidOptionError: No such operation, or a scale where nothing is added; see also :func:`multi_update`.
     """
+    operation, scale = call.operation, call.scale
     if operation not in ("none", *REDUCTION):
-        raise InvalidOptionError(f"{name}: no operation {operation!r}", remedy="none, add, max or mul")
+        raise InvalidOptionError(f"{call.name}: no operation {operation!r}", remedy="none, add, max or mul")
     if operation != "add" and (isinstance(scale, Tensor) or scale != 1.0):
-        raise InvalidOptionError(f"{name}: operation {operation!r} takes no scale")
-    if tensor.ndim < 2:
-        raise TensorError(f"{name}: {tensor!r} has shape {list(tensor.shape)}, without groups")
-    given = checked_offsets(offsets, tensor.shape[0], name)
-    update = _Update(operation, name, dims=dims, sizes=sizes, plan=plan, options=options, scale=scale)
-    update.check(tensor, slices, tensor.shape[1:], given.shape)
-    update.emit(graph, tensor, slices, given, prog)
-
-
-@dataclass(frozen=True)
-class _Update:
-    """How a table is updated.
-
-    Attributes:
-        operation: What an entry becomes.
-        name: Name of the steps.
-        dims: The dimension that is sliced.
-        sizes: (1,).
-        plan: How the table lies on the tiles; by default the layout of tables without plans.
-        options: Values of :data:`~abele.poplibs.popops.slicing.multi_check.MULTI_OPTIONS`.
-        scale: Multiplies slices that are added.
-    """
-
-    operation: Operation
-    name: str
-    dims: Sequence[int]
-    sizes: Sequence[int]
-    plan: SlicePlan | None
-    options: Options
-    scale: Scale = 1.0
-
-    def single(self, graph: Graph, tensor: Tensor, slices: Tensor, offsets: Offsets, prog: Steps) -> None:
-        """Append the update of one table, as a group of its own."""
-        if not isinstance(offsets, Tensor):
-            found = checked_dims(tensor.shape, self.dims, self.sizes, self.name)
-            numbers = static_offsets(offsets, tensor.shape[found[0]], self.name)
-            values = np.array(numbers, np.uint32)
-            offsets = graph.constant(u32, (len(numbers),), values, name=f"{self.name}/offsets")
-        given = checked_offsets(offsets, None, self.name)
-        self.check(tensor, slices, tensor.shape, given.shape[1:])
-        self.emit(graph, tensor.expand_dims(0), slices.expand_dims(0), given, prog)
-
-    def check(self, tensor: Tensor, slices: Tensor, shape: tuple[int, ...], indices: tuple[int, ...]) -> None:
-        """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
-        found = checked_dims(shape, self.dims, self.sizes, self.name)
-        check_single(found, tuple(self.sizes), self.name)
-        slice_shape = tuple(1 if d in found else n for d, n in enumerate(shape))
-        check_update(tensor, slices, (*indices, *slice_shape), self.operation, self.name)
-        _check_scale(self.scale, tensor, self.name)
-
-    def emit(self, graph: Graph, tensor: Tensor, slices: Tensor, offsets: Tensor, prog: Steps) -> None:
-        """Append the library call; tensors have groups, and what was checked is not looked at again."""
-        name, operation = self.name, self.operation
-        chosen = read_multi_options(name, self.options)
-        factor = self.scale.reshape(()) if isinstance(self.scale, Tensor) else float(self.scale)
-        table = as_table(tensor, self.dims)
-        rows = as_table(slices.squeeze((2 + self.dims[0],)), (0,))
-        layout = plan_of_call(graph, table, offsets.shape[1], self.plan, name)
-        offsets = prepared_offsets(
-            graph, offsets, layout.num_entries, plan=self.plan, chosen=chosen, prog=prog, name=name
-        )
-        if not rows.size:
-            return
-        inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
-        library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
-        flops = 0 if operation == "none" else rows.size
-        given = _UpdateRows(rows, offsets, operation, factor)
-        with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
-            # The last of equal offsets counts where entries are set, so indices cannot be parted; operations that are
-            # joined in any order can.
-            if operation == "none" or layout.lookup_split == 1:
-                body.add(_in_place(graph, layout, table, given))
-            else:
-                _emit_parted(graph, body, layout, table, given)
-        host = _in_place(graph, for_host(layout, entries=True), table, given)
-        note_plan(prog, layout, Steps(host))
+        raise InvalidOptionError(f"{call.name}: operation {operation!r} takes no scale")
+    call.grouped(operation, scale)
 
 
 @dataclass(frozen=True)
