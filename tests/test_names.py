@@ -62,9 +62,14 @@ def _places(nodes: _Nodes) -> dict[str, list[str]]:
     places: dict[str, list[str]] = defaultdict(list)
     for path, found in nodes.items():
         for node in found:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not _is_codelet(node):
                 places[node.name].append(path)
     return places
+
+
+def _is_codelet(node: ast.ClassDef) -> bool:
+    """A codelet, inside the function that makes it: called as the libraries call the vertex, in each of its forms."""
+    return any(ast.unparse(decorator).split("(")[0] == "codelet" for decorator in node.decorator_list)
 
 
 def _ambiguous(nodes: _Nodes) -> dict[str, list[str]]:
@@ -96,6 +101,8 @@ def test_class_names__everywhere__stand_for_one_thing() -> None:
 def test_class_names__two_of_one_name__are_found() -> None:
     ours = {"graph/a.py": "class Block: ...", "kernels/b.py": "def f():\n    class Block: ..."}
     assert _ambiguous(_nodes(ours)) == {"Block": ["graph/a.py", "kernels/b.py"]}
+    vertices = {"graph/a.py": "@codelet\nclass Reduce: ...", "b.py": "@codelet('Reduce')\nclass Reduce: ..."}
+    assert _ambiguous(_nodes(vertices)) == {}
     front = {"graph/a.py": "class Tensor: ...", "poplar/a.py": "class Tensor: ..."}
     assert _ambiguous(_nodes(front)) == {}
 
