@@ -19,6 +19,7 @@ keeping the vectors of first ones dense, which filled the memory that is given t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -102,6 +103,7 @@ class EqualSteps:
     def __init__(self, graph: Graph, layout: Layout) -> None:
         self._variables = graph.variables
         self._layout = layout
+        self._bases: list[int] = layout.base.tolist()
         self._tiles_per_ipu = graph.system.ipu.num_tiles
         self._may_shift = not graph.sync_groups
         self._by_shape: dict[Hashable, list[Analysed]] = {}
@@ -166,10 +168,11 @@ class EqualSteps:
     def _edge_shape(self, edge: Edge) -> tuple[object, ...]:
         """Lengths of an edge's columns, and where some of its intervals lie in their variables, and these on tiles."""
         begin = edge.regions.begin
-        some = begin[list(_places(len(begin)))]
-        variables = self._layout.variables_at(some)
-        offsets = tuple((some - self._layout.base[variables]).tolist())
-        spread = _spread(self._variables[int(variables[0])].mapping.tile) if len(variables) else ()
+        # A few numbers: Python is quicker with them than NumPy.
+        some = [int(begin[i]) for i in _places(len(begin))]
+        variables = [bisect_right(self._bases, address) - 1 for address in some]
+        offsets = tuple([address - self._bases[v] for address, v in zip(some, variables, strict=True)])
+        spread = _spread(self._variables[variables[0]].mapping.tile) if variables else ()
         return len(edge.index), len(begin), int(edge.regions.ptr[-1]), offsets, spread
 
     def _shift_of(self, old: Sequence[VertexGroup], new: Sequence[VertexGroup]) -> int | None:
@@ -342,7 +345,8 @@ def _copy_shape(node: Copy) -> Hashable:
 
 def _spread(tile: Int32) -> tuple[int, ...]:
     """How many tiles a column has, and how far from its first those at some places are."""
-    return len(tile), *(int(tile[i]) - int(tile[0]) for i in _places(len(tile)))
+    first = int(tile[0]) if len(tile) else 0
+    return len(tile), *[int(tile[i]) - first for i in _places(len(tile))]
 
 
 def _places(length: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import ElementDemands
 from abele.compiler.tile_vector import Positions, TileSet, TileVector, added
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 from abele.machine import System
 from abele.report import CATEGORIES
@@ -226,7 +226,7 @@ class _Sweep:
             return
         for tiles, _ in come:
             self._raise(tiles, self._current[tiles], step)
-        touched = np.unique(np.concatenate([tiles // _BLOCK for tiles, _ in (*come, *gone)]))
+        touched = distinct(np.concatenate([tiles // _BLOCK for tiles, _ in (*come, *gone)], dtype=np.int64))
         self._largest[touched] = self._blocks[touched].max(axis=1)
 
     def needed(self, buffer: TileVector | None, tiles: Positions | None, step: int) -> tuple[int, int]:
@@ -267,7 +267,7 @@ def _sweep(
     totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
     coming, going = (np.argsort(moment, kind="stable") for moment in (lifetimes.begin, lifetimes.end))
     begins, ends = lifetimes.begin[coming], lifetimes.end[going]
-    busy = np.unique(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
+    busy = distinct(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
     bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]
 
     def shares_of(which: Int64) -> list[tuple[Positions, Int64]]:
