@@ -1,4 +1,4 @@
-"""What goes to standard output: colour for people, JSON for programs."""
+"""Standard output: colour for people, JSON for programs."""
 
 from __future__ import annotations
 

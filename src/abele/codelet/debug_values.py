@@ -1,4 +1,4 @@
-"""What debug mode computes with: NumPy scalars that behave, bit for bit, as compiled code does."""
+"""Values of debug mode: NumPy scalars that behave, bit for bit, as compiled code does."""
 
 from __future__ import annotations
 

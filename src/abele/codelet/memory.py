@@ -1,4 +1,4 @@
-"""Where the fields of one vertex are, as LLVM values, and loads and stores of their elements."""
+"""Fields of one vertex in memory, as LLVM values: their places, and loads and stores of their elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops carry nothing from one iteration to the next through memory, so that they may become vector code.
+"""Loops that carry nothing from one iteration to the next through memory, so that they may become vector code.
 
 The promise to LLVM (``llvm.loop.parallel_accesses``) lets it vectorise without checks at run time that fields are
 apart. It must never be given wrongly, so the test is of the source's form and simple: within a written field all

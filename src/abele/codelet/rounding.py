@@ -1,4 +1,4 @@
-"""How results become narrow floats: to nearest or at random, beyond the largest number or held at it.
+"""Rounding of results to narrow floats: to nearest or at random, beyond the largest number or held at it.
 
 Random rounding hashes a seed, the vertex and its worker, and how many results that worker has rounded before. So a
 vertex draws the same numbers on any number of threads, compiled or in debug mode.

@@ -1,4 +1,4 @@
-"""How many slots straight-line code takes: list scheduling of its operations on two pipes.
+"""Slots of straight-line code: list scheduling of its operations on two pipes.
 
 The bundles of straight-line code are what a compiler would make of it, so they are scheduled as compilers do: in order
 of slots, each pipe takes one of the operations whose operands are there. Finding the shortest schedule is NP-hard, and

@@ -1,4 +1,4 @@
-"""What the names in a function mean: local values, fields, constants, types and functions."""
+"""Meanings of the names in a function: local values, fields, constants, types and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What instructions cost a worker, in issue slots: the one table that counting goes by.
+"""Costs of instructions in a worker's issue slots: the one table that counting goes by.
 
 A worker issues one bundle per turn: at most one instruction on the main pipe (memory, integers, control) and one on the
 auxiliary pipe (floating point). Workers take turns, six cycles apart, so results are there when the next bundle issues

@@ -1,4 +1,4 @@
-"""What an expression means in NumPy, on whole arrays that broadcast."""
+"""Evaluation of an expression in NumPy, on whole arrays that broadcast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations compute, on NumPy arrays of the type that they compute in: the reference that all code is held to."""
+"""Meaning of operations on NumPy arrays of the type that they compute in: the reference that all code is held to."""
 
 from __future__ import annotations
 

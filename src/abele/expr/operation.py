@@ -1,4 +1,4 @@
-"""What an element-wise operation is: one record, from which every room takes what it needs.
+"""Element-wise operations: one record each, from which every room takes what it needs.
 
 ``TABLE`` has each operation once. NumPy's evaluation takes its meaning, differentiation its derivative, host kernels
 the LLVM code, the vertex language the form that it has there with its issue slots, popops its cost in library vertices

@@ -1,4 +1,4 @@
-"""What a demo has to tell: its own figures, what running took, and the report of the modelled machine."""
+"""Result of a demo: its own figures, what running took, and the report of the modelled machine."""
 
 from __future__ import annotations
 

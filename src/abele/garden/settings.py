@@ -1,4 +1,4 @@
-"""What one can choose about a demo."""
+"""Settings of a demo."""
 
 from __future__ import annotations
 

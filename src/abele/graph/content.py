@@ -1,4 +1,4 @@
-"""What a view shows: blocks of variables where it can, otherwise the address of every element."""
+"""Content of a view: blocks of variables where it can, otherwise the address of every element."""
 
 from __future__ import annotations
 

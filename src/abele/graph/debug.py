@@ -1,4 +1,4 @@
-"""Where things come from: the name, path and source line that every graph object carries."""
+"""Origins of things: the name, path and source line that every graph object carries."""
 
 from __future__ import annotations
 

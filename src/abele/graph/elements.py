@@ -1,4 +1,4 @@
-"""Which elements a view shows: runs of variables, repeated elements, elements that two views share."""
+"""Elements of a view: runs of variables, repeated elements, elements that two views share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an argument must be: errors in words where it is something else."""
+"""Checks of arguments: errors in words where one is something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program shares with the host besides streams and remote buffers: host functions, named handles."""
+"""Ends that a program shares with the host besides streams and remote buffers: host functions, named handles."""
 
 from __future__ import annotations
 

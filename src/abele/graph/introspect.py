@@ -1,4 +1,4 @@
-"""What a cost estimator may ask about one vertex: sizes of its fields, values of its state."""
+"""One vertex as a cost estimator sees it: sizes of its fields, values of its state."""
 
 from __future__ import annotations
 

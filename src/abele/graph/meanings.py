@@ -1,4 +1,4 @@
-"""What a program node means to a room: one table per room, by the node's class.
+"""Meanings of program nodes to a room: one table per room, by the node's class.
 
 A node of the control program means something to several rooms: the graph knows what it reads and writes, the compiler
 what it costs, the engine how it runs, and there are its text and its form in a file. Each room keeps what it knows in a

@@ -1,4 +1,4 @@
-"""What a user says that vertices of a codelet cost, in place of the codelet's own formula or of counting."""
+"""Estimates of users for the cost of a codelet's vertices, in place of the codelet's own formula or of counting."""
 
 from __future__ import annotations
 

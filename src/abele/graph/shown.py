@@ -1,4 +1,4 @@
-"""What graphs and tensors show of themselves: one line, and a card for notebooks.
+"""Views of graphs and tensors: one line, and a card for notebooks.
 
 Neither looks at every element of a large tensor, nor at the vertices of a graph one by one.
 """

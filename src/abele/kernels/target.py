@@ -1,4 +1,4 @@
-"""What plans depend on in the CPU that runs them."""
+"""Target of plans: the CPU that runs them, as far as they depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room cached objects take, and the removal of those that were not used for longest.
+"""Limit of the room that cached objects take, and the removal of those that were not used for longest.
 
 Several processes may store, use and remove objects at once, without a lock: an object is one file, which appears whole
 and vanishes whole, and whoever finds a file gone counts it as removed. Two processes that remove at once choose the

@@ -1,4 +1,4 @@
-"""What it costs to start work on a tile."""
+"""Launch: the cost of starting work on a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a chip: IPU-Links, gateway links, the way to the host, and streaming memory."""
+"""Ways out of a chip: IPU-Links, gateway links, the way to the host, and streaming memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a machine constant comes from, and how sure one can be of it."""
+"""Sources of machine constants, and how sure one can be of each."""
 
 from __future__ import annotations
 

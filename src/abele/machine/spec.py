@@ -1,4 +1,4 @@
-"""What every part of a machine description can do: check itself, be varied, and name its sources."""
+"""Base of the parts of a machine description, which check itself, be varied, and name its sources."""
 
 from __future__ import annotations
 

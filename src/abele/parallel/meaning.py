@@ -1,4 +1,4 @@
-"""What networks compute, in NumPy: the slow, plain meaning that lowerings are held against."""
+"""Evaluation of networks in NumPy: the slow, plain meaning that lowerings are held against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Poplar program says of codelets: kinds of files, limits of fields, what a field is connected to."""
+"""Codelets in Poplar's words: kinds of files, limits of fields, what a field is connected to."""
 
 from __future__ import annotations
 

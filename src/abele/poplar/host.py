@@ -1,4 +1,4 @@
-"""What a Poplar program shares with the host: data streams, remote buffers, host functions, named tensors."""
+"""Ends that a Poplar program shares with the host: data streams, remote buffers, host functions, named tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Poplar shows a cost estimator of one vertex."""
+"""One vertex as Poplar shows it to a cost estimator."""
 
 from __future__ import annotations
 

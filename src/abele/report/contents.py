@@ -1,4 +1,4 @@
-"""What the parts of a report may hold: checked when one is loaded, so that whatever is asked of it has an answer."""
+"""Allowed contents of a report's parts: checked when one is loaded, so that whatever is asked of it has an answer."""
 
 from __future__ import annotations
 

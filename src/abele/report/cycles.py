@@ -1,4 +1,4 @@
-"""Where the cycles of a run go."""
+"""Cycles of a run, by what they go to."""
 
 from __future__ import annotations
 

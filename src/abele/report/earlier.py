@@ -1,4 +1,4 @@
-"""What files of versions 1 and 2 say in other words than a report does now."""
+"""Files of versions 1 and 2, which say some things in other words than a report does now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fills the tiles, category by category."""
+"""Memory of the tiles, category by category."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report shows of itself: one line, and a card for notebooks."""
+"""Views of a report: one line, and a card for notebooks."""
 
 from __future__ import annotations
 

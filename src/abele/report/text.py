@@ -1,4 +1,4 @@
-"""How quantities are written for people."""
+"""Quantities as text for people."""
 
 from __future__ import annotations
 

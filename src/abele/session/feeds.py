@@ -1,4 +1,4 @@
-"""What goes into a run and what comes out: arrays of whole host batches, or micro-batches one at a time."""
+"""Feeds of a run, inputs and outputs: arrays of whole host batches, or micro-batches one at a time."""
 
 from __future__ import annotations
 

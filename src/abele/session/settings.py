@@ -1,4 +1,4 @@
-"""What every session is told besides its network: the machine, and how programs run on the host."""
+"""Settings of a session besides its network: the machine, and how programs run on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model says of an operator benchmark.
+"""Figures of the model for an operator benchmark.
 
 Published memory holds no vertex code and no stacks: Graphcore's cycle model compiles no codelets by default. The
 reduction ``bert_reduce_0`` has 87 B per tile beyond its input, ``fc_layer_1_1000_5_half`` 359 B per tile in all, less

@@ -1,4 +1,4 @@
-"""Where model and references disagree by more than a few per cent, and the likely reason."""
+"""Disagreements of model and references by more than a few per cent, and the likely reasons."""
 
 from __future__ import annotations
 

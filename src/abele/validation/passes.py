@@ -1,4 +1,4 @@
-"""Which passes of a layer a benchmark counts, and the options that all products of a layer share."""
+"""Passes of a layer that a benchmark counts, and the options that all products of a layer share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of recurrent layers share: parameters, options, phases."""
+"""Common parts of the benchmarks of recurrent layers: parameters, options, phases."""
 
 from __future__ import annotations
 

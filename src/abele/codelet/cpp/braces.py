@@ -1,4 +1,4 @@
-"""What the braces of a C++ source enclose: namespaces, classes, functions."""
+"""Scopes of a C++ source, by its braces: namespaces, classes, functions."""
 
 from __future__ import annotations
 

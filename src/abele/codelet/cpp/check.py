@@ -1,4 +1,4 @@
-"""What the code of a vertex may not contain, found once everything is in place and what is never reached is gone."""
+"""Checks of a vertex's code for what it may not contain, once everything is in place and dead code is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checked code calls: functions in LLVM's text that hold an access against the places that it may touch."""
+"""Functions that checked code calls, in LLVM's text: they hold an access against the places that it may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LLVM leaves undefined, given the results that Python codelets have.
+"""Operations that LLVM leaves undefined, given the results that Python codelets have.
 
 Integer division by zero ends a process on the host, and an optimiser may delete whatever leads to it. On the tile it is
 a function of the run-time library, which does not trap. So the front end's divisions become calls of functions without

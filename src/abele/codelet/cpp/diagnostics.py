@@ -1,4 +1,4 @@
-"""What the C++ compiler says, as errors of ours."""
+"""Messages of the C++ compiler, as errors of ours."""
 
 from __future__ import annotations
 

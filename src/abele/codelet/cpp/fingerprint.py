@@ -1,4 +1,4 @@
-"""What tells versions of this compiler apart, so that no code made by another one is ever used."""
+"""Fingerprints of this compiler's versions, so that no code made by another one is ever used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a vertex depends on the data of its edges, and whether its control flow does.
+"""Taint analysis: the values of a vertex that depend on the data of its edges, and whether its control flow does.
 
 Lengths, tables of rows, the number of the worker, and state that compute leaves alone are known before a vertex runs.
 

@@ -1,4 +1,4 @@
-"""What a report of checked code says."""
+"""Reports of checked code, decoded."""
 
 from __future__ import annotations
 

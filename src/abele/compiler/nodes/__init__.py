@@ -1,4 +1,4 @@
-"""What program nodes mean to the compiler: kind, name, cost, why they move data, why replicas may differ."""
+"""Meanings of program nodes to the compiler: kind, name, cost, why they move data, why replicas may differ."""
 
 from abele.compiler.nodes import control, data
 

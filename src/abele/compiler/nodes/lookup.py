@@ -1,4 +1,4 @@
-"""What a node means to the compiler: by its kind, or, where it decides what runs next, by its flow."""
+"""Meaning of a node to the compiler: by its kind, or, where it decides what runs next, by its flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a program from a file unfolds to, before anything walks through it."""
+"""Extent of a program from a file once it is unfolded, before anything walks through it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How program nodes lie in a file: the row of each kind, what is put in it, and how the node is made again."""
+"""Program nodes in a file: the row of each kind, what is put in it, and how the node is made again."""
 
 from __future__ import annotations
 

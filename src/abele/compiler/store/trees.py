@@ -1,4 +1,4 @@
-"""What the front end refuses while it reads source, held against codelets that come from a file."""
+"""Rules that the front end enforces while it reads source, held against codelets that come from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one step moves, as text."""
+"""Data that one step moves, as text."""
 
 from __future__ import annotations
 

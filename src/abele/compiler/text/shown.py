@@ -1,4 +1,4 @@
-"""What an executable shows of itself: one line, and a card for notebooks."""
+"""Views of an executable: one line, and a card for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a wrapped model: its program, its cost, its weights as a file."""
+"""Inspection of a wrapped model: its program, its cost, its weights as a file."""
 
 from __future__ import annotations
 

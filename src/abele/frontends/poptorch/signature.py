@@ -1,4 +1,4 @@
-"""What a model was compiled for: the structure, types and shapes of its arguments, and checks of later calls."""
+"""Signature that a model was compiled for: structure, types and shapes of its arguments, and checks of later calls."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a host kernel is: loop nests over its operands as data, their meaning in NumPy, and how operands are bound."""
+"""Host kernels: loop nests over its operands as data, their meaning in NumPy, and how operands are bound."""

@@ -1,4 +1,4 @@
-"""What a planner is given: kernels bound through strided views to buffers."""
+"""Input of a planner: kernels bound through strided views to buffers."""
 
 from __future__ import annotations
 

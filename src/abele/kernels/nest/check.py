@@ -1,4 +1,4 @@
-"""What makes a host kernel well formed: every operand, dim, element and type that its nests name exists."""
+"""Well-formed host kernels: every operand, dim, element and type that its nests name exists."""
 
 from __future__ import annotations
 

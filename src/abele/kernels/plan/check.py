@@ -1,4 +1,4 @@
-"""What is checked of every form between two passes, where checks are on.
+"""Checks of every form between two passes, where they are on.
 
 Tests run with checks on; otherwise they cost nothing, since nothing of this runs. Tasks have rules of their own
 (:mod:`abele.kernels.tasks.check`). Here are those of functions over flat memory, and the one that ties each form to the

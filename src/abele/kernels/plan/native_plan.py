@@ -1,4 +1,4 @@
-"""What a planner returns: native functions in order, and the memory they work in."""
+"""Native plans, which a planner returns: native functions in order, and the memory they work in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment says of passes: whether forms are checked, and where they are written."""
+"""Switches of passes in the environment: whether forms are checked, and where they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a loop nest runs: which dim lies in the vector lanes, which are unrolled into a register tile, in what order."""
+"""Schedule of a loop nest: the dim in the vector lanes, those unrolled into a register tile, and the order of loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a program of tasks legal, whatever pass has made it.
+"""Legality of a program of tasks, whatever pass has made it.
 
 A task is legal by itself where its dims, the elements that it names and the types of its values exist; where a store
 that sets names every dim, in its index or its guards, so that each element is set once; and where its values use only

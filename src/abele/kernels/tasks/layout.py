@@ -1,4 +1,4 @@
-"""Where the elements of a space lie in memory: row-major, or in blocks of samples."""
+"""Layout of a space in memory: row-major, or in blocks of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two networks equal: their structure as nested tuples that compare and hash.
+"""Equality of networks: their structure as nested tuples that compare and hash.
 
 Values are numbered in the order in which they are made, so that only the flow between them counts. Floating-point
 numbers compare by their text, which tells 0 from −0 and lets a NaN equal itself.

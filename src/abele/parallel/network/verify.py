@@ -1,4 +1,4 @@
-"""What makes a network legal.
+"""Legality of networks.
 
 Every value is made once, before it is read; a block reads only what is its own; every op has a known kind, and the
 operands, attributes, regions and result types that its kind asks for; what leaves has the type of what it replaces.

@@ -1,4 +1,4 @@
-"""What a training step does beside the network itself: sums of gradients over micro-batches, and updates of weights."""
+"""Training beside the network itself: sums of gradients over micro-batches, and updates of weights."""
 
 from __future__ import annotations
 

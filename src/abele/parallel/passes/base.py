@@ -1,4 +1,4 @@
-"""What a pass is: a named, small step from network to network."""
+"""Passes: each a named, small step from network to network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pooling vertex costs: every worker makes a run of positions, piece by piece of the rows that the run meets."""
+"""Costs of pooling vertices: every worker makes a run of positions, piece by piece of the rows that the run meets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tile makes which block of a pooled field.
+"""Blocks of a pooled field, and the tile that makes each.
 
 A tile's windows overlap at the edges of its block, so compact blocks fetch less than stretches of long rows do. The
 blocks are chosen for the fewest expected cycles of the fullest tile: its window positions and what it fetches. They

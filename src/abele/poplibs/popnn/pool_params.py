@@ -1,4 +1,4 @@
-"""What a pooling is: kind, window, stride, padding, and the shapes that follow."""
+"""Parameters of a pooling: kind, window, stride, padding, and the shapes that follow."""
 
 from __future__ import annotations
 

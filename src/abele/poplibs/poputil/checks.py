@@ -1,4 +1,4 @@
-"""What operands and programs must be: errors in words where they are something else."""
+"""Checks of operands and programs: errors in words where they are something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs written for PopLibs call before anything else."""
+"""Calls that programs written for PopLibs make before anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of numbers that the device holds in fewer bits."""
+"""Numbers that the device holds in fewer bits."""
 
 from __future__ import annotations
 

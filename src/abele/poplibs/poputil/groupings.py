@@ -1,4 +1,4 @@
-"""Which elements of a view lie together in memory and on a tile."""
+"""Groupings: elements of a view that lie together in memory and on a tile."""
 
 from __future__ import annotations
 

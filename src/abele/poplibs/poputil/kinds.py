@@ -1,4 +1,4 @@
-"""What fits an argument of a library function, by kind: how an order of arguments is told from another."""
+"""Kinds of arguments of library functions: how an order of arguments is told from another."""
 
 from __future__ import annotations
 

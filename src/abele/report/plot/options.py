@@ -1,4 +1,4 @@
-"""What one can choose about a picture of a report."""
+"""Options of a picture of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an image runs under checks: which way vertices run, and what looks at memory between steps."""
+"""Running an image under checks: which way vertices run, and what looks at memory between steps."""
 
 from __future__ import annotations
 

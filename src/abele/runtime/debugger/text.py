@@ -1,4 +1,4 @@
-"""What the debugger shows: steps, the program around them, tensors, tiles and vertices, as lines of text."""
+"""Text that the debugger shows: steps, the program around them, tensors, tiles and vertices, as lines of text."""
 
 from __future__ import annotations
 

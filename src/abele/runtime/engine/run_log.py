@@ -1,4 +1,4 @@
-"""What an engine records of its runs, and the reports that it writes by itself."""
+"""Records that an engine keeps of its runs, and the reports that it writes by itself."""
 
 from __future__ import annotations
 

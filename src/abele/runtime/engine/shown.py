@@ -1,4 +1,4 @@
-"""What an engine shows of itself: one line, and a card for notebooks."""
+"""Views of an engine: one line, and a card for notebooks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the host shares with a running program besides streams: tensors by name, remote buffers, functions, prints."""
+"""Ends that host and program share besides streams: tensors by name, remote buffers, functions, prints."""

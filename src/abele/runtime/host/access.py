@@ -1,4 +1,4 @@
-"""What the host may read and write by name: finding the tensor, checking the values."""
+"""Access of the host by name: finding the tensor, checking the values."""
 
 from __future__ import annotations
 

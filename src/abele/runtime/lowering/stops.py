@@ -1,4 +1,4 @@
-"""Where a run may be stopped so that what it leaves is the state after a whole step.
+"""Places where a run may be stopped so that what it leaves is the state after a whole step.
 
 A step is one round of a loop, or one run of the program where there is no loop. State is what one round leaves for
 the next: elements that the body reads before it writes them, and writes. A run stops at the end of a round, or inside

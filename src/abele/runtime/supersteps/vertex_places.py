@@ -1,4 +1,4 @@
-"""Where an element meets vertices: which vertex and field of a compute set use it, in words."""
+"""Places where an element meets vertices: which vertex and field of a compute set use it, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vertices print: gathered while a compute set runs, shown after it."""
+"""Prints of vertices: gathered while a compute set runs, shown after it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a convolution is: parameters, transforms, and what follows from them (index relations, operation counts)."""
+"""Convolutions: parameters, transforms, and what follows from them (index relations, operation counts)."""

@@ -1,4 +1,4 @@
-"""Which input, kernel position and output of a convolution meet, one field dimension at a time.
+"""Meetings of input, kernel position and output of a convolution, one field dimension at a time.
 
 PopLibs' helpers of the same names. Indices are those of the field as the convolution is given it: an index that falls
 on padding, or between elements of a dilated field, is none.

@@ -1,4 +1,4 @@
-"""What a convolution is: channels, field, kernel, and how they slide over each other."""
+"""Parameters of a convolution: channels, field, kernel, and how they slide over each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scalar C++ loops of linear algebra cost a worker, in issue slots: the one place for all of these vertices.
+"""Costs of the scalar C++ loops of linear algebra, in a worker's issue slots: the one place for all of these vertices.
 
 PopLibs' vertices for it are compiled C++ without vector instructions, and their measured polynomials are not public.
 So each loop is counted from what one round of it does on this machine. Compiled loops are taken at face value: no

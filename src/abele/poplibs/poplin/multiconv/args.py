@@ -1,4 +1,4 @@
-"""What a multi-convolution is given: a list with the operands of each convolution, and options of all together."""
+"""Arguments of a multi-convolution: a list with the operands of each convolution, and options of all together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every norm is made of: statistics of a tensor over some dimensions, and gradients through them.
+"""Parts of every norm: statistics of a tensor over some dimensions, and gradients through them.
 
 The dimensions that are kept number the statistics. A group norm keeps batch and group, a batch norm the channels; so
 neither knows of the other's shapes. There is no norm vertex: each is a chain of reductions and element-wise maps, and

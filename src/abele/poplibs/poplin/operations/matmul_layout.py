@@ -1,4 +1,4 @@
-"""How the operands of a matmul are stored, and which of the ways is expected to be the fastest."""
+"""Storage of the operands of a matmul, and which of the ways is expected to be the fastest."""
 
 from __future__ import annotations
 

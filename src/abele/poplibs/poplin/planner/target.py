@@ -1,4 +1,4 @@
-"""What the planner asks of a machine."""
+"""Target of the planner: its questions to a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a vertex does: sizes of its slice of a contraction, as arrays over vertices or over candidate plans."""
+"""Work of a vertex: sizes of its slice of a contraction, as arrays over vertices or over candidate plans."""
 
 from __future__ import annotations
 

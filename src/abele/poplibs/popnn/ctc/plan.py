@@ -1,4 +1,4 @@
-"""How a CTC loss is spread: each sequence on tiles of its own, over which its labels are split; gradients over time."""
+"""Spread of a CTC loss: each sequence on tiles of its own, which share its labels; gradients are spread over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vertices of beam search cost: scalar loops of compiled code, counted in worker issue slots.
+"""Costs of the vertices of beam search: scalar loops of compiled code, counted in worker issue slots.
 
 PopLibs' own estimators for them are stubs (machine reference §4), so there is nothing to compare with. Loops over data
 that depend on the data are taken at their mean for numbers in random order.

@@ -1,4 +1,4 @@
-"""How beam search is spread over tiles: each sequence on tiles of its own, each of them with some of the classes."""
+"""Spread of beam search over tiles: each sequence on tiles of its own, each of them with some of the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a norm sees its activations: which dimensions share statistics, and what parameters meet which elements."""
+"""A norm's view of its activations: which dimensions share statistics, and what parameters meet which elements."""
 
 from __future__ import annotations
 

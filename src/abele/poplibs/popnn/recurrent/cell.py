@@ -1,4 +1,4 @@
-"""What a recurrent layer's kind of cell is to the loops that run it."""
+"""Kinds of cell of recurrent layers, as the loops that run them see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one step of a GRU does to gates and state, forwards and backwards."""
+"""One step of a GRU: gates and state, forwards and backwards."""
 
 from __future__ import annotations
 

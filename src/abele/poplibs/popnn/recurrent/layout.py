@@ -1,4 +1,4 @@
-"""How states and sequences of recurrent networks lie on the tiles.
+"""Layout of states and sequences of recurrent networks on the tiles.
 
 States, gates and everything kept of a step lie unit by unit: all that belongs to a hidden unit is on one tile, so that
 element-wise steps exchange nothing. Sequences keep the steps of a stretch on its tile.

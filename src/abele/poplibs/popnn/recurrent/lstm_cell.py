@@ -1,4 +1,4 @@
-"""What one step of an LSTM does to gates and states, forwards and backwards."""
+"""One step of an LSTM: gates and states, forwards and backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LSTM and GRU layers are: their sizes, types, options."""
+"""Parameters of LSTM and GRU layers: their sizes, types, options."""
 
 from __future__ import annotations
 

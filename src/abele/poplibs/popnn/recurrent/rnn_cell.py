@@ -1,4 +1,4 @@
-"""What one step of a plain recurrent network does: the new state is f(x·Wi + h·Wo + b)."""
+"""One step of a plain recurrent network: the new state is f(x·Wi + h·Wo + b)."""
 
 from __future__ import annotations
 

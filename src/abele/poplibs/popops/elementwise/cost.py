@@ -1,4 +1,4 @@
-"""What element-wise vertices cost on the tile, in cycles of the whole tile.
+"""Costs of element-wise vertices, in cycles of the whole tile.
 
 Single operations cost exactly what PopLibs' estimators say. A fused expression costs, per vector, the sum of its
 operations' slots without their loads and stores, and one set of loads and stores for all: each operand and output

@@ -1,4 +1,4 @@
-"""What each tile holds of a tensor, as stretches in storage order."""
+"""Each tile's share of a tensor, as stretches in storage order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs read and write: whether several of them can run side by side."""
+"""Elements that programs read and write: whether several of them can run side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many elements lie between levels."""
+"""Histograms: numbers of elements between levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How slices and updates of a table are spread over tiles."""
+"""Plans of slices and updates: how a table is spread over tiles."""
 
 from __future__ import annotations
 

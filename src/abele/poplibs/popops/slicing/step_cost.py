@@ -1,4 +1,4 @@
-"""What the vertices of dynamic slices and updates cost.
+"""Costs of the vertices of dynamic slices and updates.
 
 Source: machine reference §4.9 (DynamicSlice1D and 2D).
 """
