@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from toy_front_end import ONE, Trainer, mlp, mlp_batch, mlp_trained, mlp_weights, trace
 
+import abele
 from abele.errors import InvalidOptionError, OutOfMemoryError, SessionError, SignatureError, UnknownArrayError
 from abele.expr.derivative import arg
 from abele.machine import systems
@@ -368,3 +370,11 @@ def test_session__where_torch_cannot_be_imported__trains() -> None:
         [sys.executable, "-c", WITHOUT_TORCH], cwd=Path(__file__).parent, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", ["session", "parallel"])
+def test_rooms_under_the_front_ends__have_no_word_of_a_framework(room: str) -> None:
+    sources = list((Path(abele.__file__).parent / room).rglob("*.py"))
+    assert len(sources) > 5
+    words = re.compile(r"torch|keras|\bjax\b|tensorflow|state_dict|nn\.Module|DataLoader", re.IGNORECASE)
+    assert [f"{s.name}: {m[0]}" for s in sources for m in words.finditer(s.read_text(encoding="utf-8"))] == []

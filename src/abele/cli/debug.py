@@ -56,10 +56,12 @@ def _stepped(number: int, commands: Path | None) -> Iterator[None]:
                 debugger.interact(lines)
         return debugger.done
 
+    # The program that is debugged calls this method itself, so that only replacing it can stop there.
     Engine.run = run  # type: ignore[method-assign]
     try:
         yield
     finally:
+        # As above: the method is put back.
         Engine.run = plain  # type: ignore[method-assign]
         if calls < number:
             made = f"the program called engine.run {counted(calls, 'time')}; there was no {ordinal(number)} call"

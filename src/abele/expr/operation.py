@@ -294,7 +294,7 @@ def _missing(name: str, table: dict[str, Operation]) -> Operation:
     )
 
 
-COMBINES: dict[str, Callable[[Array, Array], Array]] = {
+COMBINES: dict[str, np.ufunc] = {
     "add": np.add,
     "mul": np.multiply,
     "max": np.maximum,

@@ -57,7 +57,7 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class Sgd(Optimiser):
-    """Stochastic gradient descent, with PyTorch's momentum: b ← m·b + (1 − d)·g; p ← p − lr·b."""
+    """Stochastic gradient descent, with momentum that may be damped: b ← m·b + (1 − d)·g; p ← p − lr·b."""
 
     lr: float = 0.01
     momentum: float = 0.0

@@ -79,7 +79,7 @@ class SgdUpdate(GroupUpdate):
     def __init__(self, graph: Graph, optimiser: Sgd, name: str, repeats: Repeats) -> None:
         super().__init__(graph, optimiser, name, repeats)
         self.nesterov = optimiser.nesterov
-        # PyTorch starts the momentum with the whole first gradient: nothing is damped before the first step.
+        # The momentum starts with the whole first gradient: nothing is damped before the first step.
         self.dampening = self._keep("dampening_now", 0.0) if self._is_used("dampening") else None
 
     def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:

@@ -22,7 +22,7 @@ def _refuse_backward(*args: Any, **kwargs: Any) -> None:
 def mark_results(tree: Any) -> Any:
     """The tree, with ``backward()`` of every tensor in it refused."""
     if isinstance(tree, torch.Tensor):
-        tree.backward = _refuse_backward  # type: ignore[method-assign]
+        vars(tree)["backward"] = _refuse_backward
     elif isinstance(tree, dict):
         for value in tree.values():
             mark_results(value)

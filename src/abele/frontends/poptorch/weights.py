@@ -141,6 +141,7 @@ def cell_of(tensor: torch.Tensor) -> TensorCell:
 
 def _make_plain(tensor: torch.Tensor) -> None:
     if isinstance(tensor, _Followed):
+        # Type checkers let no instance change its class; both classes are Tensor with other methods.
         tensor.__class__ = type(tensor).plain  # type: ignore[assignment]
 
 

@@ -87,9 +87,9 @@ class _Evaluator:
             wide[...] = identity(store.combine, wide.dtype)
         # `ufunc.at` combines every point, also several for one element, which plain indexing would drop.
         if where:
-            COMBINES[store.combine].at(wide, where, value[inside])  # type: ignore[attr-defined]
+            COMBINES[store.combine].at(wide, where, value[inside])
         else:
-            wide = COMBINES[store.combine].reduce(value, axis=None, initial=wide)  # type: ignore[attr-defined]
+            wide = COMBINES[store.combine].reduce(value, axis=None, initial=wide)
         target[...] = wide
 
     def value(self, expression: Expr, grid: dict[str, Array], wanted: ElementType) -> Array:

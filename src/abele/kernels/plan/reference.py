@@ -128,7 +128,7 @@ def _run(body: _Evaluation) -> None:
         start = identity(item.combine, values.dtype)
         values = np.where(_hold(item.guards, whole), values, start)
         axes = tuple(range(count, len(whole)))
-        known[Acc(number)] = COMBINES[item.combine].reduce(values, axis=axes), item.type  # type: ignore[attr-defined]
+        known[Acc(number)] = COMBINES[item.combine].reduce(values, axis=axes), item.type
     for number, value in enumerate(body.locals):
         values = _values(body, value, body.parallel, known, None)
         known[NestLocal(number)] = values, as_element_type(values.dtype)
@@ -146,7 +146,7 @@ def _store(target: _StoreTarget, values: Array, dims: Dims) -> None:
         return
     # Combined in the compute type and rounded once, as native code does.
     wide = target.array.astype(values.dtype)
-    COMBINES[target.combine].at(wide, where, values[sure])  # type: ignore[attr-defined]
+    COMBINES[target.combine].at(wide, where, values[sure])
     target.array[...] = wide.astype(target.array.dtype)
 
 

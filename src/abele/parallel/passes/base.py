@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import ClassVar
 
 from abele.parallel.network import (
@@ -39,9 +39,10 @@ class Pass(ABC):
         return (type(self).__doc__ or "").strip().splitlines()[0]
 
     def __str__(self) -> str:
+        assert is_dataclass(self)
         options = ", ".join(
             f"{f.name}={attribute_text(getattr(self, f.name), Data())}"
-            for f in fields(self)  # type: ignore[arg-type]
+            for f in fields(self)
             if getattr(self, f.name) != f.default
         )
         return f"{self.name}({options})" if options else self.name

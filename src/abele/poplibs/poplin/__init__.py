@@ -149,7 +149,7 @@ globals().update(guarded_functions(globals(), __all__, FORMS))
 
 # In C++ ``poplin::matmul`` is a namespace too.
 vars(matmul)["PlanningCache"] = PlanningCache
-ConvParams.InputTransform, ConvParams.OutputTransform = CppInputTransform, CppOutputTransform  # type: ignore[attr-defined]
+ConvParams.InputTransform, ConvParams.OutputTransform = CppInputTransform, CppOutputTransform
 
 _MATMUL_NAMES = {
     "matMul": matmul,

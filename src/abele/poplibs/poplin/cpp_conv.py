@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TextIO
 
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
@@ -129,8 +129,8 @@ def _weight_update(
     popops.scaled_add_to(graph, weights, gradient, scale, prog, name=name)
 
 
-def _plan_info(graph: Graph, out: object, params: CppConvParams, *, options: Options = None) -> str:
-    return report_plan_info(graph, params.core, params.inputType, options=options, out=out)  # type: ignore[arg-type]
+def _plan_info(graph: Graph, out: TextIO | None, params: CppConvParams, *, options: Options = None) -> str:
+    return report_plan_info(graph, params.core, params.inputType, options=options, out=out)
 
 
 def _plan_costs(graph: Graph, params: CppConvParams, *, options: Options = None) -> dict[str, int]:

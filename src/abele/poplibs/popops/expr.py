@@ -28,7 +28,6 @@ class Expr:
     """
 
     __slots__ = ("node",)
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, node: language.Expr) -> None:
         self.node = node
@@ -78,9 +77,11 @@ class Expr:
     def __rpow__(self, other: ExprLike) -> Expr:
         return Op("pow", other, self)
 
+    # An element-wise comparison, as of NumPy arrays, where the base class promises a bool.
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return Op("eq", self, other)
 
+    # As __eq__: element by element.
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return Op("neq", self, other)
 

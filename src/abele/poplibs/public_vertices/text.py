@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from abele.machine import Ipu
 from abele.numerics import ElementType
@@ -68,6 +69,6 @@ def wide(text: str, dtype: ElementType, kind: ElementType) -> str:
     return text if dtype == kind else f"{type_name(kind)}({text})"
 
 
-def vectors(size: object, dtype: ElementType, ipu: Ipu) -> object:
+def vectors(size: Any, dtype: ElementType, ipu: Ipu) -> Any:
     """Vectors that ``size`` elements make up."""
-    return -(-size // ipu.vector_width(dtype))  # type: ignore[operator]
+    return -(-size // ipu.vector_width(dtype))

@@ -51,8 +51,6 @@ class CheckedOptions:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CheckedOptions) and self.toDict() == other.toDict()
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.toDict().items())})"
 

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.errors import TensorError
 from abele.numerics import ElementType
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.words import counted
 
-_PER_DIM = ("stride", "dilation", "padding_lower", "padding_upper", "input_dilation", "flip")
+if TYPE_CHECKING:
+    from abele.poplibs.poplin.conv_params.cpp_params import CppInputTransform, CppOutputTransform
+
+_PER_DIM = {"stride": 1, "dilation": 1, "padding_lower": 0, "padding_upper": 0, "input_dilation": 1, "flip": 0}
+"""What is given for each field dimension, and what it is where it is left out."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class ConvParams:
             the kernel does not fit the padded field.
     """
 
+    InputTransform: ClassVar[type[CppInputTransform]]
+    OutputTransform: ClassVar[type[CppOutputTransform]]
+
     batch: int
     in_channels: int
     out_channels: int
@@ -70,9 +77,8 @@ class ConvParams:
             raise TensorError(f"convolution: field {self.field!r}", remedy="the extents of the input, as in (28, 28)")
         object.__setattr__(self, "field", tuple(self.field))
         object.__setattr__(self, "kernel", _per_dim("kernel", self.kernel, len(self.field), 1))
-        for name in _PER_DIM:
-            default = 0 if name.startswith("padding") else name != "flip"
-            object.__setattr__(self, name, _per_dim(name, getattr(self, name), len(self.field), int(default)))
+        for name, default in _PER_DIM.items():
+            object.__setattr__(self, name, _per_dim(name, getattr(self, name), len(self.field), default))
         object.__setattr__(self, "flip", tuple(bool(f) for f in self.flip))
         self._check()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TileMappingError
-from abele.graph import Execute, Graph, Program, Regions, Tensor
+from abele.graph import ComputeSet, Execute, Graph, Program, Regions, Tensor
 from abele.machine import Ipu
 from abele.poplibs.popops.elementwise.cost import CostForm, element_cycles, vector_type
 from abele.poplibs.popops.expressions.element_codelets import Access, OperandLayout, Port, element_codelet
@@ -177,10 +177,10 @@ class _Placement:
 
     # --- wiring ----------------------------------------------------------------------------------------------------
 
-    def add_vertices(self, compute_set: object, name: str) -> None:
+    def add_vertices(self, compute_set: ComputeSet, name: str) -> None:
         """Make the vertices in ``compute_set``."""
         layout = self._layout()
-        values: dict[str, object] = {}
+        values: dict[str, Any] = {}
         for i, port in enumerate(layout.inputs):
             # One port serves every operand that is the same view: wired once.
             if port is not None and port.name not in values:
@@ -194,7 +194,7 @@ class _Placement:
             values |= self._index_state()
         short = identifier(name.rsplit("/", 1)[-1])
         built = element_codelet(short, self.fused, layout, self._formula(layout), self.own_cycles)
-        compute_set.vertices(built, tile=self.vertices.tile, **values)  # type: ignore[attr-defined]
+        compute_set.vertices(built, tile=self.vertices.tile, **values)
 
     def _layout(self) -> OperandLayout:
         overwritten = {
@@ -242,10 +242,10 @@ class _Placement:
         )
         fused, out, own = self.fused, layout.outputs[0].name, self.own_cycles
 
-        def cycles(v: object, ipu: Ipu) -> Int64:
+        def cycles(v: Any, ipu: Ipu) -> Int64:
             if own is not None:
                 return own(getattr(v, out), ipu)
-            columns = v.columns if form.rows else 0  # type: ignore[attr-defined]
+            columns = v.columns if form.rows else 0
             return element_cycles(fused, form, getattr(v, out), columns, ipu)
 
         return cycles
