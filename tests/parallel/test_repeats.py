@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from same_program import described
 
 from abele.compiler import compile_program
-from abele.errors import TensorError
+from abele.errors import ControlProgramError, TensorError
 from abele.expr.derivative import arg
 from abele.graph import Copy, DebugRecord, Graph, PrintTensor, Sequence, Tensor
 from abele.machine import systems
@@ -167,7 +167,7 @@ def test_build__like_operands__are_found() -> None:
     sums = [built.sum(a, b), built.sum(c, d), built.sum(e, f)]
     assert built.repeats.found == 2
     assert [s.name[0] for s in sums] == ["a", "c", "e"]
-    assert all("\0" not in v.name for v in built.graph.variables)
+    assert all("⁅" not in v.name for v in built.graph.variables)
 
 
 def test_build__other_mapping__is_built_by_the_library() -> None:
@@ -210,8 +210,32 @@ def test_build__an_error__names_the_operands() -> None:
     a, b = built.variable("first"), built.variable("second", (65,))
     with pytest.raises(TensorError, match="first") as caught:
         built.sum(a, b)
-    assert "\0" not in str(caught.value)
+    assert "⁅" not in str(caught.value)
     assert (a.name, b.name) == ("first", "second")
+
+
+def test_build__an_error_that_quotes_names__names_the_operands() -> None:
+    built = Built()
+    a, b = built.variable("first"), built.variable("second", (65,))
+    with pytest.raises(ControlProgramError, match=r"'first'.*'second'"):
+        built.repeats.build("copy", (a, b), built.prog, lambda: (built.prog.add(Copy(a, b)), ())[1])
+
+
+def test_build__in_a_virtual_graph__stays_on_its_tiles() -> None:
+    whole = one_ipu()
+    part = whole.virtual(100, 110)
+    prog, repeats = Sequence(), Repeats(part)
+    given = [part.map_linear(part.variable(f32, (640,), name=n)) for n in "abcd"]
+
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        return repeats.build("sum", (x, y), prog, lambda: (popops.map(part, _1 + _2, [x, y], prog),))[0]
+
+    total(*given[:2])
+    again = total(*given[2:])
+    assert repeats.found == 1
+    assert set(again.mapping.tile.tolist()) <= set(range(100, 110))
+    assert all(100 <= g.tile.min() <= g.tile.max() < 110 for c in whole.compute_sets for g in c.groups)
+    compile_program(whole, prog)
 
 
 def test_build__variable_mapped_anew_after__keeps_the_first_mapping_for_copies() -> None:

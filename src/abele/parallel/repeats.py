@@ -36,7 +36,8 @@ from abele.graph.variable import Variable
 from abele.graph.vertices import VertexGroup
 
 Results = tuple[Tensor | None, ...]
-_MARK = re.compile("\0operand ([0-9]+)\0")
+_MARK = re.compile("⁅operand ([0-9]+)⁆")
+"""What variables are called while something is built; printable, so that names in quotes keep it as it is."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class _Names:
 
     def filled(self, text: str) -> str:
         """A name with the operands' names in place of marks."""
-        return _MARK.sub(lambda m: self.operands[int(m[1])], text) if "\0" in text else text
+        return _MARK.sub(lambda m: self.operands[int(m[1])], text) if "⁅" in text else text
 
 
 Named = Program | VertexGroup
@@ -75,7 +76,7 @@ class _Relabelling:
 
     def plain(self, debug: DebugRecord) -> DebugRecord:
         """That of a program step, which has no scopes, and the line that asked for the whole program."""
-        return debug.renamed(self._new.filled(debug.name)) if "\0" in debug.name else debug
+        return debug.renamed(self._new.filled(debug.name)) if "⁅" in debug.name else debug
 
     def scoped(self, debug: DebugRecord) -> DebugRecord:
         """That of what takes scopes and source line from the graph."""
@@ -157,16 +158,16 @@ class Repeats:
     """What was built in one graph so far, by what was asked for and the likeness of the operands.
 
     Args:
-        graph: The graph.
+        graph: The graph; for a virtual graph, what is built again goes into the whole one, where its tiles are known.
 
     Attributes:
         found: How often something was built again.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph = graph.top_level
         self.found = 0
-        self._likeness = Likeness(graph)
+        self._likeness = Likeness(self.graph)
         self._built: dict[Hashable, _Built | None] = {}
         self._checked: set[Hashable] = set()
 
@@ -247,7 +248,7 @@ def _marked(variables: Sequence[Variable]) -> Iterator[None]:
     """Call variables by marks for a while; errors say what they are called."""
     names = _Names(DebugRecord(""), tuple(v.name for v in variables))
     for number, variable in enumerate(variables):
-        variable.name = f"\0operand {number}\0"
+        variable.name = f"⁅operand {number}⁆"
     try:
         yield
     except AbeleError as error:
@@ -266,11 +267,11 @@ def _fill_names(built: _Built, names: _Names) -> None:
     """Give what was built its names, and keep the marked ones."""
     renaming = _Relabelling(built.origin, names, {})
     for new in built.variables:
-        if "\0" in new.debug.full_name:
+        if "⁅" in new.debug.full_name:
             new.variable.debug = renaming.scoped(new.debug)
             new.variable.name = new.variable.debug.full_name
     for compute_set, debug in built.compute_sets:
-        if "\0" in debug.full_name:
+        if "⁅" in debug.full_name:
             compute_set.debug = renaming.scoped(debug)
         for group in compute_set.groups:
             _fill(group, renaming, built.marked)
@@ -280,6 +281,6 @@ def _fill_names(built: _Built, names: _Names) -> None:
 
 def _fill(named: Named, renaming: _Relabelling, marked: dict[Named, DebugRecord]) -> None:
     debug = named.debug
-    if "\0" in debug.name or "\0" in debug.path:
+    if "⁅" in debug.name or "⁅" in debug.path:
         named.debug = renaming(named)
         marked[named] = debug
