@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import ir as ll
 
-from abele.codelet import Input, Output, Vector, Vertex, codelet, compile_codelet, interpret
+from abele.codelet import Input, Output, Vector, Vertex, codelet, compile_codelet, interpret, macro
 from abele.codelet.functions import VertexFunction
 from abele.compiler import Executable, compile_program
 from abele.errors import InvalidOptionError, UnsupportedOpError
@@ -41,7 +41,7 @@ from abele.llvm.emit import constant, intrinsic
 from abele.machine import systems
 from abele.numerics import f16, f32
 from abele.poplibs import popops
-from abele.poplibs.popops.expr import Op, _1, parts
+from abele.poplibs.popops.expr import Op, _1, _2, parts
 from abele.runtime import Engine
 
 X = np.linspace(-3, 3, 60, dtype=np.float32)
@@ -197,3 +197,78 @@ def test_expanded__shared_parts__stay_shared(depth: int) -> None:
     for _ in range(depth):
         value = apply("expm1", value) * value
     assert len(parts(expanded(value, (f16,)))) <= 12 * depth + 1
+
+
+def _smooth(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.sqrt(x * x + y * y)
+
+
+def _smooth_code(b: ll.IRBuilder, x: ll.Value, y: ll.Value) -> ll.Value:
+    return intrinsic(b, "llvm.sqrt", b.fadd(b.fmul(x, x), b.fmul(y, y)))
+
+
+LENGTH = Operation(
+    "length_of",
+    2,
+    FLOAT,
+    _smooth,
+    slopes=(
+        lambda x, y: x / apply("length_of", x, y),
+        lambda x, y: y / apply("length_of", x, y),
+    ),
+    code=Code(_smooth_code),
+    in_vertex=InVertex("function", "length_of"),
+    slots=Slots(aux=8, source="§1.3 G: two products, a sum and a root"),
+    cost=loop_cost((8, 2), (8, 4)),
+    spelling=Spelling("length_of", "LENGTH_OF", "LengthOf"),
+)
+Y = np.linspace(0.5, 2, 60, dtype=np.float32)
+
+
+@pytest.mark.parametrize(("mode", "debug"), [("tiles", False), ("native", False), ("tiles", True)])
+def test_map_and_reduce__new_binary_operation__run_as_vertices_kernels_and_plain_python(mode: str, debug: bool) -> None:
+    with defined(LENGTH):
+        graph, prog = Graph(systems.get("bow").with_ipus(1)), Sequence()
+        x, y = (graph.variable(f32, (60,), name=n, map=0) for n in "xy")
+        mapped = popops.map(graph, Op("length_of", _1, _2) + 1.0, [x, y], prog, "lengths")
+        total = popops.reduce(graph, mapped, (0,), "ADD", prog, name="total")
+        with Engine(compile_program(graph, prog), mode=mode, debug=debug, keep=[x, y, total]) as engine:
+            engine[x], engine[y] = X, Y
+            engine.run()
+            np.testing.assert_allclose(engine[total], (_smooth(X, Y) + 1).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("operand", [0, 1])
+def test_derivative__new_binary_operation__is_that_of_its_entry(operand: int) -> None:
+    with defined(LENGTH):
+        slope = partial(apply("length_of", arg(0), arg(1)), operand)
+        at, h = [X.astype(np.float64), Y.astype(np.float64)], 1e-6
+        above, below = ([v + d * (n == operand) for n, v in enumerate(at)] for d in (h, -h))
+        expected = (_smooth(*above) - _smooth(*below)) / (2 * h)
+        np.testing.assert_allclose(evaluate(slope, at), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_codelet_and_macro__new_binary_operation__are_compiled_and_interpreted() -> None:
+    with defined(LENGTH):
+        length_of = VertexFunction("length_of")
+
+        @macro
+        def longer(total, x, y):  # type: ignore[no-untyped-def]
+            return max(total, length_of(x, y))
+
+        @codelet
+        class Longest(Vertex):
+            x: Input[Vector[f32]]
+            y: Input[Vector[f32]]
+            out: Output[f32]
+
+            def compute(self):  # type: ignore[no-untyped-def]
+                total = f32(0.0)
+                for i in range(len(self.x)):
+                    total = longer(total, self.x[i], self.y[i])
+                self.out = total
+
+        out = np.zeros(1, np.float32)
+        interpret(Longest.codelet, {"x": X, "y": Y, "out": out})
+        np.testing.assert_allclose(out[0], _smooth(X, Y).max(), rtol=1e-6)
+        assert compile_codelet(Longest.codelet).slots is not None

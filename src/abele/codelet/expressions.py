@@ -269,11 +269,16 @@ class Expressions:
         """An arithmetic operation; an f32 product that is added or subtracted is fused with that."""
         if operation not in _BINARY:
             raise self.origin.problem(node, f"operator {operation.__name__} is outside the vertex language")
-        products = isinstance(left_node, ast.BinOp), isinstance(right_node, ast.BinOp)
+        products = self._is_operation(left_node), self._is_operation(right_node)
         try:
             return construct.infix(_BINARY[operation], left, right, getattr(node, "lineno", 0), products)
         except RuleError as error:
             raise self.origin.problem(node, error.message, error.remedy) from error
+
+    def _is_operation(self, node: ast.expr) -> bool:
+        """True if an operation is written here, in a macro's argument too."""
+        known = self.scope.known.get(node.id) if isinstance(node, ast.Name) else None
+        return isinstance(known.node if isinstance(known, Written) else node, ast.BinOp)
 
     def _unary(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):

@@ -1,18 +1,30 @@
-"""The vertices of pooling: each makes a block of its output, whose rows the workers of a tile share."""
+"""The vertices of pooling: each makes a block of its output, whose rows the workers of a tile share.
+
+How many loops a vertex has follows from the rank of the field, so its code is written a statement at a time.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import lru_cache
-from typing import Literal
+from math import inf
+from types import MappingProxyType
+from typing import Any, Literal
 
-from abele.numerics import ElementType, f32
+from abele.codelet import Input, Output, Vector
+from abele.codelet.write import CodeWriter, WrittenValue
+from abele.codelet.written import written_codelet
+from abele.numerics import ElementType, f32, i32
 from abele.poplibs.popnn.pool_costs import PoolWork
-from abele.poplibs.popops.expressions.generated import build, type_name
 
 PoolStep = Literal["max", "avg", "sum", "ties"]
 
 Window = tuple[tuple[int, ...], tuple[int, ...]]
 """Window and stride along every field dimension."""
+_INPUT: Any = Input
+_OUTPUT: Any = Output
+_VECTOR: Any = Vector
 
 
 @lru_cache(maxsize=256)
@@ -23,28 +35,33 @@ def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: in
     outputs, [groups, batch, *out, channels]; ``first_d`` is where the first window starts in the box (below 0: in the
     padding). The workers share the positions of batch and field evenly; each makes all channels of its own.
     """
-    kernel, stride = window
-    rank = len(kernel)
-    start = "-INF" if step == "max" else "0.0"
-    place = "(place * self.channels + c)"
-    add = {"max": "total = max(total, e)", "ties": "if e == best:"}.get(step, "total = total + e")
-    inner = [f"e = {_widened(f'self.x[({_flat(rank)}) * self.channels + c]', dtype)}", add]
-    inner += ["    total = total + 1.0"] if step == "ties" else []
-    loops = _nested([f"for k{d} in range(low{d}, high{d}):" for d in range(rank)], inner)
-    last = {"avg": ["if count > 1:", f"    total = total / {type_name(f32)}(count)"], "max": _NONE}.get(step, [])
-    best = [f"best = {_widened(f'self.pooled[{place}]', dtype)}"] if step == "ties" else []
-    each = [*best, f"total = {type_name(f32)}({start})", *loops, *last]
-    each.append(f"self.y[{place}] = {_narrowed('total', dtype)}")
-    count = ["count = 1", *(f"count = count * max(high{d} - low{d}, 0)" for d in range(rank))]
-    bounds = [_window_bounds(d, kernel[d], stride[d]) for d in range(rank)]
-    lines = _rows(rank, workers, bounds, count, each)
-    reads = ["x", "pooled"] if step == "ties" else ["x"]
+    work = PoolWork(*window, dtype, is_max=step == "max", is_gradient=False)
+    code = _Pooling(["x", "pooled"] if step == "ties" else ["x"], dtype, window, workers)
 
-    work = PoolWork(kernel, stride, dtype, is_max=step == "max", is_gradient=False)
+    def one_element() -> None:
+        if step == "ties":
+            code.let("best", code.element("pooled", code.place()).converted(f32))
+        code.let("total", code.number(-inf if step == "max" else 0.0).converted(f32))
+        with code.window():
+            e = code.let("e", code.element("x", code.read()).converted(f32))
+            total = code.local("total")
+            if step == "max":
+                code.let("total", code.call("max", total, e))
+            elif step == "ties":
+                with code.when(e.compare("==", code.local("best"))):
+                    code.let("total", total + 1.0)
+            else:
+                code.let("total", total + e)
+        if step == "avg":
+            with code.when(code.local("count").compare(">", 1)):
+                code.let("total", code.local("total") / code.local("count").converted(f32))
+        if step == "max":  # a window of nothing but padding gives 0
+            with code.when(code.local("count").compare("<", 1)):
+                code.let("total", code.number(0.0).converted(f32))
+        code.store("y", code.local("total").converted(dtype), code.place())
 
-    return build(
-        f"Pool_{step}", "MultiVertex", _fields(reads, dtype, rank), lines, work.vertex_cycles, extra=(dtype, window)
-    )
+    code.walk(_window_bounds, counts=True, each=one_element)
+    return written_codelet(f"Pool_{step}", code, work.vertex_cycles, extra=(dtype, window))
 
 
 @lru_cache(maxsize=256)
@@ -55,90 +72,119 @@ def pool_gradient_codelet(step: PoolStep, dtype: ElementType, window: Window, wo
     outputs there and ``x`` the inputs of the block; ``first_d`` is the first position of the block, counted from the
     padding, less the stride times the first output of the box; ``scale`` multiplies every result.
     """
-    kernel, stride = window
-    rank = len(kernel)
-    place = "(place * self.channels + c)"
-    read = f"({_flat(rank)}) * self.channels + c"
-    add = f"total = total + {_widened(f'self.g[{read}]', dtype)}"
-    inner = [f"if self.pooled[{read}] == x:", f"    {add}"] if step == "max" else [add]
-    loops = _nested([f"for k{d} in range(low{d}, high{d}):" for d in range(rank)], inner)
-    own = [f"x = self.x[{place}]"] if step == "max" else []
-    each = [f"total = {type_name(f32)}(0.0)", *own, *loops]
-    each.append(f"self.y[{place}] = {_narrowed('total * self.scale', dtype)}")
-    bounds = [_cover_bounds(d, kernel[d], stride[d]) for d in range(rank)]
-    lines = _rows(rank, workers, bounds, [], each)
+    work = PoolWork(*window, dtype, is_max=step == "max", is_gradient=True)
     reads = ["g", "pooled", "x"] if step == "max" else ["g"]
-    work = PoolWork(kernel, stride, dtype, is_max=step == "max", is_gradient=True)
-    fields = [*_fields(reads, dtype, rank), "scale: f32"]
-    return build(f"PoolGradient_{step}", "MultiVertex", fields, lines, work.vertex_cycles, extra=(dtype, window))
+    code = _Pooling(reads, dtype, window, workers, {"scale": f32})
+
+    def one_element() -> None:
+        code.let("total", code.number(0.0).converted(f32))
+        if step == "max":
+            code.let("x", code.element("x", code.place()))
+        with code.window(), ExitStack() as inside:
+            if step == "max":
+                inside.enter_context(code.when(code.element("pooled", code.read()).compare("==", code.local("x"))))
+            code.let("total", code.local("total") + code.element("g", code.read()).converted(f32))
+        code.store("y", (code.local("total") * code.scalar("scale")).converted(dtype), code.place())
+
+    code.walk(_cover_bounds, counts=False, each=one_element)
+    return written_codelet(f"PoolGradient_{step}", code, work.vertex_cycles, extra=(dtype, window))
 
 
-_NONE = ["if count < 1:", f"    total = {type_name(f32)}(0.0)"]
-"""A window of nothing but padding gives 0."""
+class _Pooling(CodeWriter):
+    """Code of a vertex over a field of any rank."""
+
+    def __init__(
+        self,
+        reads: list[str],
+        dtype: ElementType,
+        window: Window,
+        workers: int,
+        more: Mapping[str, ElementType] = MappingProxyType({}),
+    ) -> None:
+        self.window_shape, self.stride = window
+        self.rank, self.workers = len(self.window_shape), workers
+        sizes = [f"{n}_{d}" for d in range(self.rank) for n in ("in", "out", "first")]
+        state = dict.fromkeys([*sizes, "groups", "batch", "channels"], i32)
+        edges: dict[str, Any] = dict.fromkeys(reads, _INPUT[_VECTOR[dtype]]) | {"y": _OUTPUT[_VECTOR[dtype]]}
+        super().__init__("MultiVertex", {**edges, **state, **more})
+
+    def place(self) -> WrittenValue:
+        """Index of the output's element."""
+        return self.local("place") * self.scalar("channels") + self.local("c")
+
+    def read(self) -> WrittenValue:
+        """Index of an element of the box that is read."""
+        at = self.local("outer")
+        for d in range(self.rank):
+            at = at * self.scalar(f"in_{d}") + self.local(f"k{d}")
+        return at * self.scalar("channels") + self.local("c")
+
+    def window(self) -> ExitStack:
+        """Loops over the positions of the box that belong to one of the output."""
+        loops = ExitStack()
+        for d in range(self.rank):
+            loops.enter_context(self.loop(f"k{d}", self.local(f"low{d}"), self.local(f"high{d}")))
+        return loops
+
+    def walk(self, bounds: Callable[[_Pooling, int], None], *, counts: bool, each: Callable[[], None]) -> None:
+        """The loops of a worker over its pieces of rows, over the groups and elements of each."""
+        last = self.rank - 1
+
+        def width() -> WrittenValue:
+            return self.scalar(f"out_{last}")
+
+        rows = self.scalar("batch")
+        for d in range(last):
+            rows = rows * self.scalar(f"out_{d}")
+        self.let("rows", rows)
+        self.let("begin", self.local("worker_id") * (self.local("rows") * width()) // self.workers)
+        self.let("end", (self.local("worker_id") + 1) * (self.local("rows") * width()) // self.workers)
+        with self.loop("row", self.local("begin") // width(), (self.local("end") + width() - 1) // width()) as row:
+            self.let("sample", row)
+            for d in reversed(range(last)):
+                self.let(f"o{d}", self.local("sample") % self.scalar(f"out_{d}"))
+                self.let("sample", self.local("sample") // self.scalar(f"out_{d}"))
+            for d in range(last):
+                bounds(self, d)
+            with self.loop("group", 0, self.scalar("groups")) as group:
+                self.let("outer", group * self.scalar("batch") + self.local("sample"))
+                self._elements(bounds, width, each, counts=counts)
+
+    def _elements(
+        self,
+        bounds: Callable[[_Pooling, int], None],
+        width: Callable[[], WrittenValue],
+        each: Callable[[], None],
+        *,
+        counts: bool,
+    ) -> None:
+        """The loops over the positions of a piece of a row, and their channels."""
+        first = self.call("max", self.local("begin") - self.local("row") * width(), 0)
+        stop = self.call("min", self.local("end") - self.local("row") * width(), width())
+        with self.loop("j", first, stop) as j:
+            self.let(f"o{self.rank - 1}", j)
+            row = self.local("group") * self.local("rows") + self.local("row")
+            self.let("place", row * width() + self.local("j"))
+            bounds(self, self.rank - 1)
+            if counts:
+                self.let("count", 1)
+                for d in range(self.rank):
+                    inside = self.call("max", self.local(f"high{d}") - self.local(f"low{d}"), 0)
+                    self.let("count", self.local("count") * inside)
+            with self.loop("c", 0, self.scalar("channels")):
+                each()
 
 
-def _fields(reads: list[str], dtype: ElementType, rank: int) -> list[str]:
-    edges = [*(f"{n}: Input[Vector[{dtype.name}]]" for n in reads), f"y: Output[Vector[{dtype.name}]]"]
-    sizes = [f"{n}_{d}: i32" for d in range(rank) for n in ("in", "out", "first")]
-    return [*edges, *sizes, "groups: i32", "batch: i32", "channels: i32"]
-
-
-def _flat(rank: int) -> str:
-    """Index of a position of the box that is read."""
-    text = "outer"
-    for d in range(rank):
-        text = f"({text}) * self.in_{d} + k{d}"
-    return text
-
-
-def _window_bounds(d: int, kernel: int, stride: int) -> list[str]:
+def _window_bounds(code: _Pooling, d: int) -> None:
     """Positions of the box that the window of output o covers."""
-    return [
-        f"at{d} = self.first_{d} + o{d} * {stride}",
-        f"low{d} = max(at{d}, 0)",
-        f"high{d} = min(at{d} + {kernel}, self.in_{d})",
-    ]
+    at = code.let(f"at{d}", code.scalar(f"first_{d}") + code.local(f"o{d}") * code.stride[d])
+    code.let(f"low{d}", code.call("max", at, 0))
+    code.let(f"high{d}", code.call("min", code.local(f"at{d}") + code.window_shape[d], code.scalar(f"in_{d}")))
 
 
-def _cover_bounds(d: int, kernel: int, stride: int) -> list[str]:
+def _cover_bounds(code: _Pooling, d: int) -> None:
     """Positions of the box whose windows cover the element o."""
-    return [
-        f"at{d} = self.first_{d} + o{d}",
-        f"low{d} = max((at{d} - {kernel} + {stride}) // {stride}, 0)",
-        f"high{d} = min(at{d} // {stride} + 1, self.in_{d})",
-    ]
-
-
-def _rows(rank: int, workers: int, bounds: list[list[str]], count: list[str], each: list[str]) -> list[str]:
-    """The loops of a worker over its pieces of rows, over the groups and elements of each."""
-    last = rank - 1
-    lines = [f"rows = {' * '.join(['self.batch', *(f'self.out_{d}' for d in range(last))])}"]
-    lines += [f"begin = worker_id * (rows * self.out_{last}) // {workers}"]
-    lines += [f"end = (worker_id + 1) * (rows * self.out_{last}) // {workers}"]
-    lines += [f"for row in range(begin // self.out_{last}, (end + self.out_{last} - 1) // self.out_{last}):"]
-    lines += ["    sample = row"]
-    for d in reversed(range(last)):
-        lines += [f"    o{d} = sample % self.out_{d}", f"    sample = sample // self.out_{d}"]
-    lines += [f"    {line}" for d in range(last) for line in bounds[d]]
-    lines += ["    for group in range(self.groups):", "        outer = group * self.batch + sample"]
-    lines += [
-        f"        for j in range(max(begin - row * self.out_{last}, 0), "
-        f"min(end - row * self.out_{last}, self.out_{last})):"
-    ]
-    inner = [f"o{last} = j", f"place = (group * rows + row) * self.out_{last} + j", *bounds[last], *count]
-    lines += [f"            {line}" for line in inner]
-    lines += ["            for c in range(self.channels):", *(f"                {line}" for line in each)]
-    return lines
-
-
-def _nested(loops: list[str], body: list[str]) -> list[str]:
-    lines = [f"{'    ' * depth}{loop}" for depth, loop in enumerate(loops)]
-    return [*lines, *(f"{'    ' * len(loops)}{line}" for line in body)]
-
-
-def _widened(text: str, dtype: ElementType) -> str:
-    return text if dtype == f32 else f"{type_name(f32)}({text})"
-
-
-def _narrowed(text: str, dtype: ElementType) -> str:
-    return text if dtype == f32 else f"{type_name(dtype)}({text})"
+    kernel, stride = code.window_shape[d], code.stride[d]
+    at = code.let(f"at{d}", code.scalar(f"first_{d}") + code.local(f"o{d}"))
+    code.let(f"low{d}", code.call("max", (at - kernel + stride) // stride, 0))
+    code.let(f"high{d}", code.call("min", code.local(f"at{d}") // stride + 1, code.scalar(f"in_{d}")))

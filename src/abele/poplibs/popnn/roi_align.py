@@ -106,7 +106,7 @@ def roi_align_fwd(
     with call as body:
         step, workers = graph.compute_set("align"), graph.system.ipu.num_workers
         step.vertices(
-            align_codelet(data.dtype, rois.dtype.name, batch_index.dtype.name, workers),
+            align_codelet(data.dtype, rois.dtype, batch_index.dtype, workers),
             x=_boxes(data.transpose((1, 0, 2, 3)), cut.own_channels),
             y=_boxes(out, cut.own_regions, cut.own_channels),
             **_common(params, data, rois, batch_index, cut),
@@ -167,7 +167,7 @@ def roi_align_input_gradient(
         cut.place_parts(graph, partials)
         step, workers = graph.compute_set("scatter"), graph.system.ipu.num_workers
         step.vertices(
-            align_gradient_codelet(data.dtype, rois.dtype.name, batch_index.dtype.name, workers),
+            align_gradient_codelet(data.dtype, rois.dtype, batch_index.dtype, workers),
             g=_boxes(out_gradient, cut.own_regions, cut.own_channels),
             y=_boxes(partials, cut.own_parts, cut.own_channels),
             **_common(params, data, rois, batch_index, cut),

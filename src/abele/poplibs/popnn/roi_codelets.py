@@ -1,15 +1,19 @@
 """The vertices of region alignment: means of samples between the pixels of an image."""
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import Input, MultiVertex, Output, Vector, ceil, codelet, macro
 from abele.machine import Ipu
-from abele.numerics import ElementType
+from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin.linalg.costs import (
     ADD,
     CONVERT,
@@ -21,7 +25,6 @@ from abele.poplibs.poplin.linalg.costs import (
     SUPERVISOR_CYCLES,
     LoopCosts,
 )
-from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 
@@ -38,128 +41,169 @@ PIXELS = 4
 """Pixels around a sample."""
 
 
-@lru_cache(maxsize=16)
-def align_codelet(dtype: ElementType, kind: str, index: str, workers: int) -> type:
+@macro
+def _region(self, r):
+    """Where region ``r`` begins, the size of its bins in pixels, and the samples of each."""
+    image = i32(self.image[r])
+    left = f32(self.boxes[r * 4]) * self.scale - self.offset
+    top = f32(self.boxes[r * 4 + 1]) * self.scale - self.offset
+    wide = max(f32(self.boxes[r * 4 + 2]) * self.scale - self.offset - left, self.least)
+    tall = max(f32(self.boxes[r * 4 + 3]) * self.scale - self.offset - top, self.least)
+    wide = wide / f32(self.columns)
+    tall = tall / f32(self.rows)
+    across = self.ratio
+    down = self.ratio
+    if self.ratio < 1:
+        across = i32(ceil(wide))
+        down = i32(ceil(tall))
+    return image, left, top, wide, tall, across, down
+
+
+@macro
+def _spread(self, plane, v, u, share):
+    """Add a sample's share to one of the pixels around it."""
+    self.y[plane + v * self.width + u] = self.y[plane + v * self.width + u] + share
+
+
+@cache
+def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, workers: int) -> type:
     """Aligned regions of the channels of a tile.
 
     Fields: ``x`` is [channels, images, height, width], ``boxes`` [regions, 4], ``image`` the image of each, and ``y``
     [regions, channels, rows, columns]. The workers share the rows of regions.
     """
-    lines = [
-        "area = self.height * self.width",
-        f"for unit in range(worker_id, len(self.image) * self.rows, {workers}):",
-        "    r = unit // self.rows",
-        "    row = unit % self.rows",
-        *(f"    {line}" for line in _REGION),
-        "    for c in range(self.channels):",
-        "        for column in range(self.columns):",
-        "            total = f32(0.0)",
-        "            if image >= 0 and image < self.images:",
-        "                plane = (c * self.images + image) * area",
-        *(f"                {line}" for line in _samples(_READ, dtype)),
-        f"            mean = {dtype.name}(total / f32(max(down * across, 1)))",
-        "            self.y[((r * self.channels + c) * self.rows + row) * self.columns + column] = mean",
-    ]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        units = -(-np.asarray(v.image, np.int64) * v.rows // ipu.num_workers)
-        read = PIXELS * (INDEX + LoopCosts(dtype).load + MULTIPLY) + PIXELS * ADD
-        slots = units * (_region_slots() + _channel_slots(v, v.channels, read, LoopCosts(dtype)))
-        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
+    @codelet
+    class RoiAlign(MultiVertex):
+        x: Input[Vector[dtype]]
+        boxes: Input[Vector[kind]]
+        image: Input[Vector[index]]
+        channels: i32
+        images: i32
+        height: i32
+        width: i32
+        rows: i32
+        columns: i32
+        ratio: i32
+        scale: f32
+        offset: f32
+        least: f32
+        y: Output[Vector[dtype]]
 
-    fields = [f"x: Input[Vector[{dtype.name}]]", *_fields(kind, index), f"y: Output[Vector[{dtype.name}]]"]
-    return build("RoiAlign", "MultiVertex", fields, lines, cycles, extra=dtype)
+        def compute(self, worker_id):
+            area = self.height * self.width
+            for unit in range(worker_id, len(self.image) * self.rows, workers):
+                r = unit // self.rows
+                row = unit % self.rows
+                image, left, top, wide, tall, across, down = _region(self, r)
+                for c in range(self.channels):
+                    for column in range(self.columns):
+                        total = f32(0.0)
+                        if image >= 0 and image < self.images:
+                            plane = (c * self.images + image) * area
+                            for i in range(down):
+                                v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall
+                                if v >= -1.0 and v <= f32(self.height):
+                                    v = max(v, 0.0)
+                                    v0 = min(i32(v), self.height - 1)
+                                    v1 = min(v0 + 1, self.height - 1)
+                                    fv = v - f32(v0)
+                                    for j in range(across):
+                                        u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide
+                                        if u >= -1.0 and u <= f32(self.width):
+                                            u = max(u, 0.0)
+                                            u0 = min(i32(u), self.width - 1)
+                                            u1 = min(u0 + 1, self.width - 1)
+                                            fu = u - f32(u0)
+                                            a = (
+                                                f32(self.x[plane + v0 * self.width + u0]) * (1.0 - fu)
+                                                + f32(self.x[plane + v0 * self.width + u1]) * fu
+                                            )
+                                            b = (
+                                                f32(self.x[plane + v1 * self.width + u0]) * (1.0 - fu)
+                                                + f32(self.x[plane + v1 * self.width + u1]) * fu
+                                            )
+                                            total = total + a * (1.0 - fv) + b * fv
+                        mean = dtype(total / f32(max(down * across, 1)))
+                        self.y[((r * self.channels + c) * self.rows + row) * self.columns + column] = mean
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            units = -(-np.asarray(v.image, np.int64) * v.rows // ipu.num_workers)
+            read = PIXELS * (INDEX + LoopCosts(dtype).load + MULTIPLY) + PIXELS * ADD
+            slots = units * (_region_slots() + _channel_slots(v, v.channels, read, LoopCosts(dtype)))
+            return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
+
+    return RoiAlign
 
 
-@lru_cache(maxsize=16)
-def align_gradient_codelet(dtype: ElementType, kind: str, index: str, workers: int) -> type:
+@cache
+def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: ElementType, workers: int) -> type:
     """What regions add to the gradient of the image.
 
     Fields: ``g`` is [regions, channels, rows, columns], ``y`` [channels, images, height, width] in f32; the others are
     those of :func:`align_codelet`. The workers share the channels.
     """
-    lines = [
-        "area = self.height * self.width",
-        f"for c in range(worker_id, self.channels, {workers}):",
-        "    for i in range(self.images * area):",
-        "        self.y[c * self.images * area + i] = 0.0",
-        "    for r in range(len(self.image)):",
-        "        for row in range(self.rows):",
-        *(f"            {line}" for line in _REGION),
-        "            if image >= 0 and image < self.images:",
-        "                plane = (c * self.images + image) * area",
-        "                for column in range(self.columns):",
-        "                    at = ((r * self.channels + c) * self.rows + row) * self.columns + column",
-        "                    share = f32(self.g[at]) / f32(max(down * across, 1))",
-        *(f"                    {line}" for line in _samples(_WRITE, dtype)),
-    ]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        channels = -(-np.asarray(v.channels, np.int64) // ipu.num_workers)
-        cleared = channels * np.asarray(v.images, np.int64) * v.height * v.width * (LOOP + 1)
-        write = PIXELS * (INDEX + 2 + MULTIPLY + ADD) + PIXELS * MULTIPLY
-        rows = np.asarray(v.image, np.int64) * v.rows
-        slots = cleared + rows * channels * (_region_slots() + _channel_slots(v, 1, write, LoopCosts(dtype)))
-        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
+    @codelet
+    class RoiAlignGradient(MultiVertex):
+        g: Input[Vector[dtype]]
+        boxes: Input[Vector[kind]]
+        image: Input[Vector[index]]
+        channels: i32
+        images: i32
+        height: i32
+        width: i32
+        rows: i32
+        columns: i32
+        ratio: i32
+        scale: f32
+        offset: f32
+        least: f32
+        y: Output[Vector[f32]]
 
-    fields = [f"g: Input[Vector[{dtype.name}]]", *_fields(kind, index), "y: Output[Vector[f32]]"]
-    return build("RoiAlignGradient", "MultiVertex", fields, lines, cycles, extra=dtype)
+        def compute(self, worker_id):
+            area = self.height * self.width
+            for c in range(worker_id, self.channels, workers):
+                for i in range(self.images * area):
+                    self.y[c * self.images * area + i] = 0.0
+                for r in range(len(self.image)):
+                    for row in range(self.rows):
+                        image, left, top, wide, tall, across, down = _region(self, r)
+                        if image >= 0 and image < self.images:
+                            plane = (c * self.images + image) * area
+                            for column in range(self.columns):
+                                at = ((r * self.channels + c) * self.rows + row) * self.columns + column
+                                share = f32(self.g[at]) / f32(max(down * across, 1))
+                                for i in range(down):
+                                    v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall
+                                    if v >= -1.0 and v <= f32(self.height):
+                                        v = max(v, 0.0)
+                                        v0 = min(i32(v), self.height - 1)
+                                        v1 = min(v0 + 1, self.height - 1)
+                                        fv = v - f32(v0)
+                                        for j in range(across):
+                                            u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide
+                                            if u >= -1.0 and u <= f32(self.width):
+                                                u = max(u, 0.0)
+                                                u0 = min(i32(u), self.width - 1)
+                                                u1 = min(u0 + 1, self.width - 1)
+                                                fu = u - f32(u0)
+                                                _spread(self, plane, v0, u0, share * (1.0 - fv) * (1.0 - fu))
+                                                _spread(self, plane, v0, u1, share * (1.0 - fv) * fu)
+                                                _spread(self, plane, v1, u0, share * fv * (1.0 - fu))
+                                                _spread(self, plane, v1, u1, share * fv * fu)
 
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            channels = -(-np.asarray(v.channels, np.int64) // ipu.num_workers)
+            cleared = channels * np.asarray(v.images, np.int64) * v.height * v.width * (LOOP + 1)
+            write = PIXELS * (INDEX + 2 + MULTIPLY + ADD) + PIXELS * MULTIPLY
+            rows = np.asarray(v.image, np.int64) * v.rows
+            slots = cleared + rows * channels * (_region_slots() + _channel_slots(v, 1, write, LoopCosts(dtype)))
+            return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (ENTRY + slots), np.int64)
 
-def _fields(kind: str, index: str) -> list[str]:
-    sizes = ("channels", "images", "height", "width", "rows", "columns", "ratio")
-    edges = [f"boxes: Input[Vector[{kind}]]", f"image: Input[Vector[{index}]]"]
-    return [*edges, *(f"{name}: i32" for name in sizes), "scale: f32", "offset: f32", "least: f32"]
-
-
-_REGION = [
-    "image = i32(self.image[r])",
-    "left = f32(self.boxes[r * 4]) * self.scale - self.offset",
-    "top = f32(self.boxes[r * 4 + 1]) * self.scale - self.offset",
-    "wide = max(f32(self.boxes[r * 4 + 2]) * self.scale - self.offset - left, self.least)",
-    "tall = max(f32(self.boxes[r * 4 + 3]) * self.scale - self.offset - top, self.least)",
-    "wide = wide / f32(self.columns)",
-    "tall = tall / f32(self.rows)",
-    "across = self.ratio",
-    "down = self.ratio",
-    "if self.ratio < 1:",
-    "    across = i32(ceil(wide))",
-    "    down = i32(ceil(tall))",
-]
-"""Where region ``r`` begins, the size of its bins in pixels, and the samples of each."""
-
-
-def _samples(body: list[str], dtype: ElementType) -> list[str]:
-    """Loops over the samples of a bin; those outside the image by more than a pixel are 0."""
-    return [
-        "for i in range(down):",
-        "    v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall",
-        "    if v >= -1.0 and v <= f32(self.height):",
-        "        v = max(v, 0.0)",
-        "        v0 = min(i32(v), self.height - 1)",
-        "        v1 = min(v0 + 1, self.height - 1)",
-        "        fv = v - f32(v0)",
-        "        for j in range(across):",
-        "            u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide",
-        "            if u >= -1.0 and u <= f32(self.width):",
-        "                u = max(u, 0.0)",
-        "                u0 = min(i32(u), self.width - 1)",
-        "                u1 = min(u0 + 1, self.width - 1)",
-        "                fu = u - f32(u0)",
-        *(f"                {line}" for line in body),
-    ]
-
-
-_READ = [
-    "a = f32(self.x[plane + v0 * self.width + u0]) * (1.0 - fu) + f32(self.x[plane + v0 * self.width + u1]) * fu",
-    "b = f32(self.x[plane + v1 * self.width + u0]) * (1.0 - fu) + f32(self.x[plane + v1 * self.width + u1]) * fu",
-    "total = total + a * (1.0 - fv) + b * fv",
-]
-_WRITE = [
-    f"self.y[plane + v{v} * self.width + u{u}] = self.y[plane + v{v} * self.width + u{u}] + share * {b} * {a}"
-    for v, b in ((0, "(1.0 - fv)"), (1, "fv"))
-    for u, a in ((0, "(1.0 - fu)"), (1, "fu"))
-]
+    return RoiAlignGradient
 
 
 def _region_slots() -> int:

@@ -13,7 +13,7 @@ from abele.codelet import CodeletDef, Vertex
 from abele.codelet.fields import FieldDef
 from abele.errors import TypeMismatchError
 from abele.numerics import u32
-from abele.poplibs.popops.expressions.generated import build
+from abele.poplibs.public_vertices.generated import build
 from abele.poplibs.public_vertices.parameters import TemplateParameter
 
 Certainty = Literal["sure", "likely", "guessed"]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet.write import type_name
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
-from abele.poplibs.popops.expressions.generated import type_name
 from abele.poplibs.popops.reductions.vertices import SLOTS_OF_FOUR, SUPERVISOR_CYCLES, WORKER_SLOTS
 from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from abele.codelet.write import type_name
 from abele.machine import Ipu
 from abele.numerics import ElementType
 from abele.poplibs.popops.expressions.element_codelets import OperandPlace
-from abele.poplibs.popops.expressions.generated import type_name
 
 WORKERS = 6
 

@@ -5,18 +5,22 @@ its last label (``label``), and of both (``total``). ``last`` is its last label,
 beam that it extends, if that one is kept too, else −1: such an extension is the beam itself, and is added to it.
 """
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
+from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
-from abele.numerics import ElementType, f32
+from abele.numerics import ElementType, f32, i32, u32
 from abele.poplibs.popnn.ctc_infer.costs import extend_slots, read_slots, select_slots
-from abele.poplibs.popops.expressions.generated import build
 
 Int64 = npt.NDArray[np.int64]
 
@@ -26,73 +30,201 @@ FLOOR = -1e29
 """Whatever is below stands for 0."""
 
 
-@lru_cache(maxsize=8)
+@cache
 def extend_codelet(dtype: ElementType) -> type:
     """The best extensions of all beams by some classes, best first; equal ones in order of beam and symbol.
 
     ``data`` is [classes, steps], of which step ``at`` counts. ``own`` gets the scores of each beam's last label, and
     of the blank, where they are among these classes, else LOW.
     """
-    fields = [f"data: Input[Vector[{dtype.name}]]", "at: Input[u32]"]
-    fields += ["blank: Input[Vector[f32]]", "total: Input[Vector[f32]]"]
-    fields += ["last: Input[Vector[i32]]", "parent: Input[Vector[i32]]"]
-    fields += ["score: Output[Vector[f32]]", "beam: Output[Vector[i32]]", "symbol: Output[Vector[i32]]"]
-    fields += ["own: Output[Vector[f32]]", "first: i32", "steps: i32", "void: i32"]
-    lines = [
-        "w = len(self.total)",
-        "classes = len(self.data) // self.steps",
-        "t = i32(self.at)",
-        "for j in range(w):",
-        f"    self.score[j] = {LOW}",
-        "    self.beam[j] = -1",
-        "    self.symbol[j] = -1",
-        f"    self.own[j] = {LOW}",
-        "    mine = self.last[j] - self.first",
-        "    if mine >= 0 and mine < classes:",
-        f"        self.own[j] = max(f32(self.data[mine * self.steps + t]), {LOW})",
-        f"self.own[w] = {LOW}",
-        "b = self.void - self.first",
-        "if b >= 0 and b < classes:",
-        f"    self.own[w] = max(f32(self.data[b * self.steps + t]), {LOW})",
-        "for i in range(w):",
-        f"    if self.total[i] > {FLOOR}:",
-        "        for c in range(classes):",
-        "            s = f32(self.data[c * self.steps + t])",
-        "            symbol = self.first + c",
-        "            if symbol == self.last[i]:",
-        "                s = s + self.blank[i]",
-        "            else:",
-        "                s = s + self.total[i]",
-        f"            if symbol != self.void and s > self.score[w - 1] and s > {FLOOR}:",
-        "                known = 0",
-        "                for j in range(w):",
-        "                    if self.parent[j] == i and self.last[j] == symbol:",
-        "                        known = 1",
-        "                if known == 0:",
-        "                    p = w - 1",
-        "                    while p > 0 and self.score[max(p - 1, 0)] < s:",
-        "                        self.score[p] = self.score[p - 1]",
-        "                        self.beam[p] = self.beam[p - 1]",
-        "                        self.symbol[p] = self.symbol[p - 1]",
-        "                        p = p - 1",
-        "                    self.score[p] = s",
-        "                    self.beam[p] = i",
-        "                    self.symbol[p] = symbol",
-    ]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return extend_slots(np.asarray(v.data) // np.asarray(v.steps), np.asarray(v.total, np.int64))
+    @codelet
+    class ExtendBeams(Vertex):
+        data: Input[Vector[dtype]]
+        at: Input[u32]
+        blank: Input[Vector[f32]]
+        total: Input[Vector[f32]]
+        last: Input[Vector[i32]]
+        parent: Input[Vector[i32]]
+        score: Output[Vector[f32]]
+        beam: Output[Vector[i32]]
+        symbol: Output[Vector[i32]]
+        own: Output[Vector[f32]]
+        first: i32
+        steps: i32
+        void: i32
 
-    return build("ExtendBeams", "Vertex", fields, lines, cycles, extra=dtype)
+        def compute(self):
+            w = len(self.total)
+            classes = len(self.data) // self.steps
+            t = i32(self.at)
+            for j in range(w):
+                self.score[j] = LOW
+                self.beam[j] = -1
+                self.symbol[j] = -1
+                self.own[j] = LOW
+                mine = self.last[j] - self.first
+                if mine >= 0 and mine < classes:
+                    self.own[j] = max(f32(self.data[mine * self.steps + t]), LOW)
+            self.own[w] = LOW
+            b = self.void - self.first
+            if b >= 0 and b < classes:
+                self.own[w] = max(f32(self.data[b * self.steps + t]), LOW)
+            for i in range(w):
+                if self.total[i] > FLOOR:
+                    for c in range(classes):
+                        s = f32(self.data[c * self.steps + t])
+                        symbol = self.first + c
+                        if symbol == self.last[i]:  # noqa: SIM108  a choice costs other instructions
+                            s = s + self.blank[i]
+                        else:
+                            s = s + self.total[i]
+                        if symbol != self.void and s > self.score[w - 1] and s > FLOOR:
+                            known = 0
+                            for j in range(w):
+                                if self.parent[j] == i and self.last[j] == symbol:
+                                    known = 1
+                            if known == 0:
+                                p = w - 1
+                                while p > 0 and self.score[max(p - 1, 0)] < s:
+                                    self.score[p] = self.score[p - 1]
+                                    self.beam[p] = self.beam[p - 1]
+                                    self.symbol[p] = self.symbol[p - 1]
+                                    p = p - 1
+                                self.score[p] = s
+                                self.beam[p] = i
+                                self.symbol[p] = symbol
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return extend_slots(np.asarray(v.data) // np.asarray(v.steps), np.asarray(v.total, np.int64))
+
+    return ExtendBeams
 
 
-def _log_add(target: str, a: str, b: str, indent: str) -> list[str]:
-    """Statements for target = log(exp a + exp b)."""
-    high, low = f"max({a}, {b})", f"min({a}, {b})"
-    return [f"{indent}{target} = {high}", f"{indent}{target} = {target} + log(1.0 + exp({low} - {target}))"]
+@macro
+def _log_add(a, b):
+    """log(exp a + exp b)."""
+    high = max(a, b)
+    return high + log(1.0 + exp(min(a, b) - high))
 
 
-@lru_cache(maxsize=1)
+@macro
+def _staying(self, w, parts):
+    """What becomes of each beam that is not extended: ``stay`` is [3, w], as blank, label, total."""
+    void = f32(LOW)
+    for p in range(parts):
+        self.head[p] = 0
+        void = max(void, self.own[p * (w + 1) + w])
+    for j in range(w):
+        y = f32(LOW)
+        for p in range(parts):
+            y = max(y, self.own[p * (w + 1) + j])
+        here = self.label[j] + y
+        of = self.parent[j]
+        if of >= 0:
+            other = y + self.total[of]
+            if self.last[of] == self.last[j]:
+                other = y + self.blank[of]
+            both = _log_add(here, other)
+            here = both
+        silent = self.total[j] + void
+        self.stay[j] = silent
+        self.stay[w + j] = here
+        sum = _log_add(silent, here)
+        self.stay[2 * w + j] = sum
+        self.taken[j] = 0
+
+
+@macro
+def _choosing(self, w, parts):
+    """The best w of all, best first: where each comes from and what is added; ``chosen`` is [2, w], blank and label."""
+    for k in range(w):
+        best = f32(FLOOR)
+        kept = -1
+        for j in range(w):
+            if self.taken[j] == 0 and self.stay[2 * w + j] > best:
+                best = self.stay[2 * w + j]
+                kept = j
+        part = -1
+        beam = i32(0)
+        symbol = i32(0)
+        for p in range(parts):
+            if self.head[p] < w:
+                at = p * w + self.head[p]
+                s = self.score[at]
+                whose = self.beam[at]
+                which = self.symbol[at]
+                earlier = whose < beam or (whose == beam and which < symbol)
+                if s > best or (s == best and part >= 0 and earlier):
+                    best = s
+                    part = p
+                    beam = whose
+                    symbol = which
+        self.chosen[k] = LOW
+        self.chosen[w + k] = LOW
+        self.origin[k] = -1
+        self.added[k] = -1
+        if part >= 0:
+            self.head[part] = self.head[part] + 1
+            self.origin[k] = beam
+            self.added[k] = symbol
+            self.chosen[w + k] = best
+        elif kept >= 0:
+            self.taken[kept] = 1
+            self.origin[k] = kept
+            self.chosen[k] = self.stay[kept]
+            self.chosen[w + k] = self.stay[w + kept]
+
+
+@macro
+def _moving(self, w, t):
+    """The chosen beams take their places; each extension is a new label, after the last one of what it extends."""
+    for k in range(w):
+        source = self.origin[k]
+        end = i32(0)
+        n = i32(0)
+        if source >= 0:
+            end = self.node[source]
+            n = self.lengths[source]
+            if self.added[k] >= 0:
+                fresh = t * i32(w) + i32(k) + 1
+                self.before[fresh] = end
+                self.labels[fresh] = self.added[k]
+                end = fresh
+                n = n + 1
+        self.origin[k] = end
+        self.added[k] = n
+    for k in range(w):
+        self.node[k] = self.origin[k]
+        self.lengths[k] = self.added[k]
+        self.last[k] = -1
+        if self.added[k] > 0:
+            self.last[k] = self.labels[self.origin[k]]
+        self.blank[k] = self.chosen[k]
+        self.label[k] = self.chosen[w + k]
+        sum = _log_add(self.chosen[k], self.chosen[w + k])
+        self.total[k] = sum
+
+
+@macro
+def _relating(self, w):
+    """Which beam each one extends, if it is there: labels are compared, as a beam may have gone and come back."""
+    for j in range(w):
+        self.parent[j] = -1
+        if self.lengths[j] > 0:
+            for i in range(w):
+                if self.lengths[i] == self.lengths[j] - 1 and self.total[i] > FLOOR:
+                    x = self.before[self.node[j]]
+                    z = self.node[i]
+                    while x != z and self.labels[x] == self.labels[z]:
+                        x = self.before[x]
+                        z = self.before[z]
+                    if x == z:
+                        self.parent[j] = i
+
+
+@cache
 def select_codelet() -> type:
     """The beams of the next step: the best of those that stay and of all extensions. Past ``length`` nothing changes.
 
@@ -100,170 +232,79 @@ def select_codelet() -> type:
     ``before``, [1 + steps · w], have a label and the place of the one before it; place 0 is the empty beam's, and
     ``node`` [w] the place of each beam's last label. ``lengths`` [w] counts its labels. The rest is scratch.
     """
-    floats = ["score: Input", "own: Input", "blank: InOut", "label: InOut", "total: InOut"]
-    floats += ["stay: Output", "chosen: Output"]
-    whole = [f"{name}: Input" for name in ("beam", "symbol")]
-    whole += [f"{name}: InOut" for name in ("last", "parent", "node", "lengths", "before", "labels")]
-    whole += [f"{name}: Output" for name in ("head", "taken", "origin", "added")]
-    fields = ["at: Input[u32]", "length: Input[u32]"]
-    fields += [f"{f}[Vector[f32]]" for f in floats] + [f"{f}[Vector[i32]]" for f in whole]
-    lines = ["t = i32(self.at)", "if self.at < self.length:"]
-    body = [
-        "w = len(self.total)",
-        "parts = len(self.head)",
-        *_staying(),
-        *_choosing(),
-        *_moving(),
-        *_relating(),
-    ]
-    lines += [f"    {line}" for line in body]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return select_slots(np.asarray(v.head, np.int64), np.asarray(v.total, np.int64))
+    @codelet
+    class SelectBeams(Vertex):
+        at: Input[u32]
+        length: Input[u32]
+        score: Input[Vector[f32]]
+        own: Input[Vector[f32]]
+        blank: InOut[Vector[f32]]
+        label: InOut[Vector[f32]]
+        total: InOut[Vector[f32]]
+        stay: Output[Vector[f32]]
+        chosen: Output[Vector[f32]]
+        beam: Input[Vector[i32]]
+        symbol: Input[Vector[i32]]
+        last: InOut[Vector[i32]]
+        parent: InOut[Vector[i32]]
+        node: InOut[Vector[i32]]
+        lengths: InOut[Vector[i32]]
+        before: InOut[Vector[i32]]
+        labels: InOut[Vector[i32]]
+        head: Output[Vector[i32]]
+        taken: Output[Vector[i32]]
+        origin: Output[Vector[i32]]
+        added: Output[Vector[i32]]
 
-    return build("SelectBeams", "Vertex", fields, lines, cycles)
+        def compute(self):
+            t = i32(self.at)
+            if self.at < self.length:
+                w = len(self.total)
+                parts = len(self.head)
+                _staying(self, w, parts)
+                _choosing(self, w, parts)
+                _moving(self, w, t)
+                _relating(self, w)
 
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return select_slots(np.asarray(v.head, np.int64), np.asarray(v.total, np.int64))
 
-def _staying() -> list[str]:
-    """What becomes of each beam that is not extended: ``stay`` is [3, w], as blank, label, total."""
-    return [
-        f"void = f32({LOW})",
-        "for p in range(parts):",
-        "    self.head[p] = 0",
-        "    void = max(void, self.own[p * (w + 1) + w])",
-        "for j in range(w):",
-        f"    y = f32({LOW})",
-        "    for p in range(parts):",
-        "        y = max(y, self.own[p * (w + 1) + j])",
-        "    here = self.label[j] + y",
-        "    of = self.parent[j]",
-        "    if of >= 0:",
-        "        other = y + self.total[of]",
-        "        if self.last[of] == self.last[j]:",
-        "            other = y + self.blank[of]",
-        *_log_add("both", "here", "other", "        "),
-        "        here = both",
-        "    silent = self.total[j] + void",
-        "    self.stay[j] = silent",
-        "    self.stay[w + j] = here",
-        *_log_add("sum", "silent", "here", "    "),
-        "    self.stay[2 * w + j] = sum",
-        "    self.taken[j] = 0",
-    ]
+    return SelectBeams
 
 
-def _choosing() -> list[str]:
-    """The best w of all, best first: where each comes from and what is added; ``chosen`` is [2, w], blank and label."""
-    return [
-        "for k in range(w):",
-        f"    best = f32({FLOOR})",
-        "    kept = -1",
-        "    for j in range(w):",
-        "        if self.taken[j] == 0 and self.stay[2 * w + j] > best:",
-        "            best = self.stay[2 * w + j]",
-        "            kept = j",
-        "    part = -1",
-        "    beam = i32(0)",
-        "    symbol = i32(0)",
-        "    for p in range(parts):",
-        "        if self.head[p] < w:",
-        "            at = p * w + self.head[p]",
-        "            s = self.score[at]",
-        "            whose = self.beam[at]",
-        "            which = self.symbol[at]",
-        "            earlier = whose < beam or (whose == beam and which < symbol)",
-        "            if s > best or (s == best and part >= 0 and earlier):",
-        "                best = s",
-        "                part = p",
-        "                beam = whose",
-        "                symbol = which",
-        f"    self.chosen[k] = {LOW}",
-        f"    self.chosen[w + k] = {LOW}",
-        "    self.origin[k] = -1",
-        "    self.added[k] = -1",
-        "    if part >= 0:",
-        "        self.head[part] = self.head[part] + 1",
-        "        self.origin[k] = beam",
-        "        self.added[k] = symbol",
-        "        self.chosen[w + k] = best",
-        "    elif kept >= 0:",
-        "        self.taken[kept] = 1",
-        "        self.origin[k] = kept",
-        "        self.chosen[k] = self.stay[kept]",
-        "        self.chosen[w + k] = self.stay[w + kept]",
-    ]
-
-
-def _moving() -> list[str]:
-    """The chosen beams take their places; each extension is a new label, after the last one of what it extends."""
-    return [
-        "for k in range(w):",
-        "    source = self.origin[k]",
-        "    end = i32(0)",
-        "    n = i32(0)",
-        "    if source >= 0:",
-        "        end = self.node[source]",
-        "        n = self.lengths[source]",
-        "        if self.added[k] >= 0:",
-        "            fresh = t * i32(w) + i32(k) + 1",
-        "            self.before[fresh] = end",
-        "            self.labels[fresh] = self.added[k]",
-        "            end = fresh",
-        "            n = n + 1",
-        "    self.origin[k] = end",
-        "    self.added[k] = n",
-        "for k in range(w):",
-        "    self.node[k] = self.origin[k]",
-        "    self.lengths[k] = self.added[k]",
-        "    self.last[k] = -1",
-        "    if self.added[k] > 0:",
-        "        self.last[k] = self.labels[self.origin[k]]",
-        "    self.blank[k] = self.chosen[k]",
-        "    self.label[k] = self.chosen[w + k]",
-        *_log_add("sum", "self.chosen[k]", "self.chosen[w + k]", "    "),
-        "    self.total[k] = sum",
-    ]
-
-
-def _relating() -> list[str]:
-    """Which beam each one extends, if it is there: labels are compared, as a beam may have gone and come back."""
-    return [
-        "for j in range(w):",
-        "    self.parent[j] = -1",
-        "    if self.lengths[j] > 0:",
-        "        for i in range(w):",
-        f"            if self.lengths[i] == self.lengths[j] - 1 and self.total[i] > {FLOOR}:",
-        "                x = self.before[self.node[j]]",
-        "                z = self.node[i]",
-        "                while x != z and self.labels[x] == self.labels[z]:",
-        "                    x = self.before[x]",
-        "                    z = self.before[z]",
-        "                if x == z:",
-        "                    self.parent[j] = i",
-    ]
-
-
-@lru_cache(maxsize=8)
+@cache
 def read_codelet(dtype: ElementType) -> type:
     """The best beams at the end: log-probability, length and labels, the blank where a label sequence has ended."""
-    narrow = "self.total[k]" if dtype == f32 else f"{dtype.name}(self.total[k])"
-    fields = [f"{n}: Input[Vector[i32]]" for n in ("node", "lengths", "before", "labels")]
-    fields += ["total: Input[Vector[f32]]", f"score: Output[Vector[{dtype.name}]]", "sizes: Output[Vector[u32]]"]
-    fields += ["paths: Output[Vector[u32]]", "steps: i32", "void: i32"]
-    lines = [
-        "for k in range(len(self.score)):",
-        f"    self.score[k] = {narrow} if self.total[k] > {FLOOR} else -INF",
-        "    n = self.lengths[k]",
-        "    self.sizes[k] = u32(n)",
-        "    for q in range(n, self.steps):",
-        "        self.paths[k * self.steps + q] = u32(self.void)",
-        "    at = self.node[k]",
-        "    for q in range(n):",
-        "        self.paths[k * self.steps + n - 1 - q] = u32(self.labels[at])",
-        "        at = self.before[at]",
-    ]
 
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return read_slots(np.asarray(v.score, np.int64), np.asarray(v.steps, np.int64))
+    @codelet
+    class ReadBeams(Vertex):
+        node: Input[Vector[i32]]
+        lengths: Input[Vector[i32]]
+        before: Input[Vector[i32]]
+        labels: Input[Vector[i32]]
+        total: Input[Vector[f32]]
+        score: Output[Vector[dtype]]
+        sizes: Output[Vector[u32]]
+        paths: Output[Vector[u32]]
+        steps: i32
+        void: i32
 
-    return build("ReadBeams", "Vertex", fields, lines, cycles, extra=dtype)
+        def compute(self):
+            for k in range(len(self.score)):
+                self.score[k] = dtype(self.total[k]) if self.total[k] > FLOOR else -inf
+                n = self.lengths[k]
+                self.sizes[k] = u32(n)
+                for q in range(n, self.steps):
+                    self.paths[k * self.steps + q] = u32(self.void)
+                at = self.node[k]
+                for q in range(n):
+                    self.paths[k * self.steps + n - 1 - q] = u32(self.labels[at])
+                    at = self.before[at]
+
+        @staticmethod
+        def cycles(v: Any, ipu: Ipu) -> Int64:
+            return read_slots(np.asarray(v.score, np.int64), np.asarray(v.steps, np.int64))
+
+    return ReadBeams

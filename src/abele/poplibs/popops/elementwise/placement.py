@@ -15,7 +15,7 @@ from abele.machine import Ipu
 from abele.poplibs.popops.elementwise.cost import CostForm, element_cycles, vector_type
 from abele.poplibs.popops.expressions.element_codelets import Access, OperandLayout, Port, element_codelet
 from abele.poplibs.popops.expressions.fused import Fused
-from abele.poplibs.popops.expressions.generated import identifier
+from abele.poplibs.popops.expressions.names import identifier
 from abele.poplibs.poputil.broadcast import broadcast_dims
 from abele.poplibs.poputil.grid import BlockGrid, Cells, cells_of, collapse, rectangles_of
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order

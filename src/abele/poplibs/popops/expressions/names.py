@@ -61,3 +61,13 @@ __all__ = [
     "UnaryOp",
     "UnaryOpType",
 ]
+
+
+def identifier(name: str) -> str:
+    """``name`` as the beginning of a class name.
+
+    >>> identifier("layer-3.bias"), identifier("0")
+    ('layer_3_bias', '_0')
+    """
+    word = "".join(c if c.isalnum() else "_" for c in name)
+    return word if word.isidentifier() else f"_{word}"

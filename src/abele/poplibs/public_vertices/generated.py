@@ -11,8 +11,9 @@ from typing import Any
 
 from abele import codelet as language
 from abele.codelet import VertexFunction
+from abele.codelet.write import type_name
 from abele.expr import FUNCTIONS
-from abele.numerics import ElementType, types
+from abele.numerics import types
 
 _BUILT: dict[str, type] = {}
 
@@ -40,21 +41,6 @@ def build(
     if key not in _BUILT:
         _BUILT[key] = _compiled(f"{name}_{key}", text, cycles)
     return _BUILT[key]
-
-
-def type_name(type_: ElementType) -> str:
-    """How generated text names an element type."""
-    return "bool_" if type_.name == "bool" else type_.name
-
-
-def identifier(name: str) -> str:
-    """``name`` as the beginning of a class name.
-
-    >>> identifier("layer-3.bias"), identifier("0")
-    ('layer_3_bias', '_0')
-    """
-    word = "".join(c if c.isalnum() else "_" for c in name)
-    return word if word.isidentifier() else f"_{word}"
 
 
 def _class_text(base: str, fields: Sequence[str], body: Sequence[str]) -> str:
