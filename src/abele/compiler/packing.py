@@ -84,7 +84,15 @@ def pack(begin: Int64, end: Int64, tile: Int32, ptr: Int64, num_tiles: int) -> P
     alike = _alike(begin, end, tile, ptr)
     if not alike:
         packed, share, shares = _sorted(begin, end - begin, tile, ptr, num_tiles)
-        return Packing(packed, share, shares, like, np.zeros_like(like), np.zeros_like(like), False)
+        return Packing(
+            packed=packed,
+            share=share,
+            shares=shares,
+            like=like,
+            lag=np.zeros_like(like),
+            shift=np.zeros_like(like),
+            is_shared=False,
+        )
     others, firsts = (np.array(list(side), dtype=np.int64) for side in (alike, alike.values()))
     like[others] = firsts
     own = np.where(like == np.arange(len(like)), pieces, 0)
@@ -94,7 +102,15 @@ def pack(begin: Int64, end: Int64, tile: Int32, ptr: Int64, num_tiles: int) -> P
     shift, further = np.zeros_like(like), np.zeros_like(like)
     shift[others] = begin[ptr[others]] - begin[ptr[firsts]]
     further[others] = tile[ptr[others]] - tile[ptr[firsts]]
-    return Packing(packed, share, _shares_of(first, like, further), like, ptr[:-1] - rows[:-1][like], shift, True)
+    return Packing(
+        packed=packed,
+        share=share,
+        shares=_shares_of(first, like, further),
+        like=like,
+        lag=ptr[:-1] - rows[:-1][like],
+        shift=shift,
+        is_shared=True,
+    )
 
 
 def _shares_of(first: TileShares, like: Int64, further: Int64) -> TileShares:
