@@ -106,7 +106,7 @@ def quarter(format: str | ElementType = "F143", scale: int = 0) -> ElementType:
         raise TypeMismatchError(f"{format!r} is no format of 8-bit floats", remedy="F143 or F152")
     if scale not in SCALES:
         raise TypeMismatchError(f"8-bit floats cannot be scaled by 2^{scale}", remedy="a power from -32 to 31")
-    base = f8_143 if base.name.startswith(f8_143.name) else f8_152
+    base = _BY_DTYPE[base.np]
     return replace(base, name=f"{base.name}*2^{scale}", scale=scale) if scale else base
 
 

@@ -64,8 +64,12 @@ class Contraction:
     @property
     def split_dims(self) -> tuple[str, ...]:
         """Names of the dimensions over which work is split; those that are summed over come last."""
-        fields, kernels = (tuple(f"{n}{d}" for d in range(self.rank)) for n in "ok")
-        return ("g", "b", *fields, "co", "ci", *kernels)
+        return ("g", "b", *(f"o{d}" for d in range(self.rank)), "co", *self.summed_dims)
+
+    @property
+    def summed_dims(self) -> tuple[str, ...]:
+        """Names of the dimensions that are summed over."""
+        return ("ci", *(f"k{d}" for d in range(self.rank)))
 
     @property
     def extents(self) -> dict[str, int]:

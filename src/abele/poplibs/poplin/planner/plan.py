@@ -11,8 +11,6 @@ from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.vertices.method import Method
 
-_SUMMED = ("ci", "k")
-
 
 @dataclass(frozen=True)
 class ContractionPlan:
@@ -49,7 +47,8 @@ class ContractionPlan:
     @property
     def depth(self) -> int:
         """Partials of every output element."""
-        return prod(n for dim, n in self.split.items() if dim.startswith(_SUMMED))
+        split = self.split
+        return prod(split[dim] for dim in self.problem.summed_dims)
 
     @property
     def cycles(self) -> int:

@@ -71,17 +71,22 @@ def min_all(call: OperatorCall, value: Value) -> Value:
     return build.reduce(call.net, value, range(value.ndim), "min")
 
 
-@aten("aten.max.dim", "aten.min.dim")
-def extremum_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
+@aten("aten.max.dim")
+def max_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
     """Refused: the index has no lowering."""
-    operation = "max" if "max" in str(call.node.target) else "min"
-    raise call.refuse("with a dimension has no lowering", f"use torch.a{operation}, which gives no indices")
+    raise call.refuse("with a dimension has no lowering", "use torch.amax, which gives no indices")
+
+
+@aten("aten.min.dim")
+def min_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
+    """Refused: the index has no lowering."""
+    raise call.refuse("with a dimension has no lowering", "use torch.amin, which gives no indices")
 
 
 Correction = float | None
 
 
-@aten("aten.var.correction", "aten.std.correction")
+@aten("aten.var.correction")
 def variance(
     call: OperatorCall,
     value: Value,
@@ -90,11 +95,24 @@ def variance(
     correction: Correction = None,
     keepdim: bool = False,
 ) -> Value:
-    """The variance over dimensions, or its square root."""
+    """The variance over dimensions."""
     return _variance(call, value, dim, correction, keepdim)[0]
 
 
-@aten("aten.var_mean.correction", "aten.std_mean.correction")
+@aten("aten.std.correction")
+def deviation(
+    call: OperatorCall,
+    value: Value,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Correction = None,
+    keepdim: bool = False,
+) -> Value:
+    """The standard deviation over dimensions."""
+    return _root(call, variance(call, value, dim, correction=correction, keepdim=keepdim))
+
+
+@aten("aten.var_mean.correction")
 def variance_and_mean(
     call: OperatorCall,
     value: Value,
@@ -103,8 +121,26 @@ def variance_and_mean(
     correction: Correction = None,
     keepdim: bool = False,
 ) -> tuple[Value, Value]:
-    """The variance over dimensions, or its square root, and the mean."""
+    """The variance over dimensions and the mean."""
     return _variance(call, value, dim, correction, keepdim)
+
+
+@aten("aten.std_mean.correction")
+def deviation_and_mean(
+    call: OperatorCall,
+    value: Value,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Correction = None,
+    keepdim: bool = False,
+) -> tuple[Value, Value]:
+    """The standard deviation over dimensions and the mean."""
+    found, mean = _variance(call, value, dim, correction, keepdim)
+    return _root(call, found), mean
+
+
+def _root(call: OperatorCall, value: Value) -> Value:
+    return build.map_(call.net, apply("sqrt", arg(0)), [value])
 
 
 def _variance(
@@ -117,8 +153,6 @@ def _variance(
     centre = build.mean(call.net, value, dims, keep=True)
     squares = build.map_(call.net, apply("square", arg(0) - arg(1)), [value, centre])
     result = build.reduce(call.net, squares, dims, keep=keepdim, scale=scale)
-    if "std" in str(call.node.target):
-        result = build.map_(call.net, apply("sqrt", arg(0)), [result])
     return result, build.reshape(call.net, centre, result.shape)
 
 
