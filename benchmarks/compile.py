@@ -36,7 +36,8 @@ from abele.graph import ComputeSet, Execute, Graph, Sequence
 from abele.machine import systems
 from abele.numerics import f32
 
-DEMOS = ("digits", "braggnn")
+WITH_LOSS = {"digits": "DigitsWithLoss", "braggnn": "BraggNNWithLoss"}
+DEMOS = tuple(WITH_LOSS)
 SETS = "sets"
 WORKLOADS = (*DEMOS, f"equal {SETS}", f"different {SETS}")
 NUM_SETS = 100
@@ -67,7 +68,7 @@ def compile_demo(name: str) -> dict[str, float]:
     batch = next(iter(poptorch.DataLoader(options, train_set, batch_size=demo.BATCH)))
     model = demo.Network()
     optimizer = optim.Adam(model.parameters(), lr=demo.LEARNING_RATE)
-    training_model = poptorch.trainingModel(demo.TrainingModelWithLoss(model), options, optimizer=optimizer)
+    training_model = poptorch.trainingModel(getattr(demo, WITH_LOSS[name])(model), options, optimizer=optimizer)
     base = peak_bytes()
     start = time.perf_counter()
     training_model.compile(*batch)
