@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from abele.codelet.macros import is_macro
@@ -107,9 +108,8 @@ class Macros(Prints):
             n: Written(a, self.resolve) if isinstance(v, VertexExpr) else v
             for n, a, v in zip(names[len(first) :], node.args, found[len(first) :], strict=True)
         }
-        tree = deepcopy(function_tree(code))
-        renamed = self._renamed(tree, function, found, node)
-        _LocalNames(renamed).visit(tree)
+        renamed = self._renamed(function_tree(code), function, found, node)
+        tree = _renamed_tree(code, tuple(renamed.items()))
         scope = NameScope(function, {}, {}, dict(zip(names, first, strict=False)) | known)
         for name in renamed.values():
             if name in self.scope.types:
@@ -178,6 +178,14 @@ class Macros(Prints):
         while (found := name if number == 1 else f"{name}_{number}") in taken:
             number += 1
         return found
+
+
+@lru_cache(maxsize=512)
+def _renamed_tree(code: CodeType, renamed: tuple[tuple[str, str], ...]) -> ast.FunctionDef:
+    """A macro with its variables renamed; reading it changes nothing in it."""
+    tree = deepcopy(function_tree(code))
+    _LocalNames(dict(renamed)).visit(tree)
+    return tree
 
 
 class _LocalNames(ast.NodeTransformer):
