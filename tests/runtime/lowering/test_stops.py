@@ -47,6 +47,7 @@ def _interrupt(delay: float) -> threading.Timer:
     return timer
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_run__interrupted__leaves_state_as_of_a_whole_step(threads):
     rings = Rings()

@@ -429,6 +429,7 @@ def test_stop__while_a_prefetch_does_not_return__ends_the_run_and_nothing_is_los
         assert received == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_interrupt__while_a_prefetch_does_not_return__leaves_the_engine_usable():
     begun, release = threading.Event(), threading.Event()
     main = threading.main_thread().ident
