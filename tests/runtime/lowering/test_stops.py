@@ -16,6 +16,8 @@ from abele.runtime import Engine
 from abele.runtime.lowering.stops import step_scopes
 from abele.runtime.memory.effects import EffectsOf
 
+pytestmark = pytest.mark.usefixtures("interrupts")
+
 RING = 1009
 ENDLESS = 1 << 40
 
@@ -47,7 +49,6 @@ def _interrupt(delay: float) -> threading.Timer:
     return timer
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_run__interrupted__leaves_state_as_of_a_whole_step(threads):
     rings = Rings()
