@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -9,10 +10,21 @@ import numpy as np
 
 
 def make_read_only(record: Any) -> None:
-    """Nobody can write into the arrays of a dataclass any more, nor into those of dataclasses in its fields."""
-    for each in fields(record):
-        value = getattr(record, each.name)
+    """Nobody can write into the arrays of a record any more, nor into those of records in its fields.
+
+    Args:
+        record: A dataclass or a named tuple.
+    """
+    for value in _values(record):
         if isinstance(value, np.ndarray):
             value.setflags(write=False)
-        elif is_dataclass(value) and not isinstance(value, type):
+        else:
             make_read_only(value)
+
+
+def _values(record: Any) -> Iterator[Any]:
+    """The values of a record's fields; none of what is no record."""
+    if isinstance(record, tuple) and hasattr(record, "_fields"):
+        yield from record
+    elif is_dataclass(record) and not isinstance(record, type):
+        yield from (getattr(record, each.name) for each in fields(record))
