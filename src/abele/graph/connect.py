@@ -239,7 +239,7 @@ def _stored(codelet: CodeletDef, field: FieldDef, given: Any, debug: DebugRecord
 
 
 _TAKES = {
-    0: "a tensor of one element a vertex",
+    0: "a tensor of one element per vertex",
     1: "a tensor with one row per vertex, shared(tensor), regions, or a list of tensors",
     2: "a tensor [vertices, rows, elements] or a list of lists of tensors",
 }

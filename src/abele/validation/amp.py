@@ -29,7 +29,7 @@ def compare(path: str | Path) -> Comparison:
         for rows, measured in read_silicon(path)
     )
     about = (
-        "A grouped product, one group a tile. The library creates the operands where they are needed, so nothing is "
+        "A grouped product, one group per tile. The library creates the operands where they are needed, so nothing is "
         "exchanged. Weights enter the units by 128-bit loads. Cycles of the whole program, launch included."
     )
     return Comparison("silicon", "f16 products on every tile of a Bow", about, figures, Bars(0.02))
