@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from random_networks import networks
 
-from abele.errors import InvalidOptionError, NetworkError
+from abele.errors import FileFormatError, InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
 from abele.graph import DebugRecord
 from abele.parallel import (
@@ -270,3 +270,10 @@ def test_map__constants_that_overflow__are_infinite_without_a_warning() -> None:
     net = NetworkBuilder()
     huge = build.full(net, 1e30, (2,), "f32")
     assert net.scalar(build.map_(net, arg(0) * arg(0), [huge])) == np.inf
+
+
+def test_dump__folder_that_cannot_be_made__is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    dump = PassDump(tmp_path / "file" / "dump")
+    with pytest.raises(FileFormatError, match=r"file/dump: cannot be written: Not a directory"):
+        inference_pipeline().run(training_network(1), watch=dump)

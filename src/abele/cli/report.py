@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from abele.cli.output import console, print_json
-from abele.errors import FileFormatError, InvalidOptionError
+from abele.errors import InvalidOptionError
+from abele.writing import writing
 
 if TYPE_CHECKING:
     from abele.report import Report
@@ -50,7 +51,5 @@ def draw(loaded: Report, kind: str, path: Path) -> None:
         raise InvalidOptionError(
             f"{path}: the ending {path.suffix!r} is no format of pictures", remedy="one of " + ", ".join(sorted(known))
         )
-    try:
+    with writing(path):
         figure.savefig(path)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from abele.errors import FileFormatError
 from abele.words import counted
+from abele.writing import writing
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -145,17 +146,14 @@ def write(path: Path, kind: Kind[Any], fill: Callable[[ArchiveWriter], None]) ->
     Raises:
         FileFormatError: The folder cannot be written.
     """
-    try:
+    with writing(path):
         handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.absolute().parent)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as stream, ArchiveWriter(stream, kind) as archive:
-            fill(archive)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be written: {error.strerror}") from error
+        with writing(path):
+            with os.fdopen(handle, "wb") as stream, ArchiveWriter(stream, kind) as archive:
+                fill(archive)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from abele.validation.figures import Comparison, ErrorSpread, Figure, figure_text, spread
 from abele.validation.notes import notes_text
 from abele.validation.plots import can_plot, plot
+from abele.writing import writing
 
 _MOST_ROWS = 40
 """Comparisons of more figures are shown by kind, with the figures that are furthest off."""
@@ -40,7 +41,8 @@ def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failure
         failures: What could not be compared, a line each.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     pictures: dict[str, str] = {}
     written: list[Path] = []
     if can_plot():

@@ -13,6 +13,7 @@ from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
 from abele.report import Report
+from abele.writing import writing
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
 
@@ -79,8 +80,9 @@ class Inspection:
         """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""
         path = Path(filename)
         path = path / "model.poptorch" if path.is_dir() else path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(self.state_dict(), path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(self.state_dict(), path)
 
     def load(self, filename: str | Path) -> None:
         """Read weights that :meth:`save` wrote; nothing in the file is executed."""

@@ -40,6 +40,7 @@ from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.text import leaf_program_text, program_text
+from abele.writing import writing
 
 Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
 """What passes take and return."""
@@ -199,10 +200,12 @@ def _number_of_passes(after: str | None) -> int:
 
 def _to_files(folder: Path) -> Watch:
     """Writes every form to a file of its own, in a new folder for this plan."""
-    own = new_folder(folder)
+    with writing(folder):
+        own = new_folder(folder)
 
     def watch(step: PlannerPass, form: Form) -> None:
         number = next(n for n, other in enumerate(PIPELINE, 1) if other is step)
-        (own / f"{number:02}-{step.name}.txt").write_text(form_text(form) + "\n", encoding="utf-8")
+        with writing(own):
+            (own / f"{number:02}-{step.name}.txt").write_text(form_text(form) + "\n", encoding="utf-8")
 
     return watch

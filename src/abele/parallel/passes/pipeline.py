@@ -23,6 +23,7 @@ from abele.parallel.passes.outline import Outline
 from abele.parallel.passes.place import AssignPlaces
 from abele.parallel.passes.recompute import CHEAP, Recompute
 from abele.parallel.schedule import Schedule
+from abele.writing import writing
 
 _checking: ContextVar[bool] = ContextVar("checking_between_passes", default=False)
 CAPTURED = "captured"
@@ -174,11 +175,16 @@ class PassDump:
         self._last: Network | None = None
 
     def __call__(self, number: int, name: str, net: Network) -> None:
-        """Write the text of one network."""
-        if self._last is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for old in self.folder.glob("[0-9][0-9]-*.net"):
-                old.unlink()
-        if net is not self._last:
-            (self.folder / f"{number:02}-{name}.net").write_text(network_text(net) + "\n", encoding="utf-8")
+        """Write the text of one network.
+
+        Raises:
+            FileFormatError: The folder cannot be written.
+        """
+        with writing(self.folder):
+            if self._last is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                for old in self.folder.glob("[0-9][0-9]-*.net"):
+                    old.unlink()
+            if net is not self._last:
+                (self.folder / f"{number:02}-{name}.net").write_text(network_text(net) + "\n", encoding="utf-8")
         self._last = net

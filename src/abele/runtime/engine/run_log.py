@@ -15,6 +15,7 @@ from abele.report import RUNS, Report, Table
 from abele.runtime.engine.account import CountedRun, EngineAccount
 from abele.runtime.engine.options import EngineOptions
 from abele.runtime.image import RunCounts
+from abele.writing import writing
 
 REPORT_NAME = "profile.abele-report"
 """File name of a report that ``autoReport`` options ask for."""
@@ -137,7 +138,8 @@ class AutoReport:
             self._write(report())
 
     def _write(self, report: Report) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self._path.parent):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         report.save(self._path)
 
 
