@@ -60,6 +60,16 @@ def _region(self, r):
 
 
 @macro
+def _around(place, extent):
+    """The pixels before and after a place in a field of ``extent`` pixels, and how far it is from the first."""
+    inside = max(place, 0.0)
+    before = min(i32(inside), extent - 1)
+    after = min(before + 1, extent - 1)
+    share = inside - f32(before)
+    return before, after, share
+
+
+@macro
 def _spread(self, plane, v, u, share):
     """Add a sample's share to one of the pixels around it."""
     self.y[plane + v * self.width + u] = self.y[plane + v * self.width + u] + share
@@ -104,17 +114,11 @@ def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, wor
                             for i in range(down):
                                 v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall
                                 if v >= -1.0 and v <= f32(self.height):
-                                    v = max(v, 0.0)
-                                    v0 = min(i32(v), self.height - 1)
-                                    v1 = min(v0 + 1, self.height - 1)
-                                    fv = v - f32(v0)
+                                    v0, v1, fv = _around(v, self.height)
                                     for j in range(across):
                                         u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide
                                         if u >= -1.0 and u <= f32(self.width):
-                                            u = max(u, 0.0)
-                                            u0 = min(i32(u), self.width - 1)
-                                            u1 = min(u0 + 1, self.width - 1)
-                                            fu = u - f32(u0)
+                                            u0, u1, fu = _around(u, self.width)
                                             a = (
                                                 f32(self.x[plane + v0 * self.width + u0]) * (1.0 - fu)
                                                 + f32(self.x[plane + v0 * self.width + u1]) * fu
@@ -178,17 +182,11 @@ def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: Element
                                 for i in range(down):
                                     v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall
                                     if v >= -1.0 and v <= f32(self.height):
-                                        v = max(v, 0.0)
-                                        v0 = min(i32(v), self.height - 1)
-                                        v1 = min(v0 + 1, self.height - 1)
-                                        fv = v - f32(v0)
+                                        v0, v1, fv = _around(v, self.height)
                                         for j in range(across):
                                             u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide
                                             if u >= -1.0 and u <= f32(self.width):
-                                                u = max(u, 0.0)
-                                                u0 = min(i32(u), self.width - 1)
-                                                u1 = min(u0 + 1, self.width - 1)
-                                                fu = u - f32(u0)
+                                                u0, u1, fu = _around(u, self.width)
                                                 _spread(self, plane, v0, u0, share * (1.0 - fv) * (1.0 - fu))
                                                 _spread(self, plane, v0, u1, share * (1.0 - fv) * fu)
                                                 _spread(self, plane, v1, u0, share * fv * (1.0 - fu))
