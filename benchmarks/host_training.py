@@ -1,8 +1,9 @@
 """Samples per second of training on this host: Abele, PyTorch eager and torch.compile, same threads, one run.
 
-The contestants take turns; each one's best round counts. All use Adam and the same batches in the same order. With
---json one object is printed, {"rows": [...]}, each row with ``workload``, ``batch``, ``threads`` and samples/s of
-``abele``, ``eager``, ``eager_flush_denormal`` and ``compile`` (null where it cannot run).
+The contestants take turns; each one's best round counts. All use Adam and the same batches in the same order. On a busy
+machine, --cpu with --threads 1 times by the process's own processor time. With --json one object is printed,
+{"rows": [...]}, each row with ``workload``, ``batch``, ``threads`` and samples/s of ``abele``, ``eager``,
+``eager_flush_denormal`` and ``compile`` (null where it cannot run).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from workloads import WORKLOADS, Workload
 
+from abele.errors import AbeleError
+
 LEARNING_RATE = 1e-3
 COLUMNS = ("abele", "eager", "eager_flush_denormal", "compile")
 
@@ -34,6 +37,7 @@ def abele_contestant(work: Workload, threads: int) -> Contestant:
 
     options = poptorch.Options().deviceIterations(work.steps)
     options.Abele.threads(threads)
+    options.Abele.allowOutOfMemory()  # the host is measured, whether or not the modelled chip has room
     model = work.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     training = poptorch.trainingModel(model, options, optimizer=optimizer)
@@ -101,23 +105,23 @@ def contestants(work: Workload, threads: int, wanted: list[str]) -> dict[str, Co
         try:
             contestant()
             contestant()
-        except torch._dynamo.exc.BackendCompilerFailed as error:
-            print(f"{work.name}: torch.compile cannot run here: {str(error).splitlines()[0]}", file=sys.stderr)
+        except (torch._dynamo.exc.BackendCompilerFailed, AbeleError) as error:
+            print(f"{work.name}: {name} cannot run here: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
         ready[name] = contestant
     return ready
 
 
-def measure(work: Workload, threads: int, rounds: int, wanted: list[str]) -> dict[str, Any]:
+def measure(work: Workload, threads: int, rounds: int, wanted: list[str], clock: Callable[[], float]) -> dict[str, Any]:
     """One row of the result."""
     ready = contestants(work, threads, wanted)
     seconds: dict[str, list[float]] = {name: [] for name in ready}
     gc.disable()
     for _ in range(rounds):
         for name, contestant in ready.items():
-            start = time.perf_counter()
+            start = clock()
             contestant()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     gc.enable()
     samples = work.batch * work.steps
     rates = {name: round(samples / min(seconds[name]), 1) if name in seconds else None for name in COLUMNS}
@@ -134,7 +138,14 @@ def show(rows: list[dict[str, Any]]) -> None:
         rates = [f"{row[name]:,.0f}" if row[name] else "–" for name in COLUMNS]
         ratios = [f"{row['abele'] / row[n]:.2f}x" if row["abele"] and row[n] else "–" for n in COLUMNS[1:]]
         table.add_row(row["workload"], str(row["batch"]), *rates, *ratios)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for name in COLUMNS[1:]:
+        ratios = [row["abele"] / row[name] for row in rows if row["abele"] and row[name]]
+        if ratios:
+            console.print(
+                f"geometric mean of {len(ratios)} rows against {name}: {statistics.geometric_mean(ratios):.2f}x"
+            )
 
 
 def main() -> None:
@@ -144,10 +155,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="timed turns of each contestant")
     parser.add_argument("--workload", action="append", choices=[work.name for work in WORKLOADS])
     parser.add_argument("--only", action="append", choices=COLUMNS, help="measure only these")
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time")
     arguments = parser.parse_args()
+    clock = time.process_time if arguments.cpu else time.perf_counter
     torch.set_num_threads(arguments.threads)
     chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in WORKLOADS])]
-    rows = [measure(work, arguments.threads, arguments.rounds, arguments.only or list(COLUMNS)) for work in chosen]
+    wanted = arguments.only or list(COLUMNS)
+    rows = [measure(work, arguments.threads, arguments.rounds, wanted, clock) for work in chosen]
     if arguments.json:
         print(json.dumps({"rows": rows}))
     else:

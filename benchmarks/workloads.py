@@ -1,4 +1,4 @@
-"""The training workloads that the benchmarks measure."""
+"""The training workloads that the benchmarks measure: three small networks, and heavy ones of ``heavy_networks``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from heavy_networks import CharacterGpt, Encoder, FeedForward, Tagger, resnet18
 from torch import Tensor, nn
 
 from abele.garden.networks import BraggNetwork, DigitsNetwork
@@ -87,8 +88,70 @@ def mlp_data(count: int) -> tuple[Tensor, Tensor]:
     return features, features.mean(dim=1, keepdim=True)
 
 
-WORKLOADS = (
+def tokens_data(tokens: int, width: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Sequences of normally distributed tokens, and a class of two for each."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        features = torch.randn(count, tokens, width, generator=generator)
+        return features, torch.randint(0, 2, (count,), generator=generator)
+
+    return make
+
+
+def images_data(size: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Images of three channels of noise, and a class of ten for each."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randn(count, 3, size, size, generator=generator)
+        return images, torch.randint(0, 10, (count,), generator=generator)
+
+    return make
+
+
+def characters_data(length: int, characters: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Texts of ``length`` random characters, and for each place the character that follows."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        text = torch.randint(0, characters, (count, length + 1), generator=generator)
+        return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+    return make
+
+
+def tags_data(length: int, words: int, tags: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Sentences of ``length`` random words, and a tag for each word."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        sentences = torch.randint(0, words, (count, length), generator=generator)
+        return sentences, torch.randint(0, tags, (count, length), generator=generator)
+
+    return make
+
+
+def loss_of_places(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of ``logits`` [batch, places, classes] with ``target`` [batch, places]."""
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+SMALL = (
     Workload("digits", 16, 89, DigitsNetwork, F.nll_loss, digits_data),
     Workload("braggnn", 512, 8, BraggNetwork, F.mse_loss, peaks_data),
     Workload("mlp", 32, 32, mlp, F.mse_loss, mlp_data),
 )
+
+HEAVY = (
+    Workload("ffn-first", 4, 8, lambda: FeedForward(768, first=True), F.cross_entropy, tokens_data(128, 768)),
+    Workload("ffn-mean", 4, 8, lambda: FeedForward(768, first=False), F.cross_entropy, tokens_data(128, 768)),
+    Workload("encoder-256", 8, 4, lambda: Encoder(256, 4, 4), F.cross_entropy, tokens_data(128, 256)),
+    Workload("encoder-768", 4, 2, lambda: Encoder(768, 2, 12), F.cross_entropy, tokens_data(128, 768)),
+    Workload("gpt", 8, 1, lambda: CharacterGpt(65, 256, 384, 6, 6), loss_of_places, characters_data(256, 65)),
+    Workload("resnet18-32", 16, 2, lambda: resnet18(10, stem=3), F.cross_entropy, images_data(32)),
+    Workload("resnet18-224", 4, 1, lambda: resnet18(10, stem=7), F.cross_entropy, images_data(224)),
+    Workload("lstm-tagger", 16, 4, lambda: Tagger(2000, 256, 2, 20), loss_of_places, tags_data(64, 2000, 20)),
+)
+
+WORKLOADS = (*SMALL, *HEAVY)
