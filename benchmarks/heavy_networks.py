@@ -112,7 +112,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(classes: int, *, stem: int) -> nn.Module:
-    """ResNet-18: with a stem of 7 as for ImageNet, of 3 as for small images, without stride or pooling before blocks."""
+    """ResNet-18: a stem of 7 is ImageNet's; one of 3, for small images, has no stride and no pooling after it."""
     large = stem == 7
     layers: list[nn.Module] = [
         nn.Conv2d(3, 64, stem, 2 if large else 1, padding=stem // 2, bias=False),
