@@ -16,6 +16,7 @@ from abele.errors import ElementRangeError, TensorIndexError
 from abele.numerics import bool_
 from abele.parallel.network import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
 from abele.parallel.registry import Array, rule_of
+from abele.words import plural
 
 INT32 = range(-(2**31), 2**31)
 
@@ -118,9 +119,8 @@ def _check_bound(bound: AllowedRange, array: Array) -> None:
         place = [int(n) for n in np.argwhere(outside)[0]]
         but = "" if bound.exception is None else f", or {bound.exception} for those that do not count"
         raise TensorIndexError(
-            f"{bound.what} {number} of {bound.debug.name or 'the network'} is out of bounds: "
-            f"there are {bound.limit} classes",
+            f"{bound.what} {number} of {bound.debug.name or 'the network'} is out of bounds: there are {bound.limit:,}",
             at=str(bound.debug.location) or None,
             because=f"element {place} of {list(array.shape)}",
-            remedy=f"{bound.what}s of 0 to {bound.limit - 1}{but}",
+            remedy=f"{plural(bound.what)} of 0 to {bound.limit - 1}{but}",
         )

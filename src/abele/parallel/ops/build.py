@@ -6,6 +6,7 @@ from abele.parallel.ops.convolution import convolution
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.linear import linear, matmul
+from abele.parallel.ops.lookup import add_rows, look_up
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.reduction import mean, reduce, sum_to
@@ -16,6 +17,7 @@ from abele.parallel.ops.views import concat, detach, expand, pad, permute, resha
 
 __all__ = [
     "accumulate",
+    "add_rows",
     "call",
     "cast",
     "concat",
@@ -26,6 +28,7 @@ __all__ = [
     "expand",
     "full",
     "linear",
+    "look_up",
     "loop",
     "map_",
     "matmul",
