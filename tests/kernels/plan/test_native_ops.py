@@ -138,3 +138,25 @@ def test_16_bit_floats__overlapping_scatter__rounds_once(type_, accumulate):
     for shift in range(5):
         expected[:, shift : shift + 40] += x.astype(np.float64)
     np.testing.assert_array_equal(run_kernel(kernel, [x, start])[0], expected.astype(np.float32).astype(type_.np))
+
+
+@pytest.mark.parametrize("rows", [5, 16, 37])
+@pytest.mark.parametrize("combine", ["add", "mul"])
+def test_reduction__of_a_value_that_is_the_same_at_every_point__counts_each_point(rows, combine):
+    value = np.array([1.5, -0.5, 1.25, 2.0], np.float32)
+    once = nest({"i": rows, "j": 4}, store(1, ("j",), load(0, "j"), combine))
+    # Beside a reduction that does differ from point to point, too: both share one loop.
+    both = nest(
+        {"i": rows, "j": 4},
+        store(2, ("j",), load(0, "j"), combine),
+        store(3, ("j",), load(1, "i", "j"), "max"),
+    )
+    expected = value * rows if combine == "add" else value**rows
+    np.testing.assert_allclose(
+        run_kernel(HostKernel(((4,), (4,)), (f32,) * 2, 1, 1, (once,)), [value])[0], expected, rtol=1e-5
+    )
+    matrix = np.random.default_rng(1).standard_normal((rows, 4)).astype(np.float32)
+    kernel = HostKernel(((4,), (rows, 4), (4,), (4,)), (f32,) * 4, 2, 2, (both,))
+    same, most = run_kernel(kernel, [value, matrix])
+    np.testing.assert_allclose(same, expected, rtol=1e-5)
+    np.testing.assert_array_equal(most, matrix.max(0))

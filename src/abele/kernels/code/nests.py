@@ -300,7 +300,8 @@ class _NestCode:
 
     def _is_wide(self, accumulate: NestReduction) -> bool:
         lane = self.schedule.lane
-        names = self.points.dims_of(accumulate.value) or frozenset()
+        # Over a reduced dim every lane has its own points to count, also of a value that is the same at all of them.
+        names = (self.points.dims_of(accumulate.value) or frozenset()) | set(self.schedule.reduced)
         return bool(lane) and (lane in names or any(lane in g.position.names for g in accumulate.guards))
 
     def _accumulate(self, points: list[Point]) -> None:
