@@ -55,11 +55,16 @@ def _values(num: int = 5) -> dict[str, np.ndarray]:
 
 
 steps = st.tuples(
-    st.sampled_from(["turn", "copy", "half", "swap", "joined", "flat", "in_place", "recut"]),
+    st.sampled_from(["turn", "copy", "half", "swap", "joined", "flat", "in_place", "recut", "woven", "weave"]),
     st.integers(0, 4),
     st.integers(0, 4),
 )
 plain = st.lists(steps, max_size=6)
+
+
+def woven(a: Tensor, b: Tensor) -> Tensor:
+    """Rows of one among rows of the other: two parts, each of which lies between the other's rows."""
+    return concat([a.reshape(2, 3, N)[:, :1], b.reshape(2, 3, N)[:, 1:]], 1).reshape(N, N)
 
 
 def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
@@ -86,6 +91,13 @@ def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
                 variables[a].reshape(2, 3, 6).transpose(0, 2, 1).reshape(4, 9).T.reshape(N, N),
                 variables[b],
             )
+        elif kind == "woven" and a != b:
+            turned(
+                graph, prog, woven(variables[a], variables[b]), variables[next(n for n in range(5) if n not in (a, b))]
+            )
+        elif kind == "weave" and a != b:
+            raised(graph, prog, woven(variables[a], variables[b]))
+            prog.add(Copy(woven(variables[b], variables[a]), variables[next(n for n in range(5) if n not in (a, b))]))
         elif kind == "swap":
             prog.add(Copy(concat([variables[a][3:], variables[a][:3]]), variables[a]))
     return prog
@@ -177,6 +189,25 @@ def test_native__any_number_of_threads__gives_the_same_bits():
         results.append(run_once(graph, prog, inputs, threads=threads)["z"])
         np.testing.assert_allclose(results[-1], inputs["x"] @ inputs["y"], rtol=1e-4, atol=1e-4)
     assert all((r == results[0]).all() for r in results)
+
+
+@pytest.mark.parametrize("batch", [3, 40])
+def test_native__operand_of_parts_among_each_other__runs_as_a_kernel(batch):
+    graph = Graph("bow-2000")
+    x, y = (graph.variable("f32", (batch, 7, 4), name).map_linear() for name in "xy")
+    out = graph.variable("f32", (batch * 7, 4), "out").map_linear()
+    # As the gradient of one token of each sample, with the others' zeros: flattened, parts lie between parts.
+    seen = concat([x[:, 2:3], y[:, 1:]], 1).reshape(batch * 7, 4)
+    assert seen.blocks is None
+    dims = {"i": batch * 7, "j": 4}
+    kernel = HostKernel((seen.shape,) * 2, (f32, f32), 1, 1, (nest(dims, store(1, "ij", load(0, *"ij") * 2.0)),))
+    prog = Sequence()
+    with graph.library_call(prog, "double", inputs=(seen,), outputs=(out,), kernel=kernel):
+        pass  # without a kernel it would compute nothing
+    values = {n: np.random.default_rng(3).standard_normal((batch, 7, 4)).astype(np.float32) for n in "xy"}
+    engine = run_once(graph, prog, values)
+    want = np.concatenate([values["x"][:, 2:3], values["y"][:, 1:]], 1).reshape(batch * 7, 4) * 2
+    np.testing.assert_array_equal(engine["out"], want)
 
 
 def test_native__operand_reshaped_across_its_layout__is_fused_all_the_same():

@@ -39,6 +39,8 @@ Run = tuple[Program, ...]
 
 _OUTSIDE: Run = ()
 _MOST_BLOCKS = 16
+MOST_PARTS = 256
+"""Parts of an operand that are copied one by one: each is a call to plan, which is less than to run vertices."""
 _MANY_ELEMENTS = 1 << 16
 """Elements whose rearrangement is worth the time to compile a kernel, some 30 ms."""
 
@@ -70,7 +72,7 @@ def is_fusible(step: Program) -> bool:
             return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
         case Copy(source=Tensor(), destination=Tensor()):
             source, destination = matched(step)
-            return _is_bindable(source) and _is_bindable(destination) and not source.overlaps(destination)
+            return _is_operand(source) and _is_operand(destination) and not source.overlaps(destination)
         case (
             Copy(source=Stream(), destination=Tensor() as tensor)
             | Copy(source=Tensor() as tensor, destination=Stream())
@@ -93,10 +95,14 @@ def _is_scattered(tensor: Tensor) -> bool:
 
 
 def _is_operand(tensor: Tensor) -> bool:
-    if tensor.blocks is not None or tensor.size == 0:
-        return _is_bindable(tensor)
+    """True if an operand is strided, or few enough strided parts to be copied one by one."""
+    parts = tensor.content.blocks
+    if parts is not None and 0 < len(parts) <= MOST_PARTS:
+        return not tensor.dtype.is_quarter and tensor.size > 0 and all(b.variable.dtype == tensor.dtype for b in parts)
+    if tensor.size == 0:
+        return False
     found = regrouped(tensor)
-    return found is not None and found.variable.dtype == tensor.dtype
+    return found is not None and found.variable.dtype == tensor.dtype and not tensor.dtype.is_quarter
 
 
 def _is_bindable(tensor: Tensor) -> bool:

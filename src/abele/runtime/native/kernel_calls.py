@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
+from abele.graph.block import StridedBlock, row_major, strides_of
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
 from abele.numerics import ElementType
 from abele.runtime.control.leaf import StreamUse
-from abele.runtime.native.fusion import Storage, matched
+from abele.runtime.native.fusion import MOST_PARTS, Storage, matched
 from abele.runtime.native.strided_again import regrouped
 
 Owner = Variable | StreamUse | None
@@ -49,7 +50,7 @@ class Binder:
         assert isinstance(step, Copy)
         match step.source, step.destination:
             case Tensor(), Tensor():
-                return [self._copy(name, *pair) for pair in _block_pairs(*matched(step))]
+                return self._copies(name, *matched(step))
             case Stream() as source, Tensor() as destination:
                 return self._part_copies(name, destination, self._stream(source, destination), into_view=True)
             case Tensor() as source, Stream() as destination:
@@ -89,14 +90,24 @@ class Binder:
 
     def _parts(self, tensor: Tensor, number: int) -> Iterator[tuple[tuple[int, ...], OperandBinding, OperandBinding]]:
         """Shape of each part of a view, its place in a row-major buffer of the view's shape, and in its variable."""
-        if tensor.blocks is not None:
-            for box, part in _block_views(tensor):
-                yield part.shape, _box_binding(number, tensor.shape, box), self._binding(part)
+        blocks = tensor.content.blocks
+        if blocks is not None and len(blocks) <= MOST_PARTS:
+            # A reshape may leave parts that lie between each other: those of every sample, say.
+            for block in blocks:
+                yield block.extents, _block_binding(number, tensor.shape, block), self._block_source(block)
             return
         found = regrouped(tensor)
         assert found is not None
         everything = _box_binding(number, found.shape, tuple(slice(0, n) for n in found.shape))
         yield found.shape, everything, OperandBinding(self._number(found.variable), found.factors, found.offset)
+
+    def _copies(self, name: str, source: Tensor, destination: Tensor) -> list[BoundKernel]:
+        """A copy between views, part by part; through a buffer where the parts of a view lie among each other."""
+        if source.blocks is not None and destination.blocks is not None:
+            return [self._copy(name, *pair) for pair in _block_pairs(source, destination)]
+        number = self._add(None, source.shape, source.dtype, f"{name}.parts")
+        into = self._part_copies(name, source, number, into_view=False)
+        return [*into, *self._part_copies(name, destination, number, into_view=True)]
 
     def _copy(self, name: str, source: Tensor, destination: Tensor) -> BoundKernel:
         kernel = copy_kernel(source.shape, source.dtype)
@@ -106,6 +117,11 @@ class Binder:
         strided = tensor.strided()
         assert strided is not None
         return OperandBinding(self._number(strided.variable), strided.factors, strided.offset)
+
+    def _block_source(self, block: StridedBlock) -> OperandBinding:
+        """The view of a block in its variable."""
+        factors = tuple(strides_of(f) for f in block.factors)
+        return OperandBinding(self._number(block.variable), factors, block.offset)
 
     def _number(self, variable: Variable) -> int:
         if variable not in self._numbers:
@@ -147,3 +163,13 @@ def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> OperandBindin
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     factors = tuple(((b.stop - b.start, stride),) for b, stride in zip(box, strides, strict=True))
     return OperandBinding(number, factors, sum(b.start * stride for b, stride in zip(box, strides, strict=True)))
+
+
+def _block_binding(number: int, shape: tuple[int, ...], block: StridedBlock) -> OperandBinding:
+    """The view of a block's places in a row-major buffer of ``shape``."""
+    strides = row_major(shape)
+    factors = tuple(
+        tuple((n, step * stride) for n, step, _ in along) or ((1, 0),)
+        for along, stride in zip(block.factors, strides, strict=True)
+    )
+    return OperandBinding(number, factors, sum(o * stride for o, stride in zip(block.origin, strides, strict=True)))
