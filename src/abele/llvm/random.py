@@ -29,6 +29,7 @@ SECOND = 0x85EBCA6B
 _STEPS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, None))
 
 U32 = npt.NDArray[np.uint32]
+Keys = tuple[Value, Value]
 
 
 def hash_u32(seed0: Any, seed1: Any, modifier: Any, index: npt.ArrayLike) -> U32:
@@ -55,10 +56,20 @@ def emit_hash_u32(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: V
         modifier: A number or an i32.
         index: Element number, i32 or i64, scalar or vector.
     """
+    return emit_hash_of_keys(builder, emit_keys(builder, seed0, seed1, modifier), index)
+
+
+def emit_keys(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: Value | int) -> Keys:
+    """IR of what a hash makes of seed and modifier, once for all elements: two i32."""
     modifier = ll.Constant(I32, modifier & 0xFFFFFFFF) if isinstance(modifier, int) else modifier
     tweaked = emit_mix(builder, builder.xor(modifier, ll.Constant(I32, GOLDEN)))
     key1 = emit_mix(builder, builder.add(seed0, tweaked))
-    key2 = emit_mix(builder, builder.add(seed1, emit_mix(builder, builder.xor(key1, ll.Constant(I32, SECOND)))))
+    return key1, emit_mix(builder, builder.add(seed1, emit_mix(builder, builder.xor(key1, ll.Constant(I32, SECOND)))))
+
+
+def emit_hash_of_keys(builder: ll.IRBuilder, keys: Keys, index: Value) -> Value:
+    """IR of the hash of an element under the keys of :func:`emit_keys`."""
+    key1, key2 = keys
     narrow = like(index, I32)
     word = index if index.type == narrow else builder.trunc(index, narrow)
     first = emit_mix(builder, builder.xor(_splat(builder, key1, narrow), word))

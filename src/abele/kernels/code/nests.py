@@ -27,12 +27,12 @@ from llvmlite import ir as ll
 
 from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
-from abele.kernels.code.memory import I64, first_lanes, load_lanes, load_one, store_lanes, store_one
+from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
-from abele.kernels.nest.loop_nest import Bound, Fetch, LoopNest, NestLocal, NestReduction, Out
+from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.numerics import ElementType, bool_, f32
@@ -63,9 +63,12 @@ class _NestCode:
         args = function.args[2]
         arrays = [
             self.entry.load(self.entry.gep(args, [ll.Constant(I64, n)], source_etype=args.type), typ=args.type)
-            for n in range(nest.num_arrays)
+            for n in range(nest.num_arrays + nest.num_integers)
         ]
-        self.points = Points(self.builder, arrays, schedule.lane, schedule.lanes, self.nest.locals)
+        integers = [self.entry.ptrtoint(a, I32) for a in arrays[nest.num_arrays :]]
+        self.points = Points(
+            self.builder, arrays[: nest.num_arrays], schedule.lane, schedule.lanes, self.nest.locals, integers=integers
+        )
         self.extents = nest.extents
         self.size: dict[str, int] = {}
         self.parallel = tuple(d for d, _ in nest.parallel)
@@ -255,6 +258,9 @@ class _NestCode:
         """Evaluate once, before all loops, what depends on no dim and on nothing that the nest writes."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
+        for part in self.nest.expressions():
+            if isinstance(part, Hash) and part.seed.array not in written and not part.seed.address.names:
+                self.points.keys_of(part, at, fix=True)
 
         def visit(expression: Expr, wanted: ElementType) -> None:
             if isinstance(expression, NestLocal | Const):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from llvmlite import ir as ll
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
 from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, NestLocal, affine_dims
+from abele.kernels.nest.loop_nest import Acc, Argument, Bound, ElementAccess, Fetch, Hash, NestLocal, affine_dims
 from abele.llvm import convert
 from abele.llvm import random as llvm_random
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
@@ -64,6 +64,8 @@ class Points:
         fixed: Values that hold in the whole function.
         sure: Bounds that hold at every point of the loops around.
         accumulators: Values of ``Acc``, by number and point.
+        integers: The integer arguments, i32.
+        keys: Keys of hashes that hold in the whole function, by seed and modifier.
     """
 
     builder: ll.IRBuilder
@@ -77,6 +79,8 @@ class Points:
     accumulators: dict[tuple[int, Point], Typed] = field(default_factory=dict)
     dims: dict[int, frozenset[str] | None] = field(default_factory=dict)
     sure: frozenset[Bound] = frozenset()
+    integers: Sequence[Value] = ()
+    keys: dict[tuple[ElementAccess, int | Argument], llvm_random.Keys] = field(default_factory=dict)
 
     def dims_of(self, expression: Expr) -> frozenset[str] | None:
         """The dims that ``expression`` depends on; None if it depends on accumulators."""
@@ -148,12 +152,24 @@ class Points:
         return Typed(value, wanted)
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
-        halves = [
-            self.load(ElementAccess(expression.seed.array, u32, expression.seed.address + n), at, None).value
-            for n in (0, 1)
-        ]
         index = self.position(expression.index, at, I64)
-        return Typed(llvm_random.emit_hash_u32(self.builder, halves[0], halves[1], expression.modifier, index), u32)
+        return Typed(llvm_random.emit_hash_of_keys(self.builder, self.keys_of(expression, at), index), u32)
+
+    def keys_of(self, expression: Hash, at: Point, *, fix: bool = False) -> llvm_random.Keys:
+        """The keys of a hash; with ``fix`` they hold in the whole function."""
+        key = (expression.seed, expression.modifier)
+        if key not in self.keys:
+            halves = [
+                self.load(ElementAccess(expression.seed.array, u32, expression.seed.address + n), at, None).value
+                for n in (0, 1)
+            ]
+            modifier = expression.modifier
+            number = self.integers[modifier.number] if isinstance(modifier, Argument) else modifier
+            keys = llvm_random.emit_keys(self.builder, halves[0], halves[1], number)
+            if not fix:
+                return keys
+            self.keys[key] = keys
+        return self.keys[key]
 
     def _fetch(self, fetch: Fetch, at: Point) -> Typed:
         bounds = [b for b in fetch.bounds if b not in self.sure]

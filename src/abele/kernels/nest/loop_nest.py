@@ -95,14 +95,27 @@ class NestLocal(Expr):
 
 @dataclass(frozen=True)
 class Hash(Expr):
-    """A u32 from the counter hash of the two u32 at ``seed``, ``modifier`` and ``index``."""
+    """A u32 from the counter hash of the two u32 at ``seed``, a modifier and ``index``.
+
+    The modifier is ``modifier``, or an :class:`Argument` that the function is called with.
+    """
 
     seed: ElementAccess
-    modifier: int
+    modifier: int | Argument
     index: Affine
 
     def __str__(self) -> str:
         return f"hash({self.seed}, {self.modifier}, {self.index})"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Integer ``number`` of those that a function is called with."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"argument{self.number}"
 
 
 @dataclass(frozen=True)
@@ -147,6 +160,7 @@ class LoopNest:
         locals: Values that outputs, and later locals, use: evaluated once per point of the parallel dims.
         unit: Dims, in order, whose points are the function's units; empty: the schedule chooses.
         lane: Dim that lies in the vector lanes; empty: the schedule chooses.
+        num_integers: Number of integer arguments, which come after the pointers.
     """
 
     parallel: Dims
@@ -157,6 +171,7 @@ class LoopNest:
     unit: tuple[str, ...] = ()
     lane: str = ""
     locals: tuple[Expr, ...] = ()
+    num_integers: int = 0
 
     @property
     def extents(self) -> dict[str, int]:

@@ -70,6 +70,7 @@ class _Binder:
             function = leaf.functions[0]
             args = tuple(self._argument(s) for s in function.spaces)
             args += (LeafArgument("scratch"),) if function.panel is not None else ()
+            args += tuple(LeafArgument("address", n) for n in function.integers)
             return PlanLeaf(function.address, function.units, args, calls, origins)
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
@@ -98,6 +99,9 @@ class _Binder:
                 pointers = tuple(replace(p, offset=p.offset + n) for p, n in moved)
             if function.panel is not None:
                 pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
+            # Drivers hand them on as they do pointers.
+            integers = (LeafArgument("address", n) for n in function.integers)
+            pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in integers)
             steps.append(DriverStep(target, pointers, where, function.units, share))
             first += share
         return steps

@@ -23,7 +23,8 @@ class TaskFunction:
         is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
         starts: Bytes of every space before the place where its argument points; empty where all are 0.
         schedule: How the nest runs; None before that is chosen.
-        panel: The operand that it packs into scratch memory; its last argument then points there.
+        panel: The operand that it packs into scratch memory; its last pointer then points there.
+        integers: What it is called with after its pointers.
         address: Of the code; 0 before there is some.
     """
 
@@ -35,6 +36,7 @@ class TaskFunction:
     schedule: NestSchedule | None = None
     panel: Panel | None = None
     address: int = 0
+    integers: tuple[int, ...] = ()
 
     @property
     def units(self) -> int:

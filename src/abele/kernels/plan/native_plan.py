@@ -10,7 +10,7 @@ from abele.kernels.plan.text import functions_text
 
 @dataclass(frozen=True)
 class LeafArgument:
-    """One pointer of a leaf's ``args``.
+    """One of a leaf's ``args``: a pointer, or an integer in place of one.
 
     Attributes:
         kind: ``buffer``: storage of the caller's buffer ``value``. ``arena``: byte ``value`` of the plan's arena.

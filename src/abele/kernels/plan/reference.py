@@ -23,6 +23,7 @@ from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest
 from abele.kernels.nest.reference import evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
+from abele.kernels.schedule.lift_integers import lowered_integers
 from abele.kernels.tasks.flatten import BLOCK
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, substitute
@@ -174,6 +175,7 @@ def _values(
             inputs.append(whole)
             types.append(type_)
         if isinstance(part, Hash):
+            assert isinstance(part.modifier, int)
             return Random(numbers[part], part.modifier, part.index)
         return load(numbers[part], *names)
 
@@ -382,6 +384,7 @@ def _of_function(
     chunk: int,
 ) -> _Evaluation:
     """A function's nest, each array from where its pointer points."""
+    item = lowered_integers(item, function.integers)
     arrays: list[tuple[Array, ElementType, int]] = []
     for number, space in enumerate(function.spaces):
         array, type_ = memory[space]

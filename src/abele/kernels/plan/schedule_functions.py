@@ -8,6 +8,7 @@ from dataclasses import replace
 from abele.kernels.code.build import build_nest
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
+from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.merge_dims import merged_dims
 from abele.kernels.schedule.pack_panels import packed_nest
 from abele.kernels.schedule.shift_arrays import shifted_arrays
@@ -19,9 +20,11 @@ def merge_dims(program: FunctionProgram) -> FunctionProgram:
 
 
 def shift_arrays(program: FunctionProgram) -> FunctionProgram:
-    """Let arrays of reductions start where they are first touched, so that equal parts share code."""
+    """Let arrays of reductions start where they are first touched, and streams be arguments: equal parts share code."""
 
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
+        nest, integers = lifted_integers(function.nest)
+        function = replace(function, nest=nest, integers=integers)
         # In a loop over blocks the driver already moves the pointers; without reductions nothing was split.
         if leaf.loop is not None or not function.task.reductions:
             return function

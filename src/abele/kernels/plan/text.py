@@ -73,6 +73,8 @@ def _how(function: TaskFunction, names: Names) -> Iterator[str]:
             f"{names.of[s]} + {n} B" for s, n in zip(function.spaces, function.starts, strict=True) if n
         )
         yield f"  called with {shifted}"
+    if function.integers:
+        yield f"  called with {', '.join(f'argument{n} = {value}' for n, value in enumerate(function.integers))}"
     if function.schedule is not None:
         yield f"  {function.schedule}"
     if function.panel is not None:
