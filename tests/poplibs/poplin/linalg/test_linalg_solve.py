@@ -138,3 +138,27 @@ def _on(tiles: int, dtype: str, shapes: tuple, options: dict, values: list[np.nd
     factor = linalg.cholesky(g, made[0], True, bench.prog, options=options)
     solved = linalg.triangular_solve(g, made[1], made[2], True, True, False, bench.prog, options=options)
     return bench.run(factor, solved)
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 131])
+@pytest.mark.parametrize("batch", [(), (3,)], ids=str)
+def test_cholesky__blocks_of_the_host_and_rows_left_over__matches_numpy(n: int, batch: tuple[int, ...]) -> None:
+    bench = Bench(16)
+    root = np.random.default_rng(n).standard_normal((*batch, n, n))
+    a = bench.tensor(root @ np.swapaxes(root, -1, -2) + n * np.eye(n), "f32")
+    (got,) = bench.run(linalg.cholesky(bench.graph, a, True, bench.prog), mode="native")
+    np.testing.assert_allclose(got, np.linalg.cholesky(bench.data[a].astype(np.float64)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("right", [1, 3, 4, 131])
+@pytest.mark.parametrize("lower", [True, False])
+def test_triangular_solve__sides_by_fours_and_left_over__solves_on_the_host(right: int, lower: bool) -> None:
+    bench, n = Bench(16), 37
+    rng = np.random.default_rng(right)
+    square = rng.standard_normal((n, n)) / n + 2 * np.eye(n)
+    a = bench.tensor(np.tril(square) if lower else np.triu(square), "f32")
+    b = bench.tensor(rng.standard_normal((n, right)), "f32")
+    out = linalg.triangular_solve(bench.graph, a, b, True, lower, False, bench.prog)
+    one, three = bench.run(out, mode="native"), bench.run(out, mode="native", threads=3)
+    np.testing.assert_array_equal(one[0], three[0])
+    np.testing.assert_allclose(bench.data[a].astype(np.float64) @ one[0], bench.data[b], rtol=1e-4, atol=1e-4)

@@ -25,8 +25,10 @@ from abele.graph import Copy, Execute, Graph, Sequence, Tensor
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import cholesky_codelet, inverse_codelet
+from abele.poplibs.poplin.linalg.host import host_cholesky
 from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import Const, _1, _2
+from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options
 
 
@@ -72,6 +74,8 @@ def cholesky(
         body.add(Copy(whole if lower else whole.transpose((0, 2, 1)), work))
         for index in range(len(blocks.extents(a.shape[-1], block))):
             _step(graph, work, index, block, proportion, body)
+    symmetric = whole if lower else whole.transpose((0, 2, 1))
+    note_host(prog, host_cholesky(graph, symmetric, work, name))
     return result
 
 

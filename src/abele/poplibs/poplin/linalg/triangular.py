@@ -23,8 +23,10 @@ from abele.graph import Execute, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.poplin.linalg.codelets import solve_codelet
+from abele.poplibs.poplin.linalg.host import host_solve
 from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import _1, _2
+from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options
 
 
@@ -122,6 +124,7 @@ def triangular_solve(
     )
     with call as body:
         solve.emit(body)
+    note_host(prog, host_solve(graph, whole_a, whole_b, found, lower=lower, unit=unit_diagonal, name=name))
     return result
 
 

@@ -14,9 +14,9 @@ from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder
 from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
-from abele.poplibs.popops.slicing.step_host import note_host
 from abele.poplibs.popops.slicing.step_slice import create_like_window, emit_window
 from abele.poplibs.popops.slicing.strict import VALIDATE_INDICES, validates
+from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options, flag, read_options
 
 DYNAMIC_OPTIONS = {

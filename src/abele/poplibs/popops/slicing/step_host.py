@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from abele.graph import Execute, Graph, LibraryCall, Tensor
-from abele.graph.program import Sequence
+from abele.graph import Execute, Graph, Tensor
 from abele.poplibs.popops.slicing.multi_layout import HOST_VERTICES
 from abele.poplibs.popops.slicing.step_codelets import Remap, regions_codelet
 from abele.poplibs.poputil.order import StorageOrder, storage_order
@@ -60,13 +59,6 @@ def host_window(
         extent=whole.shape[0],
     )
     return Execute(step)
-
-
-def note_host(prog: Sequence, host_body: Sequence | None) -> None:
-    """Give the library call that ``prog`` ends with what the host may run in place of its body."""
-    call = prog.steps[-1]
-    assert isinstance(call, LibraryCall)
-    call.host_body = host_body
 
 
 def with_extent(order: StorageOrder, extent: int) -> StorageOrder:

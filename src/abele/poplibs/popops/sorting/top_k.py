@@ -15,8 +15,10 @@ from abele.graph.program import Sequence as Steps
 from abele.numerics import u32
 from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record
+from abele.poplibs.popops.sorting.host import host_top_k
 from abele.poplibs.popops.sorting.network import SortingNetwork
 from abele.poplibs.popops.sorting.sort import check_keys
+from abele.poplibs.poputil.host_body import note_host
 from abele.words import counted
 
 LONGEST_KEPT = 4096
@@ -148,6 +150,12 @@ def _found(
             columns = [c.reverse(1) for c in columns]
         for column, out in zip(columns, outs, strict=True):
             body.add(Copy(column.reshape(shape), out))
+    places = outs[1] if by_index else graph.variable(u32, shape, name=f"{name}/places", map="linear")
+    found = [outs[0], places, *outs[2 if by_index else 1 :]]
+    host = host_top_k(
+        graph, keys, list(values), found, largest=params.largest, is_reversed=params.is_reversed, name=name
+    )
+    note_host(prog, host)
     return outs
 
 
