@@ -35,6 +35,7 @@ from abele.kernels.tasks.group_leaves import group_leaves
 from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
+from abele.kernels.tasks.order_dims import order_dims
 from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.split_dims import split_dims
@@ -78,6 +79,7 @@ PIPELINE = tuple(
         join_dims,
         fuse_tasks,
         drop_unread,
+        order_dims,
         choose_samples,
         order_stages,
         lay_out_blocks,

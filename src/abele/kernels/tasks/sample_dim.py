@@ -9,6 +9,7 @@ read and then written) come last: the units of a single layer run through all of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from abele.kernels.tasks.program import Put, Ref, SampleDim, Task, TaskProgram, plain
 
@@ -34,6 +35,22 @@ def common_dims(program: TaskProgram) -> list[SampleDim]:
     for node in list(joined):
         groups.setdefault(_root(joined, node), []).append(node)
     return [c for c in (_candidate(program, nodes) for nodes in groups.values()) if c is not None]
+
+
+@dataclass(frozen=True)
+class DimClasses:
+    """Which dims of spaces and tasks are one and the same throughout a program."""
+
+    parents: dict[Node, Node]
+
+    def of_space(self, space: int, place: int) -> Node:
+        """What stands for dim ``place`` of ``space``, and for all that loops join with it."""
+        return _root(self.parents, ("space", space, place))
+
+
+def dim_classes(program: TaskProgram) -> DimClasses:
+    """The dims of ``program``, joined where one loop dim runs over both, whole."""
+    return DimClasses(_join(program))
 
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
