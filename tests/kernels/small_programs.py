@@ -59,6 +59,20 @@ def samples_in_blocks() -> Calls:
     return made
 
 
+def grains() -> Calls:
+    """16 samples of 32 channels, which the plan keeps by grains of 8 channels with the samples between."""
+    made = Calls()
+    x, bias, y = made.buffer((16, 32), "x", True), made.buffer((32,), "bias", True), made.buffer((16,), "y", True)
+    middle = made.buffer((4, 16, 8), "middle")
+    view = OperandBinding(middle.id, (((16, 8),), ((4, 128), (8, 1))))
+    made.call("norm", [x, bias], y, {"b": 16, "c": 32}, ("b",), load(0, "b", "c") * load(1, "c"), "add")
+    shift = nest({"b": 16, "c": 32}, store(2, ("b", "c"), load(0, "b", "c") + load(1, "c")))
+    kernel = HostKernel(((16, 32), (32,), (16, 32)), (f32,) * 3, 2, 1, (shift,))
+    made.calls.insert(0, BoundKernel(kernel, (bind(x), bind(bias), view), "shift", frozenset({1})))
+    made.calls[1] = BoundKernel(made.calls[1].kernel, (view, bind(bias), bind(y)), "norm", frozenset({2}))
+    return made
+
+
 def convolution() -> Calls:
     """A window over the edge of images of 16-bit elements, every one of which is used often."""
     made = Calls()
@@ -105,5 +119,5 @@ def half_histogram() -> Calls:
 
 PROGRAMS = {
     made.__name__: made
-    for made in (training_step, samples_in_blocks, convolution, long_product, softmax, half_histogram)
+    for made in (training_step, samples_in_blocks, grains, convolution, long_product, softmax, half_histogram)
 }

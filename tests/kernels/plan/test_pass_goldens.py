@@ -19,6 +19,7 @@ SHOWN = {
     "join_dims": ("samples_in_blocks",),
     "fuse_tasks": ("training_step", "softmax"),
     "drop_unread": ("training_step",),
+    "order_dims": ("grains",),
     "choose_samples": ("training_step", "softmax", "long_product"),
     "order_stages": ("training_step",),
     "lay_out_blocks": ("training_step", "softmax"),
