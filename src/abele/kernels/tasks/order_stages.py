@@ -1,10 +1,11 @@
 """Order tasks into stages: those that run block after block of samples, and what runs between them.
 
-A task can run by blocks if it is independent along the samples, or reduces over them. What depends on a reduction over
-the samples has to wait until all blocks are done, so it belongs to a later stage; everything else may share one. The
-number of the stage is the longest chain of such waits, which no order can beat. A forward pass over the tasks gives
-each the first stage that it can run in, a backward pass the last; tasks by blocks take the last, next to those that
-read what they make, since a value lives in cache only within a stage; the others then run as early as they can.
+A task can run by blocks if it is independent along the samples, or reduces over them, and if what it touches of a block
+stays in a cache. What depends on a reduction over the samples has to wait until all blocks are done, so it belongs to a
+later stage; everything else may share one. The number of the stage is the longest chain of such waits, which no order
+can beat. A forward pass over the tasks gives each the first stage that it can run in, a backward pass the last; tasks
+by blocks take the last, next to those that read what they make, since a value lives in cache only within a stage; the
+others then run as early as they can.
 
 Every dependence goes to an earlier stage, to an earlier task outside of loops over blocks, or along one sample inside
 of one.
@@ -23,6 +24,11 @@ from abele.kernels.tasks.sample_dim import accesses
 STATIONARY_LIMIT_BYTES = 1 << 18
 """A task that reads or writes more than this apart from the samples does not run by blocks: every block would pass
 over it again, and it would drive the block's own values out of the second-level cache."""
+
+
+BLOCK_LIMIT_BYTES = 1 << 19
+"""A task with an operand or result of which one block of samples takes more than this does not run by blocks: beside
+another, nothing of it would still be in a second-level cache of 1 MiB when the next task reads it."""
 
 
 class _Role(Enum):
@@ -104,10 +110,18 @@ def _role(program: TaskProgram, sample: SampleDim | None, number: int) -> _Role:
             return _Role.WHOLE
     if _stationary_bytes(program, sample, task, dim) > STATIONARY_LIMIT_BYTES:
         return _Role.WHOLE
+    if _block_bytes(program, sample, task) > BLOCK_LIMIT_BYTES:
+        return _Role.WHOLE
     if dim in dict(task.parallel):
         written = all(p.space in sample.spaces for p in task.puts)
         return _Role.PER_SAMPLE if written else _Role.WHOLE
     return _Role.REDUCES if all(p.combine == "set" for p in task.puts) else _Role.WHOLE
+
+
+def _block_bytes(program: TaskProgram, sample: SampleDim, task: Task) -> int:
+    """Bytes of one block of samples of the largest space that the task touches."""
+    touched = (program.spaces[s].bytes for s in task.reads | task.writes if s in sample.spaces)
+    return max(touched, default=0) // sample.extent * program.block
 
 
 def _stationary_bytes(program: TaskProgram, sample: SampleDim, task: Task, dim: str) -> int:

@@ -1,0 +1,27 @@
+"""Stages by blocks of samples: what runs in them, and what is too large to stay near from one task to the next."""
+
+from __future__ import annotations
+
+import pytest
+from kernels_kit import form_after
+from small_programs import Calls
+
+from abele.kernels.nest.ir import load, select
+from abele.kernels.target import HostTarget
+
+
+def two_layers(width: int) -> Calls:
+    """A layer and an activation over 32 samples of ``width`` values."""
+    made = Calls()
+    x, y, z = made.buffer((32, width), "x", True), made.buffer((32, width), "y"), made.buffer((32, 8), "z", True)
+    rows = {"b": 32, "n": width}
+    made.call("relu", [x], y, rows, ("b", "n"), select(load(0, "b", "n") > 0.0, load(0, "b", "n"), 0.0))
+    made.call("sums", [y], z, {"b": 32, "m": 8, "n": width}, ("b", "m"), load(0, "b", "n"), "add")
+    return made
+
+
+@pytest.mark.parametrize(("width", "by_blocks"), [(1 << 12, True), (1 << 14, False)])
+def test_tasks__values_of_a_block_of_samples__run_by_blocks_where_they_fit_a_cache(width: int, by_blocks: bool) -> None:
+    program = two_layers(width)
+    stages = form_after("order_stages", program.buffers, program.calls, HostTarget(16)).stages
+    assert [stage.by_blocks for stage in stages] == [by_blocks]
