@@ -1,4 +1,4 @@
-"""Report files of version 3: arrays lie in the file as they lie in memory, and are read when they are asked for."""
+"""Report files from version 3 on: arrays lie in the file as they lie in memory, read when asked for."""
 
 from __future__ import annotations
 

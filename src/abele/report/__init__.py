@@ -1,12 +1,15 @@
 """Reports as data: columns, memory by tile, text, JSON and file."""
 
 from abele.report.cycles import Cycles, sum_by_op
+from abele.report.host_profile import HostProfile
 from abele.report.memory import CATEGORIES, Memory
 from abele.report.report import Report
 from abele.report.schema import (
     BASES,
     BUFFER_TILES,
     GROUPS,
+    HOST_KINDS,
+    HOST_LEAVES,
     LIFETIMES,
     LIVENESS,
     OPS,
@@ -29,6 +32,8 @@ __all__ = [
     "BUFFER_TILES",
     "CATEGORIES",
     "GROUPS",
+    "HOST_KINDS",
+    "HOST_LEAVES",
     "LIFETIMES",
     "LIVENESS",
     "OPS",
@@ -42,6 +47,7 @@ __all__ = [
     "VARIABLES",
     "VARIABLE_TILES",
     "Cycles",
+    "HostProfile",
     "Memory",
     "Report",
     "Schema",

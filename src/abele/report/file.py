@@ -28,7 +28,7 @@ from abele.report.text_column import Column, Text, packed_words, unpacked_words
 
 KIND = container.Kind(
     noun="report",
-    version=3,
+    version=4,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
@@ -37,7 +37,7 @@ KIND = container.Kind(
     mapped=True,
 )
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
-groups, and arrays that can be mapped."""
+groups, and arrays that can be mapped. Version 4: the profile of the host."""
 
 SMALL_BYTES = 16 << 20
 """A smaller file is read and checked whole when it is loaded; the columns of a larger one when they are asked for."""
@@ -54,14 +54,17 @@ def save(report: Report, path: Path, *, full_paths: bool = False) -> None:
     Raises:
         FileFormatError: The folder cannot be written.
     """
-    shown = report if full_paths else replace(report, ops=_with_portable_paths(report.ops))
+    shown = report
+    if not full_paths:
+        leaves = _with_portable_paths(report.host_leaves)
+        shown = replace(report, ops=_with_portable_paths(report.ops), host_leaves=leaves)
     container.write(path, KIND, lambda archive: _write(shown, archive))
 
 
-def _with_portable_paths(ops: Table) -> Table:
-    files = ops.columns["file"]
+def _with_portable_paths(table: Table) -> Table:
+    files = table.columns["file"]
     assert isinstance(files, Text)
-    return Table({**ops.columns, "file": Text(files.codes, tuple(map(portable_path, files.words)))})
+    return Table({**table.columns, "file": Text(files.codes, tuple(map(portable_path, files.words)))})
 
 
 def _write(report: Report, archive: container.ArchiveWriter) -> None:

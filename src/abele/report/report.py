@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.report.cycles import Cycles, run_cycles
+from abele.report.host_profile import HostProfile
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
     GROUPS,
+    HOST_LEAVES,
     LIFETIMES,
     PHASE_TILES,
     PROGRAM_TILES,
@@ -52,6 +54,7 @@ class Report:
         variable_tiles: Which tiles hold how much of which variable; columns as ``schema.VARIABLE_TILES``.
         lifetimes: When variables are live; columns as ``schema.LIFETIMES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
+        host_leaves: What measured runs took on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
@@ -73,7 +76,13 @@ class Report:
     variable_tiles: Table = field(default_factory=VARIABLE_TILES.empty)
     lifetimes: Table = field(default_factory=LIFETIMES.empty)
     buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
+    host_leaves: Table = field(default_factory=HOST_LEAVES.empty)
     meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def host(self) -> HostProfile:
+        """What measured runs took on the host; without rows where none was measured."""
+        return HostProfile(self.host_leaves, self.meta.get("host", {}))
 
     def cycles(self, program: int = 0) -> Cycles:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""

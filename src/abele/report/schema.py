@@ -244,6 +244,35 @@ RUNS = Schema(
     },
 )
 
+HOST_KINDS = ("kernel", "vertices", "copy", "callback")
+"""What a leaf of a run on the host may be: host kernels of library calls, vertices as placed, a copy, or a call back to
+Python (streams that are not arrays, host functions, prints)."""
+
+_SECONDS = "<f8"
+
+HOST_LEAVES = Schema(
+    "host_leaves",
+    {
+        "name": _text("what it carries out: names of steps with their scopes", since=4),
+        "kind": _text("one of HOST_KINDS", since=4, choices=HOST_KINDS),
+        "calls": _text("library functions that it carries out, wholly or in part, joined by commas", since=4),
+        "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
+        "file": _text("source file of the user's line", since=4),
+        "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
+        "executions": _count("how often it ran in the measured runs", since=4),
+        "seconds": ColumnSpec(_SECONDS, "time of all executions, from barrier to barrier", 0.0, since=4),
+        "busy_seconds": ColumnSpec(_SECONDS, "time that threads worked on it, summed over threads", 0.0, since=4),
+        "best_seconds": ColumnSpec(_SECONDS, "shortest execution, on the thread that took longest", 0.0, since=4),
+        "balance": ColumnSpec("<f8", "mean time that a thread worked on it / the longest", 0.0, since=4),
+        "units": _count("parallel units that threads share", since=4),
+        "flops": _count("arithmetic operations of one execution, 0 when unknown", since=4),
+        "read_bytes": _count("distinct bytes that one execution reads", since=4),
+        "written_bytes": _count("distinct bytes that one execution writes", since=4),
+    },
+    since=4,
+)
+"""What measured runs took on the host, leaf by leaf: native functions between two meetings of all threads."""
+
 STEP_GROUPS = Schema(
     "step_groups",
     {
@@ -330,5 +359,6 @@ TABLES = {
         VARIABLE_TILES,
         LIFETIMES,
         BUFFER_TILES,
+        HOST_LEAVES,
     )
 }

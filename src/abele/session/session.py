@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from abele.compiler import Executable
 from abele.errors import SessionError
 from abele.parallel import Group, Network, Optimiser, Schedule
-from abele.report import Report
+from abele.report import HostProfile, Report
 from abele.runtime import Engine
 from abele.session import feeds
 from abele.session.arrays import SharedArray, SharedArrays
@@ -310,6 +311,26 @@ class Session:
     def report(self) -> Report:
         """What the program costs on the machine, and what runs took on the host if there were any."""
         return self.executable.report if self._engine is None else self._engine.report
+
+    @contextmanager
+    def profiling(self, clock: str = "wall") -> Iterator[None]:
+        """Runs inside are measured, leaf by leaf; see :meth:`abele.Engine.profiling`.
+
+        Raises:
+            SessionError: The session is closed.
+            InvalidOptionError: There is no such clock.
+        """
+        with self._loaded("be measured").profiling(clock):
+            yield
+
+    def profile(self) -> HostProfile:
+        """What measured runs took on the host.
+
+        Raises:
+            SessionError: The session is closed.
+            ProfilingDisabledError: No run was measured.
+        """
+        return self._loaded("tell a profile").profile()
 
     @property
     def variable_names(self) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from abele.compiler import Executable
 from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
-from abele.report import Report
+from abele.report import HostProfile, Report
 from abele.writing import writing
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
@@ -45,6 +47,29 @@ class Inspection:
     def report(self) -> Report:
         """What the program costs on the machine, and what runs took on the host."""
         return self._require().session.report
+
+    @contextmanager
+    def profiling(self, clock: str = "wall") -> Iterator[None]:
+        """Calls of the model inside are measured on the host, leaf by leaf; calls outside pay nothing for it.
+
+        Args:
+            clock: ``wall``: time that passes; ``processor``: time that threads are given a core for.
+
+        Raises:
+            Error: Nothing is compiled yet.
+            InvalidOptionError: There is no such clock.
+        """
+        with self._require().session.profiling(clock):
+            yield
+
+    def profile(self) -> HostProfile:
+        """What measured calls took on the host: time, arithmetic and bytes of every native function and copy.
+
+        Raises:
+            Error: Nothing is compiled yet.
+            ProfilingDisabledError: No call was measured.
+        """
+        return self._require().session.profile()
 
     def cycleCount(self) -> int:
         """Cycles of one call on the machine.

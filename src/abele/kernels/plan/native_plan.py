@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from abele.kernels.plan.functions import FunctionProgram
+from abele.kernels.plan.leaf_work import LeafWork, heaviest_origins, leaf_work
 from abele.kernels.plan.text import functions_text
 
 
@@ -67,6 +68,14 @@ class NativePlan:
     def listing(self) -> str:
         """The plan as text: every leaf with its tasks, and how each of them runs."""
         return "" if self.program is None else functions_text(self.program)
+
+    def work(self, number: int) -> LeafWork:
+        """What one execution of a leaf computes, reads and writes."""
+        return LeafWork() if self.program is None else leaf_work(self.program, number)
+
+    def heaviest_origins(self, number: int) -> frozenset[int]:
+        """The caller's numbers of the calls that give a leaf most to do."""
+        return frozenset() if self.program is None else heaviest_origins(self.program, number)
 
     def __str__(self) -> str:
         lines = [f"arena {self.arena_bytes:,} B, scratch per thread {self.scratch_bytes:,} B"]

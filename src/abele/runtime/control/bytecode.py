@@ -86,6 +86,10 @@ class SharedWord(IntEnum):
     STOP = 8
     FAULT = 9
     """Not 0 once a leaf has faulted; the run ends at the next barrier."""
+    NOTES = 10
+    """Where the notes of thread 0 are, if the run is timed; those of the others follow."""
+    NOTES_BYTES = 11
+    """Bytes of one thread's notes."""
     RELEASE = 16
     ARRIVED = 24
     """One cache line per thread from here on."""
@@ -112,6 +116,29 @@ class GuardWord(IntEnum):
     SELF = 18
     """Where the guard itself is, by which it is known."""
     WORDS = 32
+
+
+class NoteWord(IntEnum):
+    """Words that a timed run notes for each instruction, and in the row before them; see ``texts/timed.ll``."""
+
+    COUNT = 0
+    """How often a thread ran its share of the leaf, or called back."""
+    BUSY = 1
+    """Time that this took, in nanoseconds."""
+    WAITED = 2
+    """Time at the barriers that followed."""
+    SHORTEST = 3
+    """Time of the execution that took least."""
+    WORDS = 4
+
+
+class NotesHead(IntEnum):
+    """Words of the row before those of the instructions; what a thread waits for before any leaf is noted there too."""
+
+    LAST = 0
+    """First word of the row of the leaf that ran last."""
+    CLOCK = 1
+    """The number of the clock that is read."""
 
 
 ACTION_BYTES = 152

@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from abele.graph import Stream
+from abele.graph import LibraryCall, Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.runtime.control.bytecode import Assembler, Opcode
 from abele.runtime.control.leaf import Fixed, Leaf, Phase, StreamUse
+from abele.runtime.control.notes import TimedInstruction
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _SOLO_WORK_BYTES = 4096
@@ -46,6 +47,9 @@ class Emitter:
         arguments: Registers that hold a leaf's pointers, with their values, to be filled for each thread.
         streams: First of the two registers of every stream that the code uses.
         copies_at_once: The most copies of each stream that are under way together.
+        timed: The instructions that take time, in order.
+        step: The step whose code is being emitted, for these instructions.
+        call: The library call around it.
     """
 
     def __init__(self) -> None:
@@ -54,6 +58,10 @@ class Emitter:
         self.streams: dict[Stream, int] = {}
         self.copies_at_once: dict[Stream, int] = {}
         self.leaves: dict[Leaf, int] = {}
+        self.timed: list[TimedInstruction] = []
+        self.step: Program | None = None
+        self.call: LibraryCall | None = None
+        self._num_phases = 0
         self._stream_numbers: dict[Stream, int] = {}
         self._uses: dict[StreamUse, int] = {}
         self._under_way: Counter[Stream] = Counter()
@@ -117,10 +125,22 @@ class Emitter:
         # Thread 0 runs what it ran before in order; anything else must see what other threads wrote.
         if not (solo and self._pending is _Pending.SOLO):
             self.fence()
+        self._num_phases += 1
         for leaf in phase:
             self._call(leaf, solo)
             self.expect_writes(leaf.writes)
         self._pending = _Pending.SOLO if solo else _Pending.ALL
+
+    def _note(self, leaf: Leaf | None = None, stream: Stream | None = None) -> None:
+        """Note what the next instruction does."""
+        self.timed.append(TimedInstruction(self.assembler.here, self._num_phases, leaf, self.step, self.call, stream))
+
+    @contextmanager
+    def inside(self, call: LibraryCall) -> Iterator[None]:
+        """Code of a library call."""
+        outer, self.call = self.call, call
+        yield
+        self.call = outer
 
     def _call(self, leaf: Leaf, solo: bool) -> None:
         register = self._argument_list(leaf)
@@ -129,6 +149,7 @@ class Emitter:
                 self.assembler.emit(Opcode.BIND, self._uses[argument], register + place)
         # The table is read anew at every execution: what runs count may cut the shares differently (``learn``).
         cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
+        self._note(leaf)
         if leaf.counter:
             self.assembler.emit(Opcode.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
         elif leaf.seed:
@@ -161,12 +182,16 @@ class Emitter:
         self._under_way[stream] += 1
         self.copies_at_once[stream] = max(self.copies_at_once.get(stream, 0), self._under_way[stream])
         first = self.streams[stream]
+        self._num_phases += 1
+        self._note(stream=stream)
         self.assembler.emit(Opcode.FETCH, self._stream_numbers[stream], stream.bytes, first)
         self.assembler.emit(Opcode.BIND, first + 1, self._uses[use])
 
     def drain(self, use: StreamUse) -> None:
         """Hand the elements of an output stream over, or say that those of an input stream were used."""
         self._under_way[use.stream] -= 1
+        self._num_phases += 1
+        self._note(stream=use.stream)
         self.assembler.emit(Opcode.DRAIN, self._stream_numbers[use.stream])
 
     def discard(self, use: StreamUse) -> None:
@@ -184,6 +209,8 @@ class Emitter:
 
     def callback(self, number: int) -> None:
         """Let thread 0 call Python while the others wait."""
+        self._num_phases += 1
+        self._note()
         self.assembler.emit(Opcode.CALLBACK, number)
         self._pending = _Pending.NOTHING
 

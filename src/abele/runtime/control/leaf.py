@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from abele.graph import Stream
+from abele.graph import Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Int64
+from abele.kernels import NativePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class Leaf:
         counter: Address of int64[units] to which a counting codelet adds its issue slots; 0 for the rest.
         seed: Address of a word that is given to a leaf which rounds at random; 0 for the rest.
         keep: What must stay alive for the pointers to stay valid.
+        vertices: How many vertices it runs; 0 for other leaves.
+        kernel: The plan and the number of the leaf in it, of a leaf that host kernels are.
+        steps: The steps that such a leaf carries out, wholly or in part, by the numbers that the plan has for them.
         cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
     """
 
@@ -70,6 +75,9 @@ class Leaf:
     seed: int = 0
     keep: object = field(default=None, repr=False)
     cuts: Int64 | None = field(default=None, repr=False)
+    vertices: int = 0
+    kernel: tuple[NativePlan, int] | None = field(default=None, repr=False)
+    steps: Mapping[int, Program] = field(default_factory=dict, repr=False)
 
     def keeping(self, item: object) -> Leaf:
         """The same leaf, which keeps one more thing alive."""

@@ -20,6 +20,8 @@ from abele.runtime.control.bytecode import (
     WORDS,
     ZONE,
     GuardWord,
+    NotesHead,
+    NoteWord,
     Opcode,
     SharedWord,
     StreamMode,
@@ -44,6 +46,7 @@ class Primitives:
 
     Attributes:
         run: ``i64 run(shared, thread, registers)``, the control virtual machine.
+        timed_run: The same, which notes times.
         copy_runs: Leaf that copies runs of any length; its units are runs.
         element_copies: By bytes of a run, the leaf for runs that are all as long.
         move_rows: Leaf that moves rows of a remote buffer.
@@ -57,6 +60,7 @@ class Primitives:
     """
 
     run: int
+    timed_run: int
     copy_runs: int
     element_copies: dict[int, int]
     move_rows: int
@@ -75,7 +79,8 @@ def primitives() -> Primitives:
     native = compile_ir(module_text())
     elements = {n: native.address(f"copy_elements_{n}") for n in _ELEMENT_BYTES}
     return Primitives(
-        run=native.address("run"),
+        run=native.address("plain_run"),
+        timed_run=native.address("timed_run"),
         copy_runs=native.address("copy_runs"),
         element_copies=elements,
         move_rows=native.address("move_rows"),
@@ -96,8 +101,11 @@ def module_text() -> str:
         _text("nonfinite", NAME=name, BYTES=size, BITS=8 * size, INFINITY=bits, MAGNITUDE=(1 << 8 * size - 1) - 1)
         for name, (size, bits) in _INFINITY.items()
     )
-    machine = _text("vm", **_constants())
-    fixed = [machine, _text(_guarded(), **_guards()), _text("zones", **_zones()), _text("copies"), _text("move_rows")]
+    constants = _constants()
+    machine = [_text("barrier", **constants)]
+    for kind in ("plain", "timed"):
+        machine += [_text(kind, **constants), _text("vm", **constants, KIND=kind)]
+    fixed = [*machine, _text(_guarded(), **_guards()), _text("zones", **_zones()), _text("copies"), _text("move_rows")]
     return "\n".join([_host_functions(), *fixed, *elements, *findings])
 
 
@@ -122,7 +130,15 @@ def _text(name: str, **constants: int | str) -> str:
 
 def _constants() -> dict[str, int]:
     names = {"WORDS": WORDS, **_WAITING}
-    for prefix, enum in (("OP", Opcode), ("SHARED", SharedWord), ("VERDICT", Verdict), ("STREAM", StreamWord)):
+    enums = {
+        "OP": Opcode,
+        "SHARED": SharedWord,
+        "VERDICT": Verdict,
+        "STREAM": StreamWord,
+        "NOTE": NoteWord,
+        "NOTES": NotesHead,
+    }
+    for prefix, enum in enums.items():
         names |= {f"{prefix}_{item.name}": int(item) for item in enum}
     return names | {f"MODE_{item.name}": int(item) for item in StreamMode}
 

@@ -22,6 +22,7 @@ from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.faults import Fault, Guards, prepare_thread
 from abele.runtime.control.leaf import Leaf, Scratch, Workspace
+from abele.runtime.control.notes import Notes, TimedInstruction
 from abele.runtime.control.primitives import host_waits, primitives
 from abele.runtime.control.threads import Workers
 from abele.runtime.memory.host_memory import address_of, aligned_block
@@ -85,6 +86,9 @@ class VirtualMachine:
         callbacks: Python functions that the code may call.
         num_threads: Host threads.
         memory: How much working memory the leaves need.
+
+    Attributes:
+        notes: Where runs note the times of their leaves; None: they note none.
     """
 
     def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, memory: WorkingMemory) -> None:
@@ -92,7 +96,8 @@ class VirtualMachine:
         self._emitter = emitter
         self._callbacks = callbacks
         self._workers = Workers(num_threads)
-        self._run = _RUN(primitives().run)
+        self._run, self._timed_run = _RUN(primitives().run), _RUN(primitives().timed_run)
+        self.notes: Notes | None = None
         self._shared = _words(SharedWord.ARRIVED + _LINE_WORDS * num_threads)
         self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
         self._workspace = aligned_block(memory.shared_bytes)
@@ -120,6 +125,11 @@ class VirtualMachine:
         }
         for word, value in words.items():
             self._shared[word] = value
+
+    @property
+    def timed(self) -> Sequence[TimedInstruction]:
+        """The instructions that take time."""
+        return self._emitter.timed
 
     @property
     def num_threads(self) -> int:
@@ -176,6 +186,10 @@ class VirtualMachine:
         self._shared[SharedWord.STOP :] = 0
         self._outcome = _Outcome()
         shared, outcome, run = address_of(self._shared), self._outcome, self._run
+        if self.notes is not None:
+            run = self._timed_run
+            self._shared[SharedWord.NOTES] = self.notes.address
+            self._shared[SharedWord.NOTES_BYTES] = self.notes.bytes_per_thread
         registers = [address_of(r) for r in self._registers]
 
         def job(thread: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -14,7 +16,7 @@ from abele.compiler import Executable, RunAccount
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
 from abele.numerics import to_host
-from abele.report import Report, Table
+from abele.report import HostProfile, Report, Table
 from abele.runtime.checks.checks import Checks
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.listing import listing
@@ -22,6 +24,7 @@ from abele.runtime.control.threads import available_cores
 from abele.runtime.engine.compare_orders import compare_orders
 from abele.runtime.engine.deployment import Deployment
 from abele.runtime.engine.options import read_options, set_log_level
+from abele.runtime.engine.profiling import Profiler
 from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
 from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
@@ -99,6 +102,9 @@ class Engine:
         self._auto_report = AutoReport(self.options)
         self.deployment = Deployment(self.executable, self.options, image_options, self._print, progress or silent)
         self._log.account.begin(self.deployment.image.tallies.places)
+        self._profiler = Profiler(self.deployment.image.machine)
+        if self.options.flag("profiler.host"):
+            self._profiler.begin("wall")
         self._auto_report.after_compile(lambda: self.report)
 
     def _kept(self, keep: Iterable[Handle]) -> frozenset[Variable]:
@@ -241,7 +247,9 @@ class Engine:
         with self.deployment.alone("run"):
             start = time.perf_counter()
             verdict, counts = self.deployment.execute(index)
-            self._note_run(index, counts, name, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._profiler.note_run(seconds)
+            self._note_run(index, counts, name, seconds)
         return verdict is Verdict.DONE
 
     def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:
@@ -291,6 +299,33 @@ class Engine:
 
     # --- profile -----------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def profiling(self, clock: str = "wall") -> Iterator[None]:
+        """Runs inside are measured, leaf by leaf; runs outside pay nothing for it.
+
+        Args:
+            clock: ``wall``: time that passes. ``processor``: time that threads are given a core for, which other
+                programs on the machine do not disturb, and which says nothing of waiting.
+
+        Raises:
+            InvalidOptionError: There is no such clock.
+            EngineError: A run is under way.
+        """
+        with self.deployment.alone("begin to measure"):
+            self._profiler.begin(clock)
+        try:
+            yield
+        finally:
+            self._profiler.end()
+
+    def profile(self) -> HostProfile:
+        """What measured runs took on the host: time, arithmetic and bytes of every native function and copy.
+
+        Raises:
+            ProfilingDisabledError: No run was measured.
+        """
+        return self._profiler.profile()
+
     @property
     def report(self) -> Report:
         """What each program cost on the machine when it ran last, and what every recorded run took.
@@ -298,7 +333,11 @@ class Engine:
         ``meta["figures_of"]`` names the run that the figures of each program are of; those of a program that has not
         run to its end rest on assumptions where data decides, as in ``executable.report``.
         """
-        return self._log.report()
+        report = self._log.report()
+        if not self._profiler.has_runs:
+            return report
+        profile = self._profiler.profile()
+        return replace(report.with_meta(host=dict(profile.facts)), host_leaves=profile.leaves)
 
     @property
     def account(self) -> RunAccount:
@@ -339,6 +378,7 @@ class Engine:
     def reset_execution_profile(self) -> None:
         """Forget the runs recorded so far."""
         self._log.reset()
+        self._profiler.reset()
 
     def listing(self) -> str:
         """The bytecode that the engine runs, and what its leaves do."""

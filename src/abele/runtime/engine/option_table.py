@@ -95,6 +95,7 @@ OPTIONS = OptionTable(
             _honoured(
                 "profiler.programs.filter", TEXT, "", "regular expression: record the runs of programs with such a name"
             ),
+            _honoured("profiler.host", BOOL, False, "measure all runs on the host, leaf by leaf: engine.profile()"),
             _accepted("profiler.format", ("v1", "v2", "v3", "experimental"), "v3", "reports have one format"),
             _accepted("profiler.blocks.filter", TEXT, "", "all blocks are in the report"),
             _accepted("profiler.blocks.implicitFlush", BOOL, True, "blocks take no tile memory"),

@@ -166,9 +166,16 @@ class ProgramLowering:
         Raises:
             ControlProgramError: It is of a kind that the engine does not know.
         """
-        STEPS.of(step)(self, step)
+        self._emit(step)
         if not step.children():
             self.tick(step)
+
+    def _emit(self, step: Program) -> None:
+        """The code of a step; what runs it is noted as its own, unless a step inside does."""
+        emitter = self.emitter
+        outer, emitter.step = emitter.step, step
+        STEPS.of(step)(self, step)
+        emitter.step = outer
 
     def tick(self, step: Program) -> None:
         """Let the clock advance by what a step itself costs on the machine."""
@@ -190,14 +197,16 @@ class ProgramLowering:
                 case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
                     self._host_body(part, host_body)
                 case LibraryCall():
-                    self.sequence(part.body)
+                    with self.emitter.inside(part):
+                        self.sequence(part.body)
                 case _:
                     self.step(part)
 
     def _host_body(self, call: LibraryCall, host_body: Steps) -> None:
         """What stands for the body of a call on the host; time goes by as for the body."""
-        for step in flattened(host_body):
-            STEPS.of(step)(self, step)
+        with self.emitter.inside(call):
+            for step in flattened(host_body):
+                self._emit(step)
         self.context.clock.tick_all(call, self.emitter)
 
     def _fused(self, fused: FusedRun) -> None:
@@ -211,7 +220,8 @@ class ProgramLowering:
     def _bodies(self, fused: FusedRun) -> None:
         for step in fused.steps:
             if isinstance(step, LibraryCall):
-                self.sequence(step.body)
+                with self.emitter.inside(step):
+                    self.sequence(step.body)
             else:
                 self.step(step)
         self.emitter.fence()

@@ -56,14 +56,23 @@ class HostKernels:
         plan = plan_native(binder.buffers, calls)
         self._memory.cover(plan.arena_bytes, plan.scratch_bytes)
         phases = tuple(
-            tuple((self._leaf(leaf, plan, run, binder, replica),) for leaf in plan.leaves)
+            tuple((self._leaf(n, plan, run, binder, replica),) for n in range(len(plan.leaves)))
             for replica in range(self._arena.replicas)
         )
         return FusedRun(run, tuple(binder.uses), phases, plan)
 
-    def _leaf(self, leaf: KernelLeaf, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
-        args = tuple(self._argument(argument, binder, replica) for argument in leaf.args)
-        return Leaf(", ".join(leaf.calls), leaf.address, leaf.units, args, None, self._written(leaf, run), keep=plan)
+    def _leaf(self, number: int, plan: NativePlan, run: Run, binder: Binder, replica: int) -> Leaf:
+        leaf = plan.leaves[number]
+        return Leaf(
+            name=", ".join(leaf.calls),
+            address=leaf.address,
+            units=leaf.units,
+            args=tuple(self._argument(argument, binder, replica) for argument in leaf.args),
+            writes=self._written(leaf, run),
+            keep=plan,
+            kernel=(plan, number),
+            steps={n: run[n] for n in sorted(leaf.origins)},
+        )
 
     def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:
         """Elements that a leaf may write: the outputs of the calls that it carries out, in whole or in part."""

@@ -161,6 +161,7 @@ class NativeSupersteps:
             counter=counter,
             keep=keep,
             cuts=placed.cuts,
+            vertices=placed.num,
         )
 
     def _cuts(self, placed: PlacedGroup) -> Int64 | None:

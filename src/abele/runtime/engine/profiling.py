@@ -1,0 +1,191 @@
+"""Profiling: from the times that threads noted to the profile of the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from abele.errors import ProfilingDisabledError
+from abele.graph import Execute, LibraryCall, Program, Stream
+from abele.graph.debug import DebugRecord
+from abele.report import HOST_LEAVES, HostProfile
+from abele.runtime.control.bytecode import NoteWord
+from abele.runtime.control.notes import Notes, TimedInstruction
+from abele.runtime.control.virtual_machine import VirtualMachine
+
+_NUMBER = re.compile(r"(?:^|\+)#\d+ ")
+"""What stands before the names of steps in those of a plan's leaves."""
+_SECOND = 1e-9
+"""Of what notes count."""
+
+
+class Profiler:
+    """Measures runs of a machine between :meth:`begin` and :meth:`end`.
+
+    Args:
+        machine: What runs.
+    """
+
+    def __init__(self, machine: VirtualMachine) -> None:
+        self._machine = machine
+        self._notes: Notes | None = None
+        self._runs, self._seconds = 0, 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """True if runs are measured."""
+        return self._machine.notes is not None
+
+    def begin(self, clock: str) -> None:
+        """Measure runs from here on; what was noted by another clock is forgotten."""
+        if self._notes is None or self._notes.clock != clock:
+            self._notes = Notes(self._machine.num_threads, len(self._machine.code), clock)
+            self._runs, self._seconds = 0, 0.0
+        self._machine.notes = self._notes
+
+    def end(self) -> None:
+        """Measure no runs from here on."""
+        self._machine.notes = None
+
+    def reset(self) -> None:
+        """Forget what was measured."""
+        self._runs, self._seconds = 0, 0.0
+        if self._notes is not None:
+            self._notes.reset()
+
+    def note_run(self, seconds: float) -> None:
+        """A run is over."""
+        if self.is_on:
+            self._runs += 1
+            self._seconds += seconds
+
+    @property
+    def has_runs(self) -> bool:
+        """True if a run was measured."""
+        return self._runs > 0
+
+    def profile(self) -> HostProfile:
+        """What the measured runs took.
+
+        Raises:
+            ProfilingDisabledError: None was measured.
+        """
+        if self._notes is None or not self.has_runs:
+            raise ProfilingDisabledError(
+                "there is no profile of the host: no run was measured",
+                remedy="with engine.profiling(): engine.run(), then engine.profile()",
+            )
+        rows = list(_rows(self._machine.timed, self._notes))
+        facts = {
+            "clock": self._notes.clock,
+            "threads": self._notes.num_threads,
+            "runs": self._runs,
+            "run_seconds": self._seconds,
+        }
+        names = HOST_LEAVES.columns
+        return HostProfile(HOST_LEAVES.table(**{n: [row[n] for row in rows] for n in names} if rows else {}), facts)
+
+
+def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterator[dict[str, Any]]:
+    """Rows of the table: the instructions that ran."""
+    count, busy, waited, shortest = (
+        notes.of(w) for w in (NoteWord.COUNT, NoteWord.BUSY, NoteWord.WAITED, NoteWord.SHORTEST)
+    )
+    executions, longest, total = count.max(axis=0), busy.max(axis=0), busy.sum(axis=0)
+    best = shortest.max(axis=0)
+    for _, members in groupby(instructions, lambda timed: timed.phase):
+        phase = list(members)
+        at = np.array([timed.at for timed in phase])
+        if not executions[at].any():
+            continue
+        # What thread 0 waits for after a phase is noted with its last leaf, and belongs to all that others ran longer.
+        elapsed = longest[at].astype(np.float64)
+        if notes.clock == "wall":
+            passed = float(busy[0, at].sum() + waited[0, at].sum())
+            elapsed *= passed / max(elapsed.sum(), 1.0)
+        for timed, seconds in zip(phase, elapsed, strict=True):
+            if executions[timed.at]:
+                mean = total[timed.at] / notes.num_threads
+                yield {
+                    **_described(timed),
+                    "executions": executions[timed.at],
+                    "seconds": seconds * _SECOND,
+                    "busy_seconds": total[timed.at] * _SECOND,
+                    "best_seconds": best[timed.at] * _SECOND,
+                    "balance": mean / max(float(longest[timed.at]), 1.0),
+                }
+
+
+def _described(timed: TimedInstruction) -> dict[str, Any]:
+    """What an instruction runs, apart from its times."""
+    leaf, steps = timed.leaf, _steps(timed)
+    origins = [_origin(step) for step in steps]
+    calls = dict.fromkeys(step.name for step in (timed.call, *steps) if isinstance(step, LibraryCall))
+    origin = next((o for o in origins if o.file), DebugRecord(""))
+    row = {
+        "name": ", ".join(dict.fromkeys(_names(timed, origins))),
+        "kind": _kind(timed),
+        "calls": ", ".join(calls),
+        "network_op": ", ".join(dict.fromkeys(o.text for o in origins if o.text)),
+        "file": origin.file,
+        "line": origin.line,
+        "units": leaf.units if leaf is not None else 1,
+        "flops": 0,
+        "read_bytes": 0,
+        "written_bytes": 0,
+    }
+    if leaf is None:
+        return row
+    if leaf.kernel is not None:
+        plan, number = leaf.kernel
+        work = plan.work(number)
+        return {**row, "flops": work.flops, "read_bytes": work.read_bytes, "written_bytes": work.written_bytes}
+    # Vertices and copies say how much they touch in all: half of what a copy touches is written.
+    touched = leaf.work_bytes or 0
+    written = touched // 2 if _kind(timed) == "copy" else 0
+    return {**row, "read_bytes": touched - written, "written_bytes": written}
+
+
+def _steps(timed: TimedInstruction) -> tuple[Program, ...]:
+    """The steps that an instruction carries out, those that give it most to do first."""
+    if timed.leaf is not None and timed.leaf.kernel is not None:
+        plan, number = timed.leaf.kernel
+        heavy = plan.heaviest_origins(number)
+        return tuple(timed.leaf.steps[n] for n in sorted(timed.leaf.steps, key=lambda n: (n not in heavy, n)))
+    return tuple(step for step in (timed.step, timed.call) if step is not None)
+
+
+def _kind(timed: TimedInstruction) -> str:
+    if timed.leaf is None:
+        return "callback"
+    if timed.leaf.kernel is not None:
+        return "kernel"
+    return "vertices" if isinstance(timed.step, Execute) and timed.leaf.vertices else "copy"
+
+
+def _names(timed: TimedInstruction, origins: Iterable[DebugRecord]) -> Iterator[str]:
+    leaf = timed.leaf
+    if leaf is None:
+        yield (
+            _stream_name(timed.stream) if timed.stream is not None else next((o.full_name for o in origins), "callback")
+        )
+    elif leaf.kernel is not None:
+        plan, number = leaf.kernel
+        yield from (name for call in plan.leaves[number].calls for name in _NUMBER.split(call) if name)
+    else:
+        yield from (
+            f"{o.full_name}: {leaf.name}" if o.full_name not in leaf.name else leaf.name for o in [*origins][:1]
+        )
+
+
+def _stream_name(stream: Stream) -> str:
+    return f"{'from' if stream.direction == 'in' else 'to'} {stream.name} (host)"
+
+
+def _origin(step: Program) -> DebugRecord:
+    """What a step is named after."""
+    return step.compute_set.debug if isinstance(step, Execute) else step.debug
