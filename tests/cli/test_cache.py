@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from abele.host_facts import measured
 from abele.llvm.cache import store_object
 
 Run = Callable[..., Any]
@@ -48,6 +49,16 @@ def test_cache__clear__removes_all(abele: Run, folder: Path) -> None:
     finished = abele("cache", "clear")
     assert finished.out == f"removed 3 objects, 12,288 B, from {folder}\n"
     assert abele("cache", "clear").out.startswith("removed 0 objects")
+
+
+def test_cache__clear__removes_what_was_measured_of_the_host(
+    abele: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("abele.host_facts.store._known", {})
+    measured("rate", 1, float, lambda: 2.0)
+    finished = abele("cache", "clear")
+    assert finished.out == f"removed 3 objects, 12,288 B, and 1 measured fact from {folder}\n"
+    assert measured("rate", 1, float, lambda: 3.0) == 3.0
 
 
 def test_cache__objects_that_stay__are_an_error(abele: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from abele.cli.output import console, print_json
 from abele.errors import FileFormatError
+from abele.host_facts.store import forget
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import clear as clear_objects
 from abele.llvm.cache_limit import limit_bytes, usage
@@ -46,16 +47,24 @@ def size(json: JsonOption = False) -> None:
 
 @cache_app.command()
 def clear(json: JsonOption = False) -> None:
-    """Remove all compiled code; programs that need it make it again."""
+    """Remove all compiled code, and what was measured of this host; what needs them makes them again."""
     directory = cache_directory()
     if directory is None:
         typer.echo(_OFF, err=True)
         return
-    removed = clear_objects(directory)
+    removed, facts = clear_objects(directory), forget()
     if json:
-        print_json({"removed_objects": removed.objects, "removed_bytes": removed.bytes, "left_objects": removed.left})
+        print_json(
+            {
+                "removed_objects": removed.objects,
+                "removed_bytes": removed.bytes,
+                "left_objects": removed.left,
+                "removed_facts": facts,
+            }
+        )
     else:
-        typer.echo(f"removed {counted(removed.objects, 'object')}, {removed.bytes:,} B, from {directory}")
+        measured = f" and {counted(facts, 'measured fact')}" if facts else ""
+        typer.echo(f"removed {counted(removed.objects, 'object')}, {removed.bytes:,} B,{measured} from {directory}")
     if removed.left:
         raise FileFormatError(
             f"{directory}: {counted(removed.left, 'object')} could not be removed: {removed.why}",
