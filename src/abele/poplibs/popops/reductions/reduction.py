@@ -24,10 +24,17 @@ from abele.graph.program import Sequence
 from abele.numerics import ElementType
 from abele.poplibs.popops.reductions import cost as reduce_cost
 from abele.poplibs.popops.reductions.codelets import Direction, Finish, rectangle_codelet, regions_codelet
-from abele.poplibs.popops.reductions.first_step import Rectangles, cut_columns, first_step, lies_in_runs
+from abele.poplibs.popops.reductions.first_step import (
+    MIN_VECTORS_PER_WORKER,
+    Rectangles,
+    cut_columns,
+    first_step,
+    lies_in_runs,
+)
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
+from abele.poplibs.popops.reductions.spread import without_crowds
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
@@ -119,9 +126,18 @@ class Reduction:
         mapping = self.graph.mapping_of(self.order.apply(self.tensor))
         if not mapping.is_complete:
             raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
-        cells = rectangles_of(self.grid, mapping)
+        cells = rectangles_of(self.grid, self._dealt(mapping))
         in_runs = self.direction == "rows" and lies_in_runs(cells)
         return (cut_columns(cells) if in_runs else cells), in_runs
+
+    def _dealt(self, mapping: TileMapping) -> TileMapping:
+        """The tile that reduces each element: where it lies, unless one tile shows a few elements over and over."""
+        ipu, dtype = self.graph.system.ipu, self.tensor.dtype
+        width = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, dtype)
+        if self.direction == "columns":
+            width = max(self.tensor.size // self.graph.system.num_tiles, width)
+        view = self.order.apply(self.tensor)
+        return without_crowds(view, mapping, self.grid, self.graph.system.num_tiles, width)
 
     @cached_property
     def first(self) -> Rectangles:
