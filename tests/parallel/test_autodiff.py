@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from abele.errors import TensorError, UnsupportedOpError
 from abele.expr.derivative import arg
@@ -96,3 +98,29 @@ def test_differentiate__extremum__goes_to_where_it_is_reached(operation: str) ->
     got = evaluate(made, {w: [[1.0, 5.0, 5.0], [4.0, 2.0, 2.0]]})[grads[w]]
     expected = {"max": [[0, 0.5, 0.5], [1, 0, 0]], "min": [[1, 0, 0], [0, 0.5, 0.5]]}
     np.testing.assert_array_equal(got, expected[operation])
+
+
+@given(cuts=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 8)), min_size=1, max_size=5))
+def test_differentiate__slices_of_one_value__gradients_add_up(cuts: list[tuple[int, int]]) -> None:
+    net = NetworkBuilder()
+    w = net.parameter((2, 8), "f32", "w")
+    expected = np.zeros((2, 8))
+    for number, (begin, length) in enumerate(cuts, 1):
+        end = min(begin + length, 8)
+        part = build.reduce(net, build.slice_(net, w, 1, begin, end), [0, 1], scale=float(number))
+        net.loss = part if net.loss is None else build.total(net, [net.loss, part])
+        expected[:, begin:end] += number
+    made = differentiate(net.finish(), [w])
+    np.testing.assert_array_equal(evaluate(made, {w: np.ones((2, 8))})[made.gradients[w]], expected)
+
+
+def test_differentiate__value_taken_apart__gets_its_gradient_put_together() -> None:
+    net = NetworkBuilder()
+    w = net.parameter((3, 4), "f32", "w")
+    parts = [build.nonlinearity(net, "tanh", build.slice_(net, w, 0, i, i + 1)) for i in range(3)]
+    scalar_loss(net, build.map_(net, arg(0) * arg(1) + arg(2), parts))
+    made = differentiate(net.finish(), [w])
+    maker = next(op for op in made.ops if made.gradients[w] in op.outputs)
+    # No zeros are added: the three gradients lie beside each other.
+    assert (maker.kind, len(maker.inputs)) == ("concat", 3)
+    assert not [op for op in made.ops if op.kind == "map" and op.output.shape == (3, 4)]

@@ -137,6 +137,9 @@ class Lowering:
 
     def _laid_out(self, rule: OpRule, op: NetworkOp, operand: int) -> Tensor | None:
         """A new variable for an operand in the layout that its op wants, or None when that does not care."""
+        for other in rule.beside(op, operand):
+            if other in self._tensors and not self._tensors[other].contains_aliases:
+                return clone(self.graph, self._tensors[other], op.inputs[operand].name or "value")
         if not rule.depends_on_operands_alone:
             return rule.layout(self, op, operand)
         types = tuple((v.shape, v.dtype.name) for v in op.inputs)

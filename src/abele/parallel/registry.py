@@ -81,6 +81,13 @@ class OpRule:
         """Append the library calls that compute ``op``; returns its outputs."""
         raise NotImplementedError
 
+    def beside(self, op: NetworkOp, operand: int) -> Iterable[Value]:
+        """Operands like one of which input ``operand`` is laid out, where it is a new variable and one of them is not.
+
+        Those of its shape, for ops that go through operands element by element; none, where :meth:`layout` decides.
+        """
+        return ()
+
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care.
 

@@ -31,11 +31,13 @@ class BlockBuilder:
     Attributes:
         ops: So far.
         constants: Contents of the constants among the values made here.
+        makers: The op that makes each of the values made here.
     """
 
     def __init__(self) -> None:
         self.ops: list[NetworkOp] = []
         self.constants: dict[Value, Array] = {}
+        self.makers: dict[Value, NetworkOp] = {}
         self._defined: set[Value] = set()
         self._origin = DebugRecord("")
         self._stage = Stage.FORWARD
@@ -172,6 +174,7 @@ class BlockBuilder:
         """Append an op as it is."""
         self.ops.append(op)
         self._defined.update(op.outputs)
+        self.makers |= dict.fromkeys(op.outputs, op)
         if op.kind == "constant":
             self.constants[op.output] = contents_of(op)
 
@@ -179,6 +182,7 @@ class BlockBuilder:
         """Put an op in the place of another, whose results it makes among others."""
         self.ops[self.ops.index(op)] = by
         self._defined.update(by.outputs)
+        self.makers |= dict.fromkeys(by.outputs, by)
 
     def before(self, op: NetworkOp, types: Iterable[tuple[Shape, Any]]) -> tuple[Value, ...]:
         """Zeros of the given types, made before ``op``, which is here already."""

@@ -13,6 +13,7 @@ from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
 from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
 from abele.poplibs import popops
@@ -36,7 +37,8 @@ def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype:
 
 
 def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:
-    """The sum of values of one shape, as one op."""
+    """The sum of values of one shape, as one op; values that are zero outside of parts of their own, as a view."""
+    parts = laid_together(net, parts)
     expression: ir.Expr = derivative.arg(0)
     for number in range(1, len(parts)):
         expression = expression + derivative.arg(number)
@@ -102,6 +104,11 @@ class Map(OpRule):
         if not one_type and fuse([expression], types, [None]).out_types[0] != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
         return popops.map(to.graph, expression, inputs, to.prog)
+
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The other operands of its shape."""
+        value = op.inputs[operand]
+        return [v for v in op.inputs if v is not value and v.type == value.type]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.graph import Tensor
+from abele.graph import Copy, Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.reduction import reduce, sum_to
 from abele.parallel.ops.views import expand, reshape, transpose
@@ -70,7 +70,7 @@ class Linear(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
-        x, weight = to[op.inputs[0]], to[op.inputs[1]]
+        x, weight = _in_one_piece(to, op.inputs[0]), to[op.inputs[1]]
         product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planning)
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
@@ -113,7 +113,7 @@ class MatMul(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""
-        a, b = to[op.inputs[0]], to[op.inputs[1]]
+        a, b = (_in_one_piece(to, v) for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
 
@@ -124,3 +124,19 @@ class MatMul(OpRule):
         by_a = sum_to(net, matmul(net, grad, transpose(net, b)), a.shape) if wanted[0] else None
         by_b = sum_to(net, matmul(net, transpose(net, a), grad), b.shape) if wanted[1] else None
         return [by_a, by_b]
+
+
+def _in_one_piece(to: Lowering, value: Value) -> Tensor:
+    """A matrix that enters a product; one that several variables show together is first copied into one.
+
+    Products send each element to many tiles, which would all put the pieces together again. It is copied along its
+    rows or its columns, whichever has the longer pieces.
+    """
+    tensor = to[value]
+    if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
+        return tensor
+    turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
+    source = tensor.T if turned else tensor
+    made = to.graph.variable(tensor.dtype, source.shape, name="whole").map_linear()
+    to.prog.add(Copy(source, made, name="whole"))
+    return made.T if turned else made

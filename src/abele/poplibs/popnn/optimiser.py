@@ -9,6 +9,7 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popops.elementwise.map import map_with_outputs
+from abele.poplibs.popops.elementwise.scaled_add import scaled_subtract_from
 from abele.poplibs.popops.expr import Cast, Const, Expr, ExprLike, Op, PlaceHolder
 from abele.words import counted
 
@@ -95,6 +96,9 @@ def sgd_update(
     if velocity is None and not _is_zero(momentum):
         raise TensorError(f"{name}: momentum {momentum} needs a velocity", remedy="give velocity=… like the parameter")
     kept = [] if velocity is None or _is_zero(momentum) else [velocity]
+    if not kept and _is_zero(weight_decay) and not nesterov:
+        _descend(graph, parameter, gradient, prog, lr, name)
+        return
     operands = _Operands(name, parameter, gradient, *kept)
     p, g, *v = operands.walk()
     if not _is_zero(weight_decay):
@@ -108,6 +112,13 @@ def sgd_update(
         outputs, exprs = [parameter, *kept], [_stored(moved, kept[0])]
     moved_parameter = _stored(p - operands.number(lr) * step, parameter)
     map_with_outputs(graph, [moved_parameter, *exprs], operands.tensors, outputs, prog, name)
+
+
+def _descend(graph: Graph, parameter: Tensor, gradient: Tensor, prog: Sequence, lr: Number, name: str) -> None:
+    """p ← p − lr·g: the addition that has vertices of its own, in f32 within each."""
+    _Operands(name, parameter, gradient).number(lr)
+    exact = {"scaleFloatToHalfTolerance": 0.0}
+    scaled_subtract_from(graph, parameter, gradient, lr, prog, options=exact, name=name)
 
 
 def adam_bias_correction(

@@ -11,11 +11,13 @@ What a tile really holds stays where it is.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.graph import Tensor
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.grid import BlockGrid
 
+Int64 = npt.NDArray[np.int64]
 MOST_OF_MEAN = 2
 """How many times the mean of all tiles one tile may have before repeated elements are dealt out."""
 WORTH_SPREADING = 1024
@@ -48,11 +50,11 @@ def without_crowds(view: Tensor, mapping: TileMapping, grid: BlockGrid, num_tile
     return TileMapping(mapping.size, change, tile[change])
 
 
-def _dealt(element: np.ndarray, grid: BlockGrid, num_tiles: int, width: int) -> np.ndarray:
-    """A tile for each of some elements of a grid: rectangles of ``width`` columns that are as high as all tiles allow."""
+def _dealt(element: Int64, grid: BlockGrid, num_tiles: int, width: int) -> Int64:
+    """A tile for each of some elements: rectangles of ``width`` columns, and of as many rows as deal out the grid."""
     size = grid.blocks * grid.rows * grid.columns
     width = min(width, grid.columns)
     strips = -(-grid.columns // width)
     height = max(-(-size // (num_tiles * width)), 1)
     row, column = element // grid.columns, element % grid.columns
-    return (row // height * strips + column // width) % num_tiles
+    return np.asarray((row // height * strips + column // width) % num_tiles, np.int64)
