@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import NetworkError, UnsupportedOpError, nearest
+from abele.parallel.network.part import Part, whole_digits
 
 if TYPE_CHECKING:
     from abele.graph import Tensor
@@ -77,6 +78,19 @@ class OpRule:
         """
         return None
 
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """What of the operands is needed for ``part`` of the result.
+
+        Returns:
+            The part that :meth:`emit_part` makes, which has all of ``part``, and for it the part of each operand; None
+            for an operand of which nothing is needed. By default everything is.
+        """
+        return Part.whole(op.output.shape), [Part.whole(v.shape) for v in op.inputs]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """Append what makes ``part`` of the result of the parts of those operands of which anything is needed."""
+        return net.emit(op.kind, inputs, part.shape, op.output.dtype, **op.attrs)
+
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor, ...]:
         """Append the library calls that compute ``op``; returns its outputs."""
         raise NotImplementedError
@@ -108,6 +122,36 @@ class OpRule:
             One value per input; None where the input has no gradient or it is not wanted.
         """
         raise no_derivative(op)
+
+
+class RowWise(OpRule):
+    """A kind whose result has the shape of its operands, made of each index of the first dimensions by itself.
+
+    Attributes:
+        row_dims: How many of the last dimensions are made together.
+    """
+
+    row_dims: ClassVar[int] = 0
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same part of every operand."""
+        made = part.with_whole(*range(-self.row_dims, 0))
+        return made, [made] * len(op.inputs)
+
+
+def broadcast_needs(op: NetworkOp, part: Part) -> list[Part]:
+    """What operands that broadcast to the result have to give for ``part`` of it."""
+    return [
+        Part(
+            tuple(
+                digits if n == extent else whole_digits(n)
+                for n, extent, digits in zip(v.shape, op.output.shape[-v.ndim :], part.dims[-v.ndim :], strict=True)
+            )
+            if v.ndim
+            else ()
+        )
+        for v in op.inputs
+    ]
 
 
 def no_derivative(op: NetworkOp, what: str | None = None, remedy: str | None = None) -> UnsupportedOpError:

@@ -84,6 +84,7 @@ SHAPES: dict[str, Function] = {
     "stack": lambda x: torch.stack([x, x * 2], 1).tanh(),
     "slice": lambda x: x[1:3, 2:] * 2,
     "slice_step": lambda x: x.detach()[:, ::2] + x[:, :3],
+    "slice_steps": lambda x: x[:, 1::3].tanh() * x[:, 2:5:2] + x[:, ::5],
     "select": lambda x: x[2] * x[:, 1].sum(),
     "split": lambda x: torch.split(x, 2, 1)[1] * torch.split(x, [1, 3], 0)[1][:1, :2].sum(),
     "chunk": lambda x: x.chunk(3, 1)[2].tanh(),

@@ -13,9 +13,21 @@ from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import Part
 from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
-from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
+from abele.parallel.registry import (
+    Array,
+    Gradients,
+    OpRule,
+    RowWise,
+    Types,
+    broadcast,
+    broadcast_needs,
+    only,
+    require,
+    rule,
+)
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
 
@@ -92,6 +104,10 @@ class Map(OpRule):
         own = broadcast(*(v.shape for v in kept))
         return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
 
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same part of every operand, as far as it does not broadcast."""
+        return part, broadcast_needs(op, part)
+
     def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
         """The expression in NumPy."""
         return np.broadcast_to(evaluate(op.attrs["expr"], inputs), op.output.shape)
@@ -133,7 +149,7 @@ class Map(OpRule):
 
 
 @rule("cast")
-class CastRule(OpRule):
+class CastRule(RowWise):
     """A conversion of element type; floats to integers truncate."""
 
     def types(self, op: NetworkOp) -> Types:

@@ -9,6 +9,7 @@ import numpy as np
 
 from abele.graph import Copy, Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import Part, whole_digits
 from abele.parallel.ops.reduction import reduce, sum_to
 from abele.parallel.ops.views import expand, reshape, transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -68,6 +69,12 @@ class Linear(OpRule):
         """The product in NumPy."""
         return x @ weight.T + (bias[0] if bias else 0)
 
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same rows of x. Weights are used whole, so that they can lie as the matmul wants them."""
+        made = part.with_whole(1)
+        x, *rest = op.inputs
+        return made, [Part((made.dims[0], whole_digits(x.shape[1]))), *(Part.whole(v.shape) for v in rest)]
+
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = _in_one_piece(to, op.inputs[0]), to[op.inputs[1]]
@@ -110,6 +117,12 @@ class MatMul(OpRule):
     def evaluate(self, op: NetworkOp, a: Array, b: Array) -> Array:
         """NumPy's matmul."""
         return a @ b
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same groups of both, the same rows of one and columns of the other."""
+        *groups, rows, columns = part.dims
+        inner = whole_digits(op.inputs[0].shape[-1])
+        return part, [Part((*groups, rows, inner)), Part((*groups, inner, columns))]
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""

@@ -10,6 +10,7 @@ import numpy as np
 from abele.graph import Tensor
 from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import Part
 from abele.parallel.ops.elementwise import cast
 from abele.parallel.ops.views import reshape
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -53,6 +54,11 @@ class LookUp(OpRule):
         require(table.ndim == 2, f"{table} is no table of rows")
         require(index.ndim == 1 and index.dtype == i32, f"the numbers are {index}, they have to be i32[n]")
         return [((index.size, table.shape[1]), table.dtype)]
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same numbers, and the table."""
+        made = part.with_whole(1)
+        return made, [Part.whole(op.inputs[0].shape), Part(made.dims[:1])]
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
         """NumPy's indexing."""

@@ -10,7 +10,7 @@ import numpy as np
 from abele.expr import NONLINEARITIES, TABLE
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Array, Gradients, RowWise, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _check_function(op: NetworkOp) -> None:
 
 
 @rule("nonlinearity")
-class NonlinearityRule(OpRule):
+class NonlinearityRule(RowWise):
     """A library non-linearity of every element."""
 
     attributes: ClassVar = {"function": str}
@@ -57,7 +57,7 @@ class NonlinearityRule(OpRule):
 
 
 @rule("nonlinearity_grad")
-class NonlinearityGrad(OpRule):
+class NonlinearityGrad(RowWise):
     """The gradient through a non-linearity, from its output (or input) and the gradient of its output."""
 
     operands = 2

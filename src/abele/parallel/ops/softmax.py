@@ -10,7 +10,7 @@ import numpy as np
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.views import transpose
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Array, Gradients, RowWise, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ def softmax(net: BlockBuilder, value: Value, dim: int, *, log: bool = False) -> 
 
 
 @rule("softmax")
-class Softmax(OpRule):
+class Softmax(RowWise):
     """Exponentials over their sum along the last dimension."""
+
+    row_dims = 1
 
     def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
@@ -48,9 +50,10 @@ class Softmax(OpRule):
 
 
 @rule("softmax_grad")
-class SoftmaxGrad(OpRule):
+class SoftmaxGrad(RowWise):
     """y · (grad − Σ grad · y) along the last dimension."""
 
+    row_dims = 1
     operands = 2
 
     def types(self, op: NetworkOp) -> Types:
@@ -69,8 +72,10 @@ class SoftmaxGrad(OpRule):
 
 
 @rule("log_softmax")
-class LogSoftmax(OpRule):
+class LogSoftmax(RowWise):
     """The logarithm of softmax along the last dimension."""
+
+    row_dims = 1
 
     def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
@@ -93,9 +98,10 @@ class LogSoftmax(OpRule):
 
 
 @rule("log_softmax_grad")
-class LogSoftmaxGrad(OpRule):
+class LogSoftmaxGrad(RowWise):
     """grad − exp(y) · Σ grad along the last dimension."""
 
+    row_dims = 1
     operands = 2
 
     def types(self, op: NetworkOp) -> Types:

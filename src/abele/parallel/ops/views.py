@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from abele import graph as tile_graph
-from abele.errors import UnsupportedOpError
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import Digit, Part, some_digits, whole_digits
 from abele.parallel.ops.constant import full
-from abele.parallel.registry import Array, Gradients, OpRule, Types, broadcast, only, require, rule
+from abele.parallel.registry import (
+    Array,
+    Gradients,
+    OpRule,
+    Types,
+    broadcast,
+    broadcast_needs,
+    only,
+    require,
+    rule,
+)
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -94,6 +104,15 @@ def pad(net: BlockBuilder, value: Value, low: Sequence[int], high: Sequence[int]
     return value
 
 
+def _spread(net: BlockBuilder, value: Value, dim: int, step: int) -> Value:
+    """``value`` with ``step`` − 1 zeros after each index of ``dim``."""
+    before, extent, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
+    apart = reshape(net, value, (*before, extent, 1, *after))
+    high = [0] * apart.ndim
+    high[dim + 1] = step - 1
+    return reshape(net, pad(net, apart, [0] * apart.ndim, high), (*before, extent * step, *after))
+
+
 def _filled_like(net: BlockBuilder, value: Value, dim: int, count: int, fill: float) -> Value:
     return full(net, fill, (*value.shape[:dim], count, *value.shape[dim + 1 :]), value.dtype)
 
@@ -112,6 +131,21 @@ class Reshape(View):
         value, made = op.inputs[0], op.output
         require(made.size == value.size, f"{list(value.shape)} has {value.size} elements, not {made.size}")
         return [(made.shape, value.dtype)]
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same elements; more of them where they are no part in the other shape."""
+        old, new = op.inputs[0].shape, op.output.shape
+        while True:
+            read = part.reshaped(new, old)
+            made = read.reshaped(old, new)
+            # Each way may add elements; both shapes have the same ones once neither does.
+            if made == part:
+                return made, [read]
+            part = made
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """The part of the input in the shape of the part."""
+        return reshape(net, inputs[0], part.shape)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's reshape."""
@@ -142,6 +176,11 @@ class Permute(View):
         """True if the order is the one that there was."""
         return bool(op.attrs["order"] == tuple(range(op.output.ndim)))
 
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The part with its dimensions in the order that they had."""
+        order = op.attrs["order"]
+        return part, [Part(tuple(part.dims[order.index(d)] for d in range(len(order))))]
+
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's transpose."""
         return x.transpose(op.attrs["order"])
@@ -165,6 +204,14 @@ class Expand(View):
         value, made = op.inputs[0], op.output
         require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
         return [(made.shape, value.dtype)]
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same part of the dimensions that are not repeated."""
+        return part, broadcast_needs(op, part)
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """The part of the input repeated to the shape of the part."""
+        return expand(net, inputs[0], part.shape)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's broadcast_to."""
@@ -196,6 +243,25 @@ class Slice(View):
         require(inside, f"the indices {begin}:{end}:{step} are not in a dimension of {value.shape[dim]}")
         return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """What of the taken indices is asked for: every second one, say, is the first of a digit of two."""
+        dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
+        extent, count = op.inputs[0].shape[dim], op.output.shape[dim]
+        digits = part.dims[dim]
+        if step > 1 and extent == count * step:
+            return part, [part.with_dim(dim, (*digits, Digit(step, begin, begin + 1)))]
+        if step > 1 or len(digits) > 1:
+            part, digits = part.with_whole(dim), whole_digits(count)
+        low, high = begin + digits[0].low * step, begin + (digits[0].high - 1) * step + 1
+        return part, [part.with_dim(dim, some_digits(extent, low, high))]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """The part of the input; where steps have been no digit of it, every so many-th index."""
+        dim = op.attrs["dim"]
+        extent = inputs[0].shape[dim]
+        step = op.attrs["step"] if extent > part.shape[dim] else 1
+        return slice_(net, inputs[0], dim, 0, extent, step)
+
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's slice."""
         attrs = op.attrs
@@ -210,17 +276,15 @@ class Slice(View):
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient with zeros where the input was not taken."""
-        grad = only(grads)
-        value, dim, begin = op.inputs[0], op.attrs["dim"], op.attrs["begin"]
-        if op.attrs["step"] != 1:
-            raise UnsupportedOpError(
-                f"a slice with step {op.attrs['step']} has no derivative",
-                at=str(op.debug),
-                remedy="reshape, then slice",
-            )
+        grad, value = only(grads), op.inputs[0]
+        dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
+        extent = value.shape[dim]
+        spread = _spread(net, grad, dim, step)
+        # The last index may have less room behind it than the others.
+        spread = slice_(net, spread, dim, 0, min(spread.shape[dim], extent - begin))
         low, high = [0] * value.ndim, [0] * value.ndim
-        low[dim], high[dim] = begin, value.shape[dim] - begin - grad.shape[dim]
-        return [pad(net, grad, low, high)]
+        low[dim], high[dim] = begin, extent - begin - spread.shape[dim]
+        return [pad(net, spread, low, high)]
 
 
 @rule("concat")
@@ -244,6 +308,22 @@ class Concat(View):
     def same(self, op: NetworkOp) -> bool:
         """True for one value alone."""
         return len(op.inputs) == 1
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """What of each value lies in the part."""
+        dim = op.attrs["dim"]
+        made = part if len(part.dims[dim]) == 1 else part.with_whole(dim)
+        (digit,), begin, read = made.dims[dim], 0, list[Part | None]()
+        for value in op.inputs:
+            extent = value.shape[dim]
+            low, high = max(digit.low - begin, 0), min(digit.high - begin, extent)
+            read.append(made.with_dim(dim, some_digits(extent, low, high)) if low < high else None)
+            begin += extent
+        return made, read
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """The parts of the values after each other."""
+        return concat(net, inputs, op.attrs["dim"])
 
     def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
         """NumPy's concatenate."""
@@ -275,6 +355,10 @@ class Detach(View):
     def same(self, op: NetworkOp) -> bool:
         """False: what it changes is where gradients flow."""
         return False
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same part."""
+        return part, [part]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The input."""

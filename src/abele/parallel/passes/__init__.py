@@ -7,6 +7,7 @@ from abele.parallel.passes.common_subexpressions import CommonSubexpressions
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate, differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
 from abele.parallel.passes.outline import Outline
 from abele.parallel.passes.pipeline import (
@@ -29,6 +30,7 @@ __all__ = [
     "DeadCode",
     "Differentiate",
     "FoldConstants",
+    "Narrow",
     "Optimise",
     "Outline",
     "Pass",

@@ -18,6 +18,7 @@ from abele.parallel.passes.common_subexpressions import CommonSubexpressions
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
 from abele.parallel.passes.outline import Outline
 from abele.parallel.passes.place import AssignPlaces
@@ -125,7 +126,7 @@ def _verify_after(step: Pass, net: Network) -> None:
 
 
 def _simplifying() -> tuple[Pass, ...]:
-    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
+    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode(), Narrow())
 
 
 def inference_pipeline() -> Pipeline:

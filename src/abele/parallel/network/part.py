@@ -1,0 +1,203 @@
+"""Parts of values: which indices of each dimension something asks for.
+
+A dimension is split into *digits*, outermost first, and of each digit a range of indices is in the part. So the first
+token of every sample is a part of rows that hold samples and tokens together, and every second index is one too: the
+digits are (samples, all), (tokens, the first) or (pairs, all), (two, the first). A part keeps its meaning when a value
+is reshaped, as long as the digits can be divided among the new dimensions; where they cannot, it grows until they can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from abele.parallel.network.value import Shape
+
+if TYPE_CHECKING:
+    from abele.parallel.network.builder import BlockBuilder
+    from abele.parallel.network.value import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """A factor of a dimension.
+
+    Attributes:
+        extent: Indices that there are.
+        low: The first that is in the part.
+        high: One past the last.
+    """
+
+    extent: int
+    low: int
+    high: int
+
+    @property
+    def count(self) -> int:
+        """Indices in the part."""
+        return self.high - self.low
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all indices are in the part."""
+        return self.count == self.extent
+
+
+Digits = tuple[Digit, ...]
+"""One dimension, outermost digit first."""
+
+
+def whole_digits(extent: int) -> Digits:
+    """All indices of a dimension."""
+    return (Digit(extent, 0, extent),)
+
+
+def some_digits(extent: int, low: int, high: int) -> Digits:
+    """The indices from ``low`` to before ``high`` of a dimension."""
+    return (Digit(extent, low, high),)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some indices of each dimension of a value.
+
+    Attributes:
+        dims: The digits of each dimension; one digit where a range says it all.
+    """
+
+    dims: tuple[Digits, ...]
+
+    @staticmethod
+    def whole(shape: Shape) -> Part:
+        """All of a value."""
+        return Part(tuple(map(whole_digits, shape)))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every index is in the part."""
+        return all(d.is_whole for digits in self.dims for d in digits)
+
+    @property
+    def shape(self) -> Shape:
+        """How many indices of each dimension are in the part."""
+        return tuple(math.prod(d.count for d in digits) for digits in self.dims)
+
+    @property
+    def size(self) -> int:
+        """Elements in the part."""
+        return math.prod(self.shape)
+
+    def with_dim(self, dim: int, digits: Digits) -> Part:
+        """The part with another one of one dimension."""
+        return Part((*self.dims[:dim], joined_digits(digits), *self.dims[dim + 1 :]))
+
+    def with_whole(self, *dims: int) -> Part:
+        """The part with all indices of some dimensions."""
+        places = {d % len(self.dims) for d in dims}
+        return Part(
+            tuple(whole_digits(_extent(digits)) if d in places else digits for d, digits in enumerate(self.dims))
+        )
+
+    def union(self, other: Part) -> Part:
+        """A part that has what either has, and perhaps more."""
+        return Part(tuple(map(_either, self.dims, other.dims)))
+
+    def reshaped(self, old: Shape, new: Shape) -> Part:
+        """The smallest part of the value in shape ``new`` that can be told and has all of this one."""
+        from abele.graph.refit import matching_groups
+
+        dims: list[Digits] = [()] * len(new)
+        for before, after in matching_groups(old, new):
+            flat = joined_digits(tuple(d for dim in before for d in self.dims[dim]))
+            for dim, digits in zip(after, _divided(flat, [new[d] for d in after]), strict=True):
+                dims[dim] = digits
+        return Part(tuple(dims))
+
+    def inside(self, other: Part) -> Part:
+        """This part of a value as a part of ``other`` of it, which has all of this."""
+        return Part(tuple(map(_inside, self.dims, other.dims)))
+
+
+def take(net: BlockBuilder, value: Value, part: Part) -> Value:
+    """A part of a value: its dimensions split into digits, sliced, and joined again."""
+    from abele.parallel.ops.views import reshape, slice_
+
+    split = [d for digits in part.dims for d in digits]
+    taken = reshape(net, value, [d.extent for d in split])
+    for place, digit in enumerate(split):
+        taken = slice_(net, taken, place, digit.low, digit.high)
+    return reshape(net, taken, part.shape)
+
+
+def joined_digits(digits: Sequence[Digit]) -> Digits:
+    """The same indices in as few digits as can be: neighbours are joined where one range says what both do."""
+    extent = math.prod(d.extent for d in digits)
+    result: list[Digit] = []
+    for digit in digits:
+        if digit.extent == 1:
+            continue
+        last = result[-1] if result else None
+        if last is not None and digit.is_whole:
+            n = digit.extent
+            result[-1] = Digit(last.extent * n, last.low * n, last.high * n)
+        elif last is not None and last.count == 1:
+            start = last.low * digit.extent
+            result[-1] = Digit(last.extent * digit.extent, start + digit.low, start + digit.high)
+        else:
+            result.append(digit)
+    return tuple(result) or whole_digits(extent)
+
+
+def _extent(digits: Digits) -> int:
+    return math.prod(d.extent for d in digits)
+
+
+def _either(a: Digits, b: Digits) -> Digits:
+    if a == b:
+        return a
+    if len(a) == len(b) == 1:
+        return (Digit(a[0].extent, min(a[0].low, b[0].low), max(a[0].high, b[0].high)),)
+    return whole_digits(_extent(a))
+
+
+def _inside(mine: Digits, other: Digits) -> Digits:
+    if mine == other:
+        return whole_digits(math.prod(d.count for d in other))
+    if all(d.is_whole for d in other):
+        return mine
+    (digit,), (around,) = mine, other
+    return (Digit(around.count, digit.low - around.low, digit.high - around.low),)
+
+
+def _divided(flat: Digits, shape: Sequence[int]) -> Iterator[Digits]:
+    """Digits of several dimensions together, divided among these dimensions."""
+    left, result = list(flat), []
+    for extent in reversed(shape):
+        own: list[Digit] = []
+        room = extent
+        while room > 1:
+            digit = left.pop()
+            if room % digit.extent == 0:
+                own.append(digit)
+                room //= digit.extent
+                continue
+            if digit.extent % room:
+                # A border between dimensions lies within a digit, at no whole number of its indices.
+                return iter([whole_digits(n) for n in shape])
+            outer, inner = _cut(digit, room)
+            left.append(outer)
+            own.append(inner)
+            room = 1
+        result.append(joined_digits(tuple(reversed(own))) if own else whole_digits(extent))
+    return reversed(result)
+
+
+def _cut(digit: Digit, extent: int) -> tuple[Digit, Digit]:
+    """A digit as two, the inner one with ``extent`` indices; together they have all that it has."""
+    first, last = digit.low // extent, (digit.high - 1) // extent
+    outer = Digit(digit.extent // extent, first, last + 1)
+    if first == last:
+        return outer, Digit(extent, digit.low - first * extent, digit.high - first * extent)
+    return outer, Digit(extent, 0, extent)
