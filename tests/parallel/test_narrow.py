@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from abele.numerics import f32, i32
 from abele.parallel import Network, NetworkBuilder, Value, evaluate, verify
 from abele.parallel.network.part import Digit, Part, some_digits, take, whole_digits
 from abele.parallel.ops import build
-from abele.parallel.passes import Narrow, differentiate
+from abele.parallel.passes import DeadCode, Narrow, differentiate
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
@@ -185,11 +186,33 @@ def work(net: Network) -> int:
     return sum(op.output.size for op in net.ops if op.kind not in views)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "kinds"),
+    [
+        ([0, 1, 2, 3, 4, 5, 6], []),
+        ([1, 2, 3], ["slice"]),
+        ([6, 4, 2], ["slice", "reverse"]),
+        ([3, 3, 3], ["slice", "expand"]),
+        ([5, 1, 2, 0], ["slice", "slice", "slice", "concat"]),
+        ([0, 2] * 9, ["constant", "look_up"]),
+    ],
+)
+def test_look_up__of_known_numbers__is_views_of_the_table(numbers: list[int], kinds: list[str]) -> None:
+    net = NetworkBuilder()
+    table = net.input((7, 3), f32, "table")
+    net.output(build.look_up(net, table, net.constant(numbers, i32)))
+    made = DeadCode().run(net.finish())
+    assert [op.kind for op in made.ops] == kinds
+    values = np.arange(21, dtype=np.float32).reshape(7, 3)
+    np.testing.assert_array_equal(evaluate(made, {made.inputs[0]: values})[made.outputs[0]], values[numbers])
+
+
 class Slices:
     """Draws ops among which slices are many."""
 
     def __init__(self, data: Any, net: NetworkBuilder) -> None:
         self.data, self.net = data, net
+        self.index = net.input((5,), i32, "index")
         self.values = [net.input((2, 4, 6), f32, "x"), net.input((8, 6), f32, "y")]
 
     def draw(self, *choices: Any) -> Any:
@@ -209,6 +232,7 @@ class Slices:
             "softmax",
             "expand",
             "rows",
+            "flip",
         )
         self.values.append(getattr(self, self.draw(*kinds))(self.draw(*self.values[-4:])))
 
@@ -254,9 +278,13 @@ class Slices:
     def expand(self, x: Value) -> Value:
         return build.expand(self.net, build.reshape(self.net, x, (1, *x.shape)), (3, *x.shape)) if x.size < 100 else x
 
+    def flip(self, x: Value) -> Value:
+        return build.reverse(self.net, x, self.data.draw(st.lists(st.integers(0, x.ndim - 1), max_size=2)))
+
     def rows(self, x: Value) -> Value:
         table = build.reshape(self.net, x, (x.shape[0], -1))
-        index = self.net.constant(np.arange(6) % x.shape[0], i32)
+        # Known numbers become views; those that the host sends are looked up.
+        index = self.draw(self.net.constant(np.arange(6) % x.shape[0], i32), self.index)
         return build.look_up(self.net, table, index)
 
 
@@ -272,7 +300,8 @@ def test_narrow__any_network_of_slices__means_the_same(data: Any) -> None:
         net.output(data.draw(st.sampled_from(draw.values)))
     before, made = net.finish(), narrowed(net)
     rng = np.random.default_rng(0)
-    feeds = {v: rng.standard_normal(v.shape).astype(np.float32) for v in net.inputs}
+    feeds = {v: rng.standard_normal(v.shape).astype(np.float32) for v in net.inputs if v.dtype == f32}
+    feeds[draw.index] = np.zeros(5, np.int32)
     expected, got = evaluate(before, feeds), evaluate(made, feeds)
     for a, b in zip(before.outputs, made.outputs, strict=True):
         np.testing.assert_allclose(got[b], expected[a], rtol=1e-5, atol=1e-5)

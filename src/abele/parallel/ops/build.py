@@ -13,7 +13,7 @@ from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.softmax import softmax
 from abele.parallel.ops.training import accumulate, update
-from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, slice_, transpose
+from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
 
 __all__ = [
     "accumulate",
@@ -40,6 +40,7 @@ __all__ = [
     "read_row",
     "reduce",
     "reshape",
+    "reverse",
     "slice_",
     "softmax",
     "sum_to",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import Part
 from abele.parallel.ops.elementwise import cast
-from abele.parallel.ops.views import reshape
+from abele.parallel.ops.views import concat, expand, reshape, reverse, slice_
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import SlicePlan, embedding
@@ -31,6 +32,33 @@ def look_up(net: BlockBuilder, table: Value, index: Value) -> Value:
 def add_rows(net: BlockBuilder, rows: Value, index: Value, entries: int) -> Value:
     """A table [entries, width] of zeros, to which each of ``rows`` [n, width] is added at its number of index [n]."""
     return net.emit("add_rows", [rows, index], (entries, rows.shape[1]), rows.dtype, entries=entries)
+
+
+MOST_RUNS = 16
+"""Runs of known numbers that are taken as views of the table; more are looked up."""
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """``numbers`` as runs that count up, down or not at all: first, step and how many of each."""
+    begin = 0
+    while begin < len(numbers):
+        end = begin + 1
+        step = numbers[end] - numbers[begin] if end < len(numbers) else 0
+        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
+            end += 1
+        # Two numbers far apart are no run.
+        end = begin + 1 if end == begin + 2 and abs(step) > 1 else end
+        yield numbers[begin], step, end - begin
+        begin = end
+
+
+def _run(net: BlockBuilder, table: Value, first: int, step: int, count: int) -> Value:
+    """The rows of one run."""
+    if step == 0 or count == 1:
+        return expand(net, slice_(net, table, 0, first, first + 1), (count, *table.shape[1:]))
+    low = min(first, first + step * (count - 1))
+    rows = slice_(net, table, 0, low, low + abs(step) * (count - 1) + 1, abs(step))
+    return rows if step > 0 else reverse(net, rows, [0])
 
 
 def _plan(to: Lowering, table: tuple[int, ...], rows: Value) -> SlicePlan:
@@ -59,6 +87,17 @@ class LookUp(OpRule):
         """The same numbers, and the table."""
         made = part.with_whole(1)
         return made, [Part.whole(op.inputs[0].shape), Part(made.dims[:1])]
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
+        """Views of the table put together, where the numbers are known and follow each other in a few runs."""
+        table, index = op.inputs
+        known = net.contents(index)
+        if known is None or not known.size or known.min() < 0 or known.max() >= table.shape[0]:
+            return None
+        runs = list(islice(_runs(known.tolist()), MOST_RUNS + 1))
+        if len(runs) > MOST_RUNS:
+            return None
+        return concat(net, [_run(net, table, *run) for run in runs], 0)
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
         """NumPy's indexing."""

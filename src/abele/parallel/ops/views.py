@@ -87,6 +87,12 @@ def slice_(net: BlockBuilder, value: Value, dim: int, begin: int, end: int, step
     return net.emit("slice", [value], shape, value.dtype, dim=dim, begin=begin, end=end, step=step)
 
 
+def reverse(net: BlockBuilder, value: Value, dims: Sequence[int]) -> Value:
+    """``value`` with dimensions backwards."""
+    turned = tuple(sorted({d % value.ndim for d in dims if value.shape[d] > 1}))
+    return net.emit_like("reverse", [value], value, dims=turned) if turned else value
+
+
 def concat(net: BlockBuilder, values: Sequence[Value], dim: int) -> Value:
     """The values after each other along ``dim``."""
     dim %= values[0].ndim
@@ -285,6 +291,46 @@ class Slice(View):
         low, high = [0] * value.ndim, [0] * value.ndim
         low[dim], high[dim] = begin, extent - begin - spread.shape[dim]
         return [pad(net, spread, low, high)]
+
+
+@rule("reverse")
+class Reverse(View):
+    """Dimensions backwards."""
+
+    attributes: ClassVar = {"dims": tuple}
+
+    def types(self, op: NetworkOp) -> Types:
+        """The type of the input."""
+        (value,), dims = op.inputs, op.attrs["dims"]
+        require(all(0 <= d < value.ndim for d in dims), f"dims={list(dims)} are not dimensions of {list(value.shape)}")
+        return [value.type]
+
+    def same(self, op: NetworkOp) -> bool:
+        """True if no dimension is turned."""
+        return not op.attrs["dims"]
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same indices, counted from the other end."""
+        turned = part
+        for dim in op.attrs["dims"]:
+            digits = tuple(Digit(d.extent, d.extent - d.high, d.extent - d.low) for d in part.dims[dim])
+            turned = turned.with_dim(dim, digits)
+        return part, [turned]
+
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
+        """NumPy's flip."""
+        return np.flip(x, op.attrs["dims"])
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A view."""
+        view = to[op.inputs[0]]
+        for dim in op.attrs["dims"]:
+            view = view.reverse(dim)
+        return view
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The gradient backwards."""
+        return [reverse(net, only(grads), op.attrs["dims"])]
 
 
 @rule("concat")

@@ -123,6 +123,27 @@ def scatter(
     return build.concat(call.net, parts, dim)
 
 
+@aten("aten.flip", "aten.fliplr", "aten.flipud")
+def flip(call: OperatorCall, value: Value, dims: Sequence[int] = ()) -> Value:
+    """Dimensions backwards."""
+    name = str(call.node.target)
+    return build.reverse(call.net, value, [1] if "fliplr" in name else [0] if "flipud" in name else dims)
+
+
+@aten("aten.roll")
+def roll(call: OperatorCall, value: Value, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Value:
+    """Dimensions turned round: what leaves at one end comes in at the other. Without dims, all elements in a row."""
+    by = [shifts] if isinstance(shifts, int) else list(shifts)
+    along = [dims] if isinstance(dims, int) else list(dims)
+    rolled = value if along else build.reshape(call.net, value, (value.size,))
+    for shift, dim in zip(by, along or [0], strict=True):
+        extent = rolled.shape[dim]
+        start = -shift % extent if extent else 0
+        parts = [build.slice_(call.net, rolled, dim, *ends) for ends in ((start, extent), (0, start))]
+        rolled = build.concat(call.net, [p for p in parts if p.size] or [rolled], dim)
+    return build.reshape(call.net, rolled, value.shape)
+
+
 @aten("aten.cat", "aten.concat")
 def cat(call: OperatorCall, values: Sequence[Value], dim: int = 0) -> Value:
     """The values after each other."""
