@@ -7,10 +7,12 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+from random_programs import Maker
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, NativePlan, bind, plan_native
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.plan.passes import run_passes
+from abele.kernels.plan.passes import Form, PlannerPass, run_passes
+from abele.kernels.plan.reference import evaluate_form
 from abele.kernels.target import HostTarget
 from abele.llvm.flush import denormals_flushed
 
@@ -59,3 +61,26 @@ def run_kernel(kernel: HostKernel, inputs: Sequence[np.ndarray], threads: int = 
         storage[number][...] = array
     run_plan(plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "test")]), storage, threads)
     return [storage[n] for n in kernel.outputs]
+
+
+def forms(maker: Maker, lanes: int) -> dict[str, Form]:
+    """Every form of a program for a CPU of ``lanes`` lanes, by the pass that made it."""
+    found: dict[str, Form] = {}
+
+    def keep(step: PlannerPass, form: Form) -> None:
+        found[step.name] = form
+
+    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, HostTarget(lanes, 16))
+    run_passes(calls, after="choose_schedules", check=True, watch=keep)
+    return {"given": calls, **found}
+
+
+def check_every_form(maker: Maker, lanes: int, tolerance: float) -> None:
+    """Every form of a program, evaluated, gives what its kernels give one by one."""
+    for name, form in forms(maker, lanes).items():
+        held = evaluate_form(form, maker.storage())
+        for tensor in maker.tensors:
+            if tensor.buffer.pinned and tensor.value is not None:
+                found = tensor.read(held[tensor.buffer.id])
+                message = f"{tensor.buffer.name} after {name}"
+                np.testing.assert_allclose(found, tensor.value, rtol=tolerance, atol=tolerance, err_msg=message)

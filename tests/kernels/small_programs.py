@@ -108,6 +108,27 @@ def softmax() -> Calls:
     return made
 
 
+def attention() -> Calls:
+    """Two batched products with a softmax between them, for each of two samples and three heads."""
+    made = Calls()
+    q, k, v, y = (made.buffer((2, 3, 32, 16), name, True) for name in "qkvy")
+    scores, shares = made.buffer((2, 3, 32, 32), "scores"), made.buffer((2, 3, 32, 32), "shares")
+    top, power, total = (
+        made.buffer((2, 3, 32), "top"),
+        made.buffer((2, 3, 32, 32), "power"),
+        made.buffer((2, 3, 32), "total"),
+    )
+    loops, at, row = {"b": 2, "h": 3, "i": 32, "j": 32}, ("b", "h", "i", "j"), ("b", "h", "i")
+    every = {**loops, "d": 16}
+    made.call("scores", [q, k], scores, every, at, load(0, *"bhid") * load(1, *"bhjd"), "add")
+    made.call("max", [scores], top, loops, row, load(0, *at), "max")
+    made.call("exp", [scores, top], power, loops, at, apply("exp", load(0, *at) - load(1, *row)))
+    made.call("sum", [power], total, loops, row, load(0, *at), "add")
+    made.call("divide", [power, total], shares, loops, at, load(0, *at) / load(1, *row))
+    made.call("mix", [shares, v], y, every, ("b", "h", "i", "d"), load(0, *at) * load(1, *"bhjd"), "add")
+    return made
+
+
 def half_histogram() -> Calls:
     """A sum of 16-bit elements into few places, onto a start value, with a loop of one point."""
     made = Calls()
@@ -119,5 +140,14 @@ def half_histogram() -> Calls:
 
 PROGRAMS = {
     made.__name__: made
-    for made in (training_step, samples_in_blocks, grains, convolution, long_product, softmax, half_histogram)
+    for made in (
+        training_step,
+        samples_in_blocks,
+        grains,
+        convolution,
+        long_product,
+        softmax,
+        attention,
+        half_histogram,
+    )
 }

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernels_kit import check_every_form
 from random_programs import IntegerMaker, Maker
 
 from abele.errors import InvalidOptionError
-from abele.kernels.nest.binding import bound_calls
-from abele.kernels.plan.passes import PIPELINE, Form, PlannerPass, run_passes
 from abele.kernels.plan.reference import evaluate_form
-from abele.kernels.target import HostTarget
-
-EVALUATED = [step.name for step in PIPELINE][:-1]
-"""All passes but the last, whose plan runs natively and is not evaluated."""
-
-
-def forms(maker: Maker, lanes: int) -> dict[str, Form]:
-    """Every form of a program for a CPU of ``lanes`` lanes, by the pass that made it."""
-    found: dict[str, Form] = {}
-
-    def keep(step: PlannerPass, form: Form) -> None:
-        found[step.name] = form
-
-    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, HostTarget(lanes, 16))
-    run_passes(calls, after="choose_schedules", check=True, watch=keep)
-    return {"given": calls, **found}
 
 
 def program(kind: type[Maker], seed: int, batch: int, layers: int) -> Maker:
@@ -37,16 +19,6 @@ def program(kind: type[Maker], seed: int, batch: int, layers: int) -> Maker:
         x = maker.step(x)
     maker.finish(x)
     return maker
-
-
-def check_every_form(maker: Maker, lanes: int, tolerance: float) -> None:
-    for name, form in forms(maker, lanes).items():
-        held = evaluate_form(form, maker.storage())
-        for tensor in maker.tensors:
-            if tensor.buffer.pinned and tensor.value is not None:
-                found = tensor.read(held[tensor.buffer.id])
-                message = f"{tensor.buffer.name} after {name}"
-                np.testing.assert_allclose(found, tensor.value, rtol=tolerance, atol=tolerance, err_msg=message)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -10,7 +10,7 @@ from abele.kernels.code.drivers import DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
 from abele.kernels.plan.place_memory import Lifetime, place
-from abele.kernels.tasks.leaves import BlockLoop
+from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
 
 SHARES = 64
@@ -74,7 +74,10 @@ class _Binder:
             return PlanLeaf(function.address, function.units, args, calls, origins)
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
-        if leaf.loop is not None:
+        if isinstance(leaf.loop, OuterLoop):
+            units = leaf.loop.points
+            native, address = build_block_loop(steps, units, units)
+        elif leaf.loop is not None:
             units = leaf.loop.chunks
             native, address = build_block_loop(steps, units, leaf.loop.blocks)
         else:
@@ -111,10 +114,10 @@ class _Binder:
         buffer = self.spaces[space].buffer
         return LeafArgument("arena", self.arena[space]) if buffer is None else LeafArgument("buffer", buffer)
 
-    def _pointer(self, loop: BlockLoop | None, space: int, slots: dict[LeafArgument, int]) -> Pointer:
+    def _pointer(self, loop: BlockLoop | OuterLoop | None, space: int, slots: dict[LeafArgument, int]) -> Pointer:
         item = self.spaces[space]
         if space in self.scratch:
             return Pointer(slots.setdefault(LeafArgument("scratch"), len(slots)), self.scratch[space])
         slot = slots.setdefault(self._argument(space), len(slots))
-        per_unit = item.bytes // loop.chunks if loop is not None and space in loop.partials else 0
+        per_unit = item.bytes // loop.chunks if isinstance(loop, BlockLoop) and space in loop.partials else 0
         return Pointer(slot, 0, per_unit)

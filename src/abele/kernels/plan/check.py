@@ -19,7 +19,7 @@ from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
-from abele.kernels.tasks.leaves import LeafProgram
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram
 from abele.kernels.tasks.program import TaskProgram
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Tas
     ranges: list[range] = []
     for array, number in enumerate(function.spaces):
         element = program.spaces[number].type.bytes
-        chunks = leaf.loop.chunks if leaf.loop is not None and number in leaf.loop.partials else 1
+        in_parts = isinstance(leaf.loop, BlockLoop) and number in leaf.loop.partials
+        chunks = leaf.loop.chunks if isinstance(leaf.loop, BlockLoop) and in_parts else 1
         before = function.starts[array] // element if function.starts else 0
         # A pointer that was moved may step back to the array's begin.
         ranges.append(range(-before, program.sizes[number] // element // chunks - before))

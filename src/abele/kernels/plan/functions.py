@@ -8,7 +8,7 @@ from abele.kernels.nest.loop_nest import LoopNest
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
-from abele.kernels.tasks.leaves import BlockLoop
+from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space, Task
 
 
@@ -60,7 +60,7 @@ class LeafFunctions:
     """The functions of a leaf: in order under ``loop``, or side by side."""
 
     functions: tuple[TaskFunction, ...]
-    loop: BlockLoop | None = None
+    loop: BlockLoop | OuterLoop | None = None
 
 
 @dataclass(frozen=True)

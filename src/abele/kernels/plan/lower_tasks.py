@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.tasks.flatten import Blocked, flatten
 from abele.kernels.tasks.layout import SpaceLayout
-from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Task, layout_of
 
 
@@ -26,6 +28,10 @@ def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]
         nest, spaces = flatten(task, program.spaces, layouts.__getitem__, blocked)
         return TaskFunction(task, nest, tuple(spaces), is_start)
 
+    if isinstance(leaf.loop, OuterLoop):
+        whole = map(function, leaf.tasks)
+        at_points = (replace(f, nest=replace(f.nest, unit=d)) for f, d in zip(whole, leaf.loop.dims, strict=True))
+        return LeafFunctions(tuple(at_points), leaf.loop)
     if leaf.loop is None or program.samples is None:
         return LeafFunctions(tuple(map(function, leaf.tasks)))
     loop, places = leaf.loop, program.samples.spaces

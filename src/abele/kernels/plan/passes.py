@@ -30,6 +30,7 @@ from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.choose_samples import choose_samples
 from abele.kernels.tasks.copy_operands import copy_operands
 from abele.kernels.tasks.drop_unread import drop_unread
+from abele.kernels.tasks.fuse_outer_loops import fuse_outer_loops
 from abele.kernels.tasks.fuse_tasks import fuse_tasks
 from abele.kernels.tasks.group_leaves import group_leaves
 from abele.kernels.tasks.join_dims import join_dims
@@ -80,6 +81,7 @@ PIPELINE = tuple(
         fuse_tasks,
         drop_unread,
         order_dims,
+        fuse_outer_loops,
         choose_samples,
         order_stages,
         lay_out_blocks,

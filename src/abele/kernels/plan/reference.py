@@ -25,7 +25,7 @@ from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
 from abele.kernels.tasks.flatten import BLOCK
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, substitute
 from abele.numerics import ElementType, as_element_type, u32
 
@@ -267,6 +267,10 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
     if loop is None:
         yield from leaf.tasks
         return
+    if isinstance(loop, OuterLoop):
+        for point in np.ndindex(*loop.extents):
+            yield from (_at_point(task, dims, point) for task, dims in zip(leaf.tasks, loop.dims, strict=True))
+        return
     for chunk in range(loop.chunks):
         yield from (_in_chunk(task, loop, chunk) for task in loop.starts)
         for block in _blocks(loop, chunk):
@@ -277,6 +281,13 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
 
 def _blocks(loop: BlockLoop, chunk: int) -> range:
     return range(chunk * loop.blocks // loop.chunks, (chunk + 1) * loop.blocks // loop.chunks)
+
+
+def _at_point(task: Task, dims: Sequence[str], point: Sequence[int]) -> Task:
+    """``task`` at one ``point`` of ``dims``."""
+    for dim, at in zip(dims, point, strict=True):
+        task = _over(task, dim, at, at + 1)
+    return task
 
 
 def _over(task: Task, dim: str, low: int, high: int) -> Task:
@@ -335,17 +346,23 @@ def _bodies_in_order(
     if loop is None:
         yield from (_of_function(f, f.nest, memory, None, 0) for f in leaf.functions)
         return
+    if isinstance(loop, OuterLoop):
+        for point in np.ndindex(*loop.extents):
+            for function, dims in zip(leaf.functions, loop.dims, strict=True):
+                at = dict(zip(dims, point, strict=True))
+                yield _of_function(function, _of_point(function.nest, at), memory, None, 0)
+        return
     for chunk in range(loop.chunks):
         yield from (_of_function(f, f.nest, memory, loop, chunk) for f in leaf.functions if f.is_start)
         for block in _blocks(loop, chunk):
             for function in leaf.functions:
                 if not function.is_start:
-                    yield _of_function(function, _of_block(function.nest, block), memory, loop, chunk)
+                    yield _of_function(function, _of_point(function.nest, {BLOCK: block}), memory, loop, chunk)
 
 
-def _of_block(item: LoopNest, block: int) -> LoopNest:
-    """``item`` for one block: a block dim of one point, from which every address counts."""
-    moved = {BLOCK: Affine((), block)}
+def _of_point(item: LoopNest, point: Mapping[str, int]) -> LoopNest:
+    """``item`` at one ``point`` of some dims, such as one block: dims of one point, from which every address counts."""
+    moved = {dim: Affine((), at) for dim, at in point.items()}
 
     def change(part: Expr) -> Expr | None:
         match part:
@@ -358,7 +375,7 @@ def _of_block(item: LoopNest, block: int) -> LoopNest:
 
     return replace(
         item,
-        parallel=tuple((d, 1 if d == BLOCK else n) for d, n in item.parallel),
+        parallel=tuple((d, 1 if d in point else n) for d, n in item.parallel),
         accumulates=tuple(
             replace(a, value=rewrite(a.value, change), guards=tuple(move(g, moved) for g in a.guards))
             for a in item.accumulates

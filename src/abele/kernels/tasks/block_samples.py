@@ -21,13 +21,15 @@ from abele.expr.operation import identity
 from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.tasks.layout import lanes_innermost
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
+from abele.kernels.tasks.outer_points import point_layouts
 from abele.kernels.tasks.program import (
     Put,
     Ref,
     SampleDim,
     SpaceTable,
     Task,
+    TaskGroup,
     TaskProgram,
     TaskReduction,
     TaskStage,
@@ -43,6 +45,7 @@ CHUNK = "chunk"
 def block_samples(program: TaskProgram) -> LeafProgram:
     """Make each stage by blocks a leaf that loops over blocks; tasks between such stages run whole."""
     builder = _LeafBuilder(program)
+    groups = {group.tasks[0]: group for group in program.groups}
     leaves: list[LeafTasks] = []
     after: list[Task] = []
     for stage in program.stages:
@@ -50,9 +53,17 @@ def block_samples(program: TaskProgram) -> LeafProgram:
             leaves += _whole(after)
             leaf, after = builder.stage(program.samples, stage)
             leaves.append(leaf)
-        else:
-            leaves += _whole([*after, *(program.tasks[n] for n in stage.tasks)])
-            after = []
+            continue
+        grouped: set[int] = set()
+        for number in stage.tasks:
+            if number in groups:
+                leaves += [*_whole(after), builder.group(groups[number])]
+                after = []
+                grouped.update(groups[number].tasks)
+            elif number not in grouped:
+                after.append(program.tasks[number])
+        leaves += _whole(after)
+        after = []
     leaves += _whole(after)
     samples = program.samples and replace(program.samples, spaces=builder.places)
     return LeafProgram(builder.spaces.all(), tuple(leaves), program.target, samples, program.block, builder.layouts)
@@ -70,6 +81,11 @@ class _LeafBuilder:
         self.spaces = SpaceTable(program.spaces)
         self.layouts = dict(program.layouts)
         self.places = dict(program.samples.spaces) if program.samples is not None else {}
+
+    def group(self, group: TaskGroup) -> LeafTasks:
+        """The leaf of ``group``; what only it touches exists for one point at a time."""
+        self.layouts |= point_layouts(self.program, group)
+        return LeafTasks(tuple(self.program.tasks[n] for n in group.tasks), OuterLoop(group.extents, group.dims))
 
     def stage(self, samples: SampleDim, stage: TaskStage) -> tuple[LeafTasks, list[Task]]:
         """The leaf of ``stage``, and the tasks that combine its chunks afterwards."""

@@ -18,9 +18,10 @@ from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Index, Load, compute_type, result_type
 from abele.kernels.nest.loop_nest import Acc, Bound, Hash, NestLocal
 from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.tasks.fuse_outer_loops import spaces_met
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.order_stages import dependences
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, plain
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskGroup, TaskProgram, plain
 from abele.numerics import ElementType, u32
 
 
@@ -34,6 +35,8 @@ def check_program(program: TaskProgram) -> None:
     for task in program.tasks:
         check_task(task, program.spaces)
     check_order(program.tasks, program.spaces)
+    for group in program.groups:
+        _check_group(program, group)
     if program.samples is not None:
         _check_samples(program, program.samples)
     if program.stages:
@@ -50,8 +53,10 @@ def check_leaf_program(program: LeafProgram) -> None:
     for leaf in program.leaves:
         for task in _all_tasks(leaf):
             check_task(task, program.spaces)
-        if leaf.loop is not None:
+        if isinstance(leaf.loop, BlockLoop):
             _check_loop(leaf, leaf.loop, program.spaces)
+        elif leaf.loop is not None:
+            _check_points(leaf.tasks, leaf.loop.extents, leaf.loop.dims)
     check_order([task for leaf in program.leaves for task in _all_tasks(leaf)], program.spaces)
 
 
@@ -293,7 +298,34 @@ def _check_loop(leaf: LeafTasks, loop: BlockLoop, spaces: Sequence[Space]) -> No
             raise IllegalFormError(f"{spaces[number].name} has not {loop.chunks} chunks")
 
 
+def _check_group(program: TaskProgram, group: TaskGroup) -> None:
+    first = group.tasks[0]
+    if group.tasks != tuple(range(first, first + len(group.tasks))):
+        raise IllegalFormError(f"tasks {list(group.tasks)} run together, but do not follow each other")
+    _check_points([program.tasks[n] for n in group.tasks], group.extents, group.dims)
+
+
+def _check_points(tasks: Sequence[Task], extents: Sequence[int], dims: Sequence[Sequence[str]]) -> None:
+    """Tasks that run together have the shared dims, and what they pass on they touch at one point of them."""
+    if len(dims) != len(tasks):
+        raise IllegalFormError(f"{len(tasks)} tasks run together, but {len(dims)} have outer dims")
+    for task, names in zip(tasks, dims, strict=True):
+        own = dict(task.parallel)
+        if [own.get(name) for name in names] != list(extents):
+            raise IllegalFormError(f"{task.name} has no dims {', '.join(names)} of extents {list(extents)}")
+    places: dict[int, tuple[list[int], str]] = {}
+    for space in spaces_met(tasks):
+        for task, names in zip(tasks, dims, strict=True):
+            touched: tuple[Ref | Put, ...] = (*task.refs, *task.puts)
+            for access in touched:
+                if access.space == space:
+                    at = [next((p for p, a in enumerate(access.index) if plain(a) == d), -1) for d in names]
+                    known, by = places.setdefault(space, (at, task.name))
+                    if -1 in at or at != known:
+                        raise IllegalFormError(f"{task.name} runs with {by}, but meets other points at {access}")
+
+
 def _all_tasks(leaf: LeafTasks) -> Iterator[Task]:
     """Every task of ``leaf`` in the order in which it runs."""
-    yield from leaf.loop.starts if leaf.loop is not None else ()
+    yield from leaf.loop.starts if isinstance(leaf.loop, BlockLoop) else ()
     yield from leaf.tasks

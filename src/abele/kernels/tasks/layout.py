@@ -25,6 +25,11 @@ class SpaceLayout:
         """True where one block exists at a time, in scratch memory of the thread that works on it."""
         return self.block_stride == 0
 
+    @property
+    def is_one_point(self) -> bool:
+        """True where the elements of one point of the outer dims exist at a time; these dims do not step."""
+        return self.is_per_thread and 0 in self.strides
+
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of an array of ``shape`` whose last dim is the fastest."""
@@ -49,3 +54,10 @@ def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_ap
 def rows_of_block(shape: Sequence[int], place: int, samples: int) -> SpaceLayout:
     """One block of ``samples`` samples at a time, which step as in the whole space: each sample keeps its rows."""
     return SpaceLayout(row_major([samples if n == place else extent for n, extent in enumerate(shape)]), 0)
+
+
+def one_point(shape: Sequence[int], outer: Sequence[int], order: Sequence[int]) -> SpaceLayout:
+    """The elements of one point of the ``outer`` dims, the other dims in ``order``, the last the fastest."""
+    inner = [n for n in order if n not in outer]
+    strides = dict(zip(inner, row_major([shape[n] for n in inner]), strict=True))
+    return SpaceLayout(tuple(strides.get(n, 0) for n in range(len(shape))), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -37,16 +38,37 @@ class BlockLoop:
 
 
 @dataclass(frozen=True)
+class OuterLoop:
+    """How the tasks of a leaf run point after point of outer dims that they share; points are the leaf's units.
+
+    Attributes:
+        extents: Of the dims, slowest first.
+        dims: The names of the dims in every task of the leaf.
+    """
+
+    extents: tuple[int, ...]
+    dims: tuple[tuple[str, ...], ...]
+
+    @property
+    def points(self) -> int:
+        """How many there are."""
+        return math.prod(self.extents)
+
+    def __str__(self) -> str:
+        return " × ".join(map(str, self.extents))
+
+
+@dataclass(frozen=True)
 class LeafTasks:
     """The tasks of a leaf.
 
     Attributes:
         tasks: In order; without a loop, in any order once :func:`abele.kernels.tasks.group_leaves` has run.
-        loop: How they run block after block of samples; None: each runs whole.
+        loop: How they run block after block of samples, or point after point of outer dims; None: each runs whole.
     """
 
     tasks: tuple[Task, ...]
-    loop: BlockLoop | None = None
+    loop: BlockLoop | OuterLoop | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +94,11 @@ class LeafProgram:
     def bytes_of(self, space: Space) -> int:
         """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""
         layout = self.layouts.get(space.number)
-        if layout is None or self.samples is None:
+        if layout is None:
+            return space.bytes
+        if layout.is_one_point:
+            return space.type.bytes * math.prod(n for n, step in zip(space.shape, layout.strides, strict=True) if step)
+        if self.samples is None:
             return space.bytes
         blocks = 1 if layout.is_per_thread else -(-self.samples.extent // self.block)
         return space.bytes // self.samples.extent * self.block * blocks

@@ -14,7 +14,7 @@ of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -41,19 +41,38 @@ class _Role(Enum):
 
 def order_stages(program: TaskProgram) -> TaskProgram:
     """Order tasks into stages: those that run block after block of samples, and what runs between them."""
-    tasks = range(len(program.tasks))
-    roles = [_role(program, program.samples, n) for n in tasks]
-    depends = dependences(program.tasks)
+    steps = _steps(program)
+    tasks = range(len(steps))
+    roles = [_role(program, program.samples, step[0]) if len(step) == 1 else _Role.WHOLE for step in steps]
+    depends = _dependences_of_steps(program, steps)
     # Earliest gives the number of stages, latest moves tasks by blocks to their readers, and the last pass settles the
     # rest.
     levels = _latest(roles, depends, _earliest(roles, depends, {}))
     levels = _earliest(roles, depends, {n: levels[n] for n in tasks if roles[n] is not _Role.WHOLE})
-    stages = [TaskStage(False, tuple(n for n in tasks if levels[n] < 0))]
+
+    def stage(chosen: Iterable[int], *, by_blocks: bool) -> TaskStage:
+        return TaskStage(by_blocks, tuple(task for n in chosen for task in steps[n]))
+
+    stages = [stage((n for n in tasks if levels[n] < 0), by_blocks=False)]
     for level in range(max(levels, default=-1) + 1):
         members = [n for n in tasks if levels[n] == level]
-        stages.append(TaskStage(True, tuple(n for n in members if roles[n] is not _Role.WHOLE)))
-        stages.append(TaskStage(False, tuple(n for n in members if roles[n] is _Role.WHOLE)))
+        stages.append(stage((n for n in members if roles[n] is not _Role.WHOLE), by_blocks=True))
+        stages.append(stage((n for n in members if roles[n] is _Role.WHOLE), by_blocks=False))
     return replace(program, stages=tuple(s for s in stages if s.tasks))
+
+
+def _steps(program: TaskProgram) -> list[tuple[int, ...]]:
+    """The tasks in order, those of a group as one step."""
+    groups = {group.tasks[0]: group.tasks for group in program.groups}
+    inside = {n for tasks in groups.values() for n in tasks}
+    return [groups.get(n, (n,)) for n in range(len(program.tasks)) if n in groups or n not in inside]
+
+
+def _dependences_of_steps(program: TaskProgram, steps: Sequence[tuple[int, ...]]) -> list[set[int]]:
+    """For every step the earlier ones that it must follow."""
+    step_of = {task: n for n, tasks in enumerate(steps) for task in tasks}
+    depends = dependences(program.tasks)
+    return [{step_of[d] for task in tasks for d in depends[task]} - {n} for n, tasks in enumerate(steps)]
 
 
 def _earliest(roles: Sequence[_Role], depends: Sequence[set[int]], fixed: dict[int, int]) -> list[int]:

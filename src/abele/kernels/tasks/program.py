@@ -202,12 +202,28 @@ class TaskStage:
 
 
 @dataclass(frozen=True)
+class TaskGroup:
+    """Tasks that run together, point after point of the outer dims that they share.
+
+    Attributes:
+        tasks: Their numbers, which follow each other in the program.
+        extents: Of the shared dims, slowest first.
+        dims: The names of the shared dims in every task.
+    """
+
+    tasks: tuple[int, ...]
+    extents: tuple[int, ...]
+    dims: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class TaskProgram:
     """Spaces, the tasks over them in order, and what passes have decided so far about how they run.
 
     Attributes:
         spaces: By number.
         tasks: In order.
+        groups: Tasks that run together, point after point of outer dims; the others run by themselves.
         samples: The dim along which tasks run block by block; None where none is worth it, or before it is looked for.
         block: Samples in a block.
         stages: The tasks in the order in which they run; empty before they are ordered.
@@ -218,6 +234,7 @@ class TaskProgram:
     spaces: tuple[Space, ...]
     tasks: tuple[Task, ...]
     target: HostTarget
+    groups: tuple[TaskGroup, ...] = ()
     samples: SampleDim | None = None
     block: int = 1
     stages: tuple[TaskStage, ...] = ()

@@ -16,8 +16,8 @@ from abele.kernels.nest.ir import Expr
 from abele.kernels.nest.loop_nest import Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, TaskReduction
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskGroup, TaskProgram, TaskReduction
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
@@ -73,6 +73,7 @@ def program_text(program: TaskProgram) -> str:
     names = Names(program.spaces)
     lines = [*space_lines(_touched(program.spaces, program.tasks), names, program.layouts)]
     lines += samples_lines(program.samples, program.block, names)
+    lines += (_group_text(program, group) for group in program.groups)
     if not program.stages:
         for task in program.tasks:
             lines += task_lines(task, names)
@@ -90,7 +91,7 @@ def leaf_program_text(program: LeafProgram) -> str:
     lines = [*space_lines(_touched(program.spaces, every), names, program.layouts)]
     for number, leaf in enumerate(program.leaves):
         lines.append(f"leaf {number}: {loop_text(leaf.loop, len(leaf.tasks))}")
-        for task in leaf.loop.starts if leaf.loop is not None else ():
+        for task in leaf.loop.starts if isinstance(leaf.loop, BlockLoop) else ():
             lines += (f"  at the start of a chunk: {line}" for line in task_lines(task, names)[:1])
             lines += (f"  {line}" for line in task_lines(task, names)[1:])
         for task in leaf.tasks:
@@ -120,10 +121,19 @@ def samples_lines(samples: SampleDim | None, block: int, names: Names) -> list[s
     return [f"{counted(samples.extent, 'sample')} in blocks of {block}: {places}"]
 
 
-def loop_text(loop: BlockLoop | None, num_tasks: int) -> str:
+def _group_text(program: TaskProgram, group: TaskGroup) -> str:
+    """Which tasks run together, in a line."""
+    first, last = (program.tasks[group.tasks[n]].name for n in (0, -1))
+    points = " × ".join(map(str, group.extents))
+    return f"together, point after point of outer dims, {points}: {len(group.tasks)} tasks from {first} to {last}"
+
+
+def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
     """How the tasks of a leaf run, in words."""
     if loop is None:
         return "side by side" if num_tasks > 1 else "one task"
+    if isinstance(loop, OuterLoop):
+        return f"point after point of outer dims, {loop}"
     blocks = counted(loop.blocks, "block")
     return f"block after block, {blocks} of {loop.block} samples in {counted(loop.chunks, 'chunk')}"
 
@@ -166,5 +176,7 @@ def _layout_text(space: Space, layout: SpaceLayout | None) -> str:
         return ""
     if not layout.is_per_thread:
         return "block after block"
+    if layout.is_one_point:
+        return "a point per thread"
     own = any(a != b for a, b in zip(layout.strides, row_major(space.shape), strict=True))
     return "a block per thread" if own else "rows, a block per thread"

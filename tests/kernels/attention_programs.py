@@ -1,0 +1,105 @@
+"""Attention in the planner's terms: two batched products with rows of shares between them, and the gradients of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from random_programs import Maker, Tensor
+
+from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
+from abele.numerics import ElementType, f32
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Extents of an attention; ``groups`` of query heads share keys and values."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+
+    @property
+    def loops(self) -> dict[str, int]:
+        return {"b": self.batch, "h": self.heads, "i": self.queries, "j": self.keys}
+
+
+class AttentionMaker(Maker):
+    """Attention over buffers in odd layouts; ``mask`` is none, an added array, causal by index, or a causal array."""
+
+    def __init__(self, seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32) -> None:
+        super().__init__(seed, sizes.batch)
+        self.type, self.sizes, self.mask = type_, sizes, mask
+
+    def own(self, *shape: int) -> Tensor:
+        return self.tensor(shape, pinned=False)
+
+    def product(self, name: str, a: Tensor, b: Tensor, out: Tensor, index: str, left: str, right: str) -> Tensor:
+        """``out[index] += a[left] * b[right]`` over all dims that these mention."""
+        extents = {**self.sizes.loops, "d": self.sizes.depth}
+        loops = {d: extents[d] for d in dict.fromkeys(index + left + right)}
+        value = load(0, *left) * load(1, *right)
+        return self.call(name, [a, b], out, nest(loops, store(2, tuple(index), value, "add")))
+
+    def forward(self) -> Tensor:
+        """softmax(q · kᵀ · scale + mask) · v."""
+        s = self.sizes
+        self.q, self.k, self.v = (self.source((s.batch, s.heads, n, s.depth)) for n in (s.queries, s.keys, s.keys))
+        rows, all_ = (s.batch, s.heads, s.queries), (s.batch, s.heads, s.queries, s.keys)
+        scores = self.product("scores", self.q, self.k, self.own(*all_), "bhij", "bhid", "bhjd")
+        masked, at = self.masked(scores), ("b", "h", "i", "j")
+        top, power, total, self.p = self.own(*rows), self.own(*all_), self.own(*rows), self.own(*all_)
+        row = ("b", "h", "i")
+        self.call("max", [masked], top, nest(s.loops, store(1, row, load(0, *at), "max")))
+        self.call("exp", [masked, top], power, nest(s.loops, store(2, at, apply("exp", load(0, *at) - load(1, *row)))))
+        self.call("sum", [power], total, nest(s.loops, store(1, row, load(0, *at), "add")))
+        self.call("divide", [power, total], self.p, nest(s.loops, store(2, at, load(0, *at) / load(1, *row))))
+        out = self.tensor((s.batch, s.heads, s.queries, s.depth), pinned=True)
+        return self.product("mix", self.p, self.v, out, "bhid", "bhij", "bhjd")
+
+    def masked(self, scores: Tensor) -> Tensor:
+        s, at = self.sizes, ("b", "h", "i", "j")
+        out, value = self.own(*scores.shape), load(0, *at) * (s.depth**-0.5)
+        match self.mask:
+            case "added":
+                bias = self.source((s.heads, s.queries, s.keys))
+                return self.call("bias", [scores, bias], out, nest(s.loops, store(2, at, value + load(1, *"hij"))))
+            case "causal":
+                seen = select(Index(affine("j", ("i", -1))) <= 0, value, -1e9)
+                return self.call("causal", [scores], out, nest(s.loops, store(1, at, seen)))
+        return self.call("scale", [scores], out, nest(s.loops, store(1, at, value)))
+
+    def backward(self, out: Tensor) -> None:
+        """Gradients of the mean square of the result: dv, dq and dk, after a detour through a sum over everything."""
+        s, at, row = self.sizes, ("b", "h", "i", "j"), ("b", "h", "i")
+        loops, whole = {"b": s.batch, "h": s.heads, "i": s.queries, "d": s.depth}, ("b", "h", "i", "d")
+        total, grad = self.own(), self.own(*out.shape)
+        self.call("total", [out], total, nest(loops, store(1, (), load(0, *whole) * load(0, *whole) * 0.01, "add")))
+        self.call("grad", [out, total], grad, nest(loops, store(2, whole, load(0, *whole) / (load(1) + 1.0))))
+        dp, dot, ds = self.own(*self.p.shape), self.own(*self.p.shape[:3]), self.own(*self.p.shape)
+        self.product("dp", grad, self.v, dp, "bhij", "bhid", "bhjd")
+        both = load(0, *at) * load(1, *at)
+        self.call("dot", [self.p, dp], dot, nest(s.loops, store(2, row, both, "add")))
+        value = load(0, *at) * (load(1, *at) - load(2, *row)) * (s.depth**-0.5)
+        if self.mask == "causal":
+            value = select(Index(affine("j", ("i", -1))) <= 0, value, 0.0)
+        self.call("ds", [self.p, dp, dot], ds, nest(s.loops, store(3, at, value)))
+        results = [self.tensor(t.shape, pinned=True) for t in (self.v, self.q, self.k)]
+        self.product("dv", self.p, grad, results[0], "bhjd", "bhij", "bhid")
+        self.product("dq", ds, self.k, results[1], "bhid", "bhij", "bhjd")
+        self.product("dk", ds, self.q, results[2], "bhjd", "bhij", "bhid")
+
+
+def training(seed: int, sizes: Sizes, mask: str = "none") -> AttentionMaker:
+    """Attention with all its gradients."""
+    maker = AttentionMaker(seed, sizes, mask)
+    maker.backward(maker.forward())
+    return maker
+
+
+def inference(seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32) -> AttentionMaker:
+    """Attention alone."""
+    maker = AttentionMaker(seed, sizes, mask, type_)
+    maker.forward()
+    return maker

@@ -1,0 +1,85 @@
+"""Attention runs point after point of sample and head, forward and backward, whatever its sizes, mask and layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attention_programs import AttentionMaker, Sizes, inference, training
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernels_kit import check_every_form, form_after, run_plan
+
+from abele.kernels import plan_native
+from abele.kernels.tasks.leaves import LeafProgram, OuterLoop
+from abele.kernels.tasks.program import TaskProgram
+
+MASKS = ["none", "added", "causal"]
+
+
+def sizes() -> st.SearchStrategy[Sizes]:
+    side = st.sampled_from([24, 32, 48, 65])
+    return st.builds(
+        Sizes, st.integers(1, 3), st.integers(1, 3), queries=side, keys=side, depth=st.sampled_from([16, 24, 33])
+    )
+
+
+def fused(maker: AttentionMaker) -> TaskProgram:
+    made = form_after("fuse_outer_loops", [t.buffer for t in maker.tensors], maker.calls)
+    assert isinstance(made, TaskProgram)
+    return made
+
+
+def run_natively(maker: AttentionMaker, threads: int) -> dict[int, np.ndarray]:
+    storage = maker.storage()
+    run_plan(plan_native([t.buffer for t in maker.tensors], maker.calls), storage, threads)
+    return storage
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10**6), sizes=sizes(), mask=st.sampled_from(MASKS))
+def test_plan__attention_with_gradients__gives_what_numpy_gives_and_the_same_bits_for_any_threads(seed, sizes, mask):
+    maker = training(seed, sizes, mask)
+    results = [run_natively(maker, threads) for threads in (1, 2, 3)]
+    for tensor in maker.tensors:
+        if tensor.buffer.pinned:
+            np.testing.assert_allclose(tensor.read(results[0][tensor.buffer.id]), tensor.value, rtol=3e-4, atol=3e-5)
+            assert all((other[tensor.buffer.id] == results[0][tensor.buffer.id]).all() for other in results[1:])
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_forms__attention_with_gradients__mean_what_its_kernels_mean(mask):
+    check_every_form(training(7, Sizes(2, 2, 32, 24, 24), mask), 8, 3e-4)
+
+
+def test_groups__attention_with_gradients__are_one_before_the_loss_and_one_after():
+    program = fused(training(0, Sizes(2, 3, 32, 32, 16)))
+    names = [[program.tasks[n].name for n in group.tasks] for group in program.groups]
+    assert [group.extents for group in program.groups] == [(2, 3), (2, 3)]
+    assert names[0][0].startswith("scores")
+    assert names[0][-1].startswith("mix")
+    assert {"dp", "dv", "dq", "dk"} <= set(names[1])
+    between = [task.name for n, task in enumerate(program.tasks) if not any(n in g.tasks for g in program.groups)]
+    assert between == ["total", "grad"]
+
+
+def test_groups__scores_of_inference__exist_for_one_point_at_a_time():
+    sizes = Sizes(4, 3, 64, 64, 32)
+    maker = inference(0, sizes)
+    buffers = [t.buffer for t in maker.tensors]
+    form = form_after("block_samples", buffers, maker.calls)
+    assert isinstance(form, LeafProgram)
+    assert [type(leaf.loop) for leaf in form.leaves] == [OuterLoop]
+    plan = plan_native(buffers, maker.calls)
+    assert plan.arena_bytes == 0
+    assert plan.scratch_bytes <= 3 * (64 * 64 * 4) + 4 * 64 * 4
+
+
+def test_groups__small_heads__stay_with_the_samples():
+    assert not fused(training(0, Sizes(8, 2, 8, 8, 4))).groups
+
+
+def test_groups__product_with_weights__is_in_none():
+    maker = AttentionMaker(0, Sizes(2, 2, 32, 32, 32))
+    hidden = maker.product("up", maker.source((32, 32)), maker.source((32, 32)), maker.own(32, 32), "ij", "id", "dj")
+    maker.product("down", hidden, maker.source((32, 32)), maker.tensor((32, 32), pinned=True), "id", "ij", "jd")
+    assert not fused(maker).groups
