@@ -12,6 +12,7 @@ from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
+from abele.codelet.prefetch import MAX_LINES, MAX_ROW_LINES, NextRows, emit_prefetch
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -34,12 +35,14 @@ class VertexLoop:
         memory: Fields of the vertex at hand.
         vertex: Its number.
         out: Where counts go, or None.
+        ahead: Rows of the next vertex that are asked for meanwhile.
     """
 
     builder: ll.IRBuilder
     memory: VertexMemory
     vertex: Value
     out: Value | None
+    ahead: tuple[NextRows, ...] = ()
 
 
 class Guard(Enum):
@@ -154,6 +157,7 @@ def _workers(definition: CodeletDef, code: BodyEmitter, function: Helper, loop: 
     draws = loop.memory.draws
 
     def one(worker: Value | None) -> None:
+        emit_prefetch(loop.memory, loop.ahead, worker)
         if draws is not None:
             draws.begin(loop.builder, loop.vertex, worker)
         code.body(function, {} if worker is None else {function.parameters[0]: worker})
@@ -238,13 +242,34 @@ def _function(
         memory.said = Said(sink, number, {p: n for n, p in enumerate(prints)})
     for field, own in columns:
         memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
-    vertex(VertexLoop(b, memory, number, out[0] if out else None))
+    ahead = _ahead(memory, columns, number, end, sizes)
+    vertex(VertexLoop(b, memory, number, out[0] if out else None, ahead))
     number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
     b.branch(test)
     b.position_at_end(done)
     if mode is not None:
         flush.emit_leave(b, mode)
     b.ret_void()
+
+
+def _ahead(
+    memory: VertexMemory, columns: list[tuple[FieldDef, list[Value]]], vertex: Value, end: Value, sizes: Sizes
+) -> tuple[NextRows, ...]:
+    """The rows of the vertex after ``vertex``, or of itself where it is the last; none where sizes are not known."""
+    found: list[NextRows] = []
+    b, following = memory.builder, None
+    for field, own in columns:
+        size = sizes.of_field(field)
+        if field.rank != 2 or size.length is None or size.row_length is None or size.length < 2:
+            continue
+        lines = NextRows.lines_of(field, size.row_length)
+        if lines > MAX_ROW_LINES or lines * size.length > MAX_LINES:
+            continue
+        if following is None:
+            one = b.add(vertex, constant(I64, 1))
+            following = b.select(b.icmp_signed("<", one, end), one, vertex)
+        found.append(NextRows(field, _place_of_rows(memory, own, following, size), size.length, lines))
+    return tuple(found)
 
 
 def _violation(module: ll.Module) -> Value:
