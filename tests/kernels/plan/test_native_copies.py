@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kernels_kit import run_kernel
+from kernels_kit import form_after, run_kernel, run_plan
+from small_programs import Calls
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
-from abele.kernels.nest.ir import Affine, Load, affine, load, nest, store
+from abele.kernels.nest.ir import Affine, Load, affine, load, nest, select, store
 from abele.numerics import ElementType, f16, f32
 
 RNG = np.random.default_rng(0)
@@ -97,3 +98,23 @@ def test_columns__reduced_one_by_one__agree_with_64_bits(shape: tuple[int, int])
     np.testing.assert_allclose(
         run_kernel(kernel, [values], 2)[0], values.astype(np.float64).sum(0), rtol=1e-4, atol=1e-4
     )
+
+
+def test_padded_copy__of_a_convolution_with_an_activation__is_made_and_agrees_with_torch() -> None:
+    made = Calls()
+    x, w = made.buffer((2, 14, 32), "x", True), made.buffer((32, 3, 32), "w", True)
+    y, z = made.buffer((2, 14, 32), "y"), made.buffer((2, 14, 32), "z", True)
+    window = load(0, "b", affine("i", "k", const=-1), "c", fill=0.0) * load(1, "o", "k", "c")
+    loops = {"b": 2, "i": 14, "o": 32, "k": 3, "c": 32}
+    made.call("conv", [x, w], y, loops, ("b", "i", "o"), window, "add")
+    rows = {"b": 2, "i": 14, "o": 32}
+    made.call("relu", [y], z, rows, ("b", "i", "o"), select(load(0, "b", "i", "o") > 0.0, load(0, "b", "i", "o"), 0.0))
+    program = form_after("copy_operands", made.buffers, made.calls)
+    assert [task.name for leaf in program.leaves for task in leaf.tasks] == ["copy", "conv+relu"]
+    rng = np.random.default_rng(0)
+    storage = {b.id: rng.normal(size=b.shape).astype(np.float32) for b in made.buffers if b.pinned}
+    run_plan(plan_native(made.buffers, made.calls), storage)
+    wanted = torch.nn.functional.conv1d(
+        torch.from_numpy(storage[0]).movedim(-1, 1), torch.from_numpy(storage[1]).movedim(-1, 1), padding=1
+    )
+    np.testing.assert_allclose(storage[3], wanted.relu().movedim(1, -1), rtol=1e-4, atol=1e-4)

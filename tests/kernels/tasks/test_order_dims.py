@@ -73,3 +73,28 @@ def test_order_dims__a_dim_that_an_array_has_twice__stays_where_it_is():
     storage = {0: rng.normal(size=(12, 4)).astype(np.float32), 1: np.zeros((12, 12), np.float32)}
     run_plan(plan_native(made.buffers, made.calls), storage)
     np.testing.assert_allclose(storage[1], 2 * storage[0] @ storage[0].T, rtol=1e-4, atol=1e-5)
+
+
+def test_order_dims__beside_an_array_under_a_window__dims_lie_as_in_that_one():
+    # The window runs over [b, w, c], and the calls' loops say [b, c, w]: its own result, and what is made of it, keep
+    # channels innermost.
+    made = Calls()
+    x, taps = made.buffer((4, 10, 8), "x", True), made.buffer((3, 8, 8), "taps", True)
+    first, second = made.buffer((4, 8, 8), "first"), made.buffer((4, 8, 8), "second")
+    y = made.buffer((4, 8, 6), "y", True)
+    for source, target, width in ((x, first, 8), (second, y, 6)):
+        window = load(0, "b", affine("w", "k"), "c") * load(1, "k", "o", "c")
+        shapes = (source.shape, taps.shape, (4, 8, width))
+        loops = {"b": 4, "o": 8, "w": width, "c": 8, "k": 3}
+        kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (nest(loops, store(2, ("b", "o", "w"), window, "add")),))
+        made.calls.append(BoundKernel(kernel, (bind(source), bind(taps), bind(target)), "window"))
+        if target is first:
+            twice = nest({"b": 4, "o": 8, "w": 8}, store(1, ("b", "w", "o"), load(0, "b", "o", "w") * 2.0))
+            kernel = HostKernel(((4, 8, 8), (4, 8, 8)), (f32,) * 2, 1, 1, (twice,))
+            made.calls.append(BoundKernel(kernel, (bind(first), bind(second)), "twice"))
+    total = made.buffer((8,), "total", True)
+    made.call("total", [first], total, {"o": 8, "b": 4, "w": 8}, ("o",), load(0, "b", "o", "w"), "add")
+    program = form_after("order_dims", made.buffers, made.calls)
+    results = [put.index for task in program.tasks for put in task.puts if not program.spaces[put.space].pinned]
+    assert len(results) == 2
+    assert all([str(position) for position in index] == ["b", "w", "o"] for index in results)

@@ -44,7 +44,7 @@ def copy_operands(program: LeafProgram) -> LeafProgram:
 
 def _with_copies(spaces: SpaceTable, task: Task) -> list[Task]:
     """``task`` after the copies of its operands that pay."""
-    if len(task.reductions) != 1 or task.locals or any(p.combine != "set" for p in task.puts):
+    if len(task.reductions) != 1 or any(p.combine != "set" for p in task.puts):
         return [task]
     reduction = task.reductions[0]
     if not is_product(reduction):

@@ -12,7 +12,9 @@ stay as they are. Votes count for dims as the whole program knows them
 reduced dims say nothing: each operand has them on its own side.
 
 Any order is right: it changes addresses alone. Arrays that a window runs over keep theirs, since convolutions have
-layouts of their own, and so do arrays that hold the seed of random numbers, which is found by its address.
+layouts of their own, and so do arrays that hold the seed of random numbers, which is found by its address. Where a
+window runs over arrays of some dims, their order decides for these dims: loops can run in any order, but a convolution
+whose operand has channels innermost, and its result the field, scatters every vector that it stores.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ def order_dims(program: TaskProgram) -> TaskProgram:
         return program
     classes = dim_classes(program)
     votes = _votes(program, classes, free)
+    votes |= _window_votes(program, classes)
     orders = {n: _order(program.spaces[n], classes, votes) for n in sorted(touched)}
     orders = {n: order for n, order in orders.items() if order != tuple(range(len(order)))}
     if not orders:
@@ -81,6 +84,18 @@ def _votes(program: TaskProgram, classes: DimClasses, free: set[int]) -> dict[Pa
                 places = sorted((p for p, d in enumerate(names) if d in ranks), key=lambda p: ranks[names[p]])
                 for outer, inner in combinations(places, 2):
                     vote(space.number, outer, inner, weight)
+    return votes
+
+
+def _window_votes(program: TaskProgram, classes: DimClasses) -> dict[Pair, float]:
+    """Bytes of arrays that windows run over, for every pair of their dims, in both orders."""
+    votes: dict[Pair, float] = {}
+    for number in sorted(set(_fixed(program))):
+        space = program.spaces[number]
+        for outer, inner in combinations(range(len(space.shape)), 2):
+            pair = classes.of_space(number, outer), classes.of_space(number, inner)
+            votes[pair] = votes.get(pair, 0.0) + space.bytes
+            votes.setdefault((pair[1], pair[0]), 0.0)
     return votes
 
 
