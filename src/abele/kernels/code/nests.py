@@ -10,7 +10,7 @@ costs nothing per point. Others become masks or branches. A load whose bounds fa
 replaced by a safe one, or its lanes are masked off, because operands may end at a page that does not exist.
 
 Vectorisation, tiling and unrolling are done here and not left to LLVM, whose loop passes know neither the strides of
-the operands nor that stores of one point do not alias loads of another; so its cheap pipeline (level 1) is enough.
+the operands nor that stores of one point do not alias loads of another; so code is only cleaned up (level 1).
 Within a tile step, values of equal expressions at equal points are emitted once (``Points.known``).
 """
 
