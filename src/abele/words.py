@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_IRREGULAR = {"index": "indices", "axis": "axes"}
+_IRREGULAR = {"index": "indices", "axis": "axes", "leaf": "leaves"}
 _KEPT = ("ay", "ey", "oy", "uy")
 """Endings after which a ``y`` stays: arrays, keys."""
 _FEW_TILES = 6

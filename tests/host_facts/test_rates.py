@@ -2,7 +2,7 @@
 
 import pytest
 
-from abele.host_facts import MachineRates, rates
+from abele.host_facts import rates
 
 
 def test_measure_rates__any_machine__does_and_moves_something(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,13 +16,3 @@ def test_measure_rates__any_machine__does_and_moves_something(monkeypatch: pytes
         assert 1e8 < rate < 4e12
     for rate in (found.bytes_per_second, found.all_bytes_per_second / 2):
         assert 1e7 < rate < 4e12
-
-
-def test_rates__of_some_threads__lie_between_those_of_one_and_all() -> None:
-    machine = MachineRates(5, 10.0, 100.0, 30.0, 180.0)
-    assert [machine.flops_of(n) for n in (1, 2, 3, 5, 8)] == [10, 15, 20, 30, 30]
-    assert machine.bytes_of(3) == 140
-
-
-def test_rates__of_a_single_core__are_those_of_one_thread() -> None:
-    assert MachineRates(1, 10.0, 100.0, 10.0, 100.0).flops_of(4) == 10

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from abele.cli.output import console, print_json
 from abele.errors import FileFormatError
-from abele.host_facts.store import forget
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import clear as clear_objects
 from abele.llvm.cache_limit import limit_bytes, usage
@@ -52,6 +51,8 @@ def clear(json: JsonOption = False) -> None:
     if directory is None:
         typer.echo(_OFF, err=True)
         return
+    from abele.host_facts import forget
+
     removed, facts = clear_objects(directory), forget()
     if json:
         print_json(

@@ -1,4 +1,4 @@
-"""``abele report``: print a report file, or draw it."""
+"""``abele report``: print a report file, or what it says of the host, or draw it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from abele.cli.output import console, print_json
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, ProfilingDisabledError
 from abele.writing import writing
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ def report(
     file: Annotated[Path, typer.Argument(help="A report file, as abele demo --report writes it.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file: .png, .svg, .pdf.")] = None,
+    host: Annotated[bool, typer.Option("--host", help="Print what measured runs took on the host.")] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="With --host: how many leaves.")] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
     """Print the report in FILE, or draw it."""
@@ -28,12 +30,32 @@ def report(
     if plot is not None:
         draw(loaded, kind, plot)
         typer.echo(f"written: {plot}", err=True)
-    if json:
+    if host:
+        print_host(loaded, top, as_json=json)
+    elif json:
         print_json(loaded.to_json())
     elif plot is None:
         from abele.report.render import render
 
         console().print(render(loaded))
+
+
+def print_host(loaded: Report, top: int, *, as_json: bool) -> None:
+    """Print the profile of the host.
+
+    Raises:
+        ProfilingDisabledError: The report holds none.
+    """
+    if not len(loaded.host_leaves):
+        raise ProfilingDisabledError(
+            "the report has no profile of the host: no run was measured",
+            remedy="ABELE_ENGINE_OPTIONS='{\"profiler.host\": true}', or with engine.profiling(): engine.run()",
+        )
+    if as_json:
+        print_json(loaded.host.to_json())
+    else:
+        # Lines are as long as they are: a table folded into a narrow terminal cannot be read.
+        typer.echo(loaded.host.text(top))
 
 
 def draw(loaded: Report, kind: str, path: Path) -> None:

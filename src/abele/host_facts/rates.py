@@ -54,14 +54,6 @@ class MachineRates:
     all_flops_per_second: float
     all_bytes_per_second: float
 
-    def flops_of(self, threads: int) -> float:
-        """f32 operations a second of so many threads: between those of one and of all, in a straight line."""
-        return _between(self.flops_per_second, self.all_flops_per_second, threads, self.threads)
-
-    def bytes_of(self, threads: int) -> float:
-        """Bytes a second of so many threads."""
-        return _between(self.bytes_per_second, self.all_bytes_per_second, threads, self.threads)
-
 
 def machine_rates() -> MachineRates:
     """The rates of this machine; measured once a host, in about a second."""
@@ -74,12 +66,6 @@ def measure_rates() -> MachineRates:
     threads = num_threads()
     one, every = (tuple(rate(native, n) for rate in (_arithmetic, _memory)) for n in (1, threads))
     return MachineRates(threads, *one, *every)
-
-
-def _between(one: float, every: float, threads: int, most: int) -> float:
-    if threads <= 1 or most <= 1:
-        return one
-    return one + (every - one) * min(threads - 1, most - 1) / (most - 1)
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -63,6 +63,15 @@ class _Target(msgspec.Struct):
     clock_hz: Annotated[float, msgspec.Meta(ge=1, le=1e18)]
 
 
+class _Host(msgspec.Struct):
+    clock: Literal["wall", "processor"] = "wall"
+    threads: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 1
+    runs: Count = 0
+    run_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 0.0
+    host: Word = ""
+    rates: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e24)]] = {}
+
+
 class _Meta(msgspec.Struct):
     name: Word = ""
     abele_version: Word = ""
@@ -74,6 +83,7 @@ class _Meta(msgspec.Struct):
     compile_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 0.0
     samples_per_run: Annotated[float, msgspec.Meta(ge=0, le=1e18)] | None = None
     steps_per_run: Count = 0
+    host: _Host = msgspec.field(default_factory=_Host)
 
 
 def check_document(document: ReportDocument) -> None:

@@ -39,6 +39,8 @@ KIND = container.Kind(
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
 groups, and arrays that can be mapped. Version 4: the profile of the host."""
 
+_WITH_FILES = ("ops", "host_leaves", "host_functions")
+"""Tables that name source files."""
 SMALL_BYTES = 16 << 20
 """A smaller file is read and checked whole when it is loaded; the columns of a larger one when they are asked for."""
 
@@ -56,8 +58,8 @@ def save(report: Report, path: Path, *, full_paths: bool = False) -> None:
     """
     shown = report
     if not full_paths:
-        leaves = _with_portable_paths(report.host_leaves)
-        shown = replace(report, ops=_with_portable_paths(report.ops), host_leaves=leaves)
+        tables: dict[str, Any] = {name: _with_portable_paths(getattr(report, name)) for name in _WITH_FILES}
+        shown = replace(report, **tables)
     container.write(path, KIND, lambda archive: _write(shown, archive))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,13 +12,23 @@ import numpy.typing as npt
 
 from abele.report.table import Table
 from abele.report.text import percent_text, seconds_text, source_text
+from abele.terminal import shown_text
 from abele.words import counted, shortened, visible
 
 NUM_LEAVES = 25
 """Leaves that the text shows."""
+NUM_FUNCTIONS = 8
+"""Functions of one leaf that the text shows."""
+COLUMNS = ("share", "time", "each", "best", "times", "GFLOP/s", "GB/s", "machine", "balance", "kind", "source", "leaf")
+"""Columns of the text."""
+NUM_WORDS = 3
+"""How many of the last columns are words."""
+_SHOWN_SHARE = 0.005
+"""Of all time: what a function takes that the text shows."""
 _NAME_LETTERS = 70
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +37,24 @@ class HostProfile:
 
     A *leaf* is a native function that all threads run between two barriers, a copy, or a call back to Python. Its time
     is that of the run from the barrier before it to the one after it, as thread 0 saw it, so that the times of all
-    leaves add up to the time of the runs but for the control between leaves.
+    leaves add up to the time of the runs but for the control between leaves. Leaves of host kernels may call several
+    functions, block after block of samples or side by side.
 
     Attributes:
         leaves: One row per leaf; columns as ``abele.report.HOST_LEAVES``.
-        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (how many), ``run_seconds`` (their sum).
+        functions: One row per function of leaves that call several; columns as ``abele.report.HOST_FUNCTIONS``.
+        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (how many), ``run_seconds`` (their sum),
+            ``host`` (the CPU), ``rates`` (fields of ``abele.host_facts.MachineRates``).
     """
 
     leaves: Table
+    functions: Table
     facts: Mapping[str, Any]
+
+    @property
+    def threads(self) -> int:
+        """Host threads."""
+        return max(int(self.facts.get("threads", 1)), 1)
 
     @property
     def seconds(self) -> float:
@@ -48,60 +67,131 @@ class HostProfile:
         return float(self.facts.get("run_seconds", 0.0))
 
     @cached_property
-    def bytes(self) -> npt.NDArray[np.int64]:
+    def bytes(self) -> Int64:
         """Distinct bytes that one execution of each leaf reads and writes, int64[leaves]."""
         return np.asarray(self.leaves["read_bytes"] + self.leaves["written_bytes"])
 
     @cached_property
     def flops_per_second(self) -> Float64:
         """Arithmetic rate of each leaf over all its executions, float64[leaves]."""
-        return _rate(self.leaves["flops"] * self.leaves["executions"], self.leaves["seconds"])
+        return _ratio(self.leaves["flops"] * self.leaves["executions"], self.leaves["seconds"])
 
     @cached_property
     def bytes_per_second(self) -> Float64:
         """Rate at which each leaf reads and writes distinct bytes, float64[leaves]."""
-        return _rate(self.bytes * self.leaves["executions"], self.leaves["seconds"])
+        return _ratio(self.bytes * self.leaves["executions"], self.leaves["seconds"])
+
+    @property
+    def machine_flops_per_second(self) -> float:
+        """What these threads can compute in f32; 0 when it was not measured."""
+        return self._rate("flops_per_second")
+
+    @property
+    def machine_bytes_per_second(self) -> float:
+        """What these threads can read and write of memory; 0 when it was not measured."""
+        return self._rate("bytes_per_second")
+
+    @cached_property
+    def machine_share(self) -> Float64:
+        """What each leaf reaches of the machine's rate, of arithmetic or of memory, whichever is more, float64[leaves].
+
+        Of values in a cache, more than memory's rate can be moved.
+        """
+        return self._machine_share(self.flops_per_second, self.bytes_per_second)
 
     def text(self, most: int = NUM_LEAVES) -> str:
-        """The leaves with most time, as a table.
+        """The leaves with most time, and what they call, as a table.
 
         Args:
-            most: How many.
+            most: How many leaves.
         """
-        return "\n".join([self._head(), *_aligned(self._cells(most))])
+        return shown_text("\n".join([*self.head(), *_aligned([list(COLUMNS), *self.cells(most)])]))
 
-    def _head(self) -> str:
-        runs, threads = int(self.facts.get("runs", 0)), int(self.facts.get("threads", 1))
+    def head(self) -> list[str]:
+        """What was measured on what, in two lines."""
         clock = "" if self.facts.get("clock", "wall") == "wall" else f", {self.facts['clock']} time"
-        return (
-            f"{counted(runs, 'run')} on {counted(threads, 'thread')}{clock}: {seconds_text(self.run_seconds)}, "
-            f"of which leaves {seconds_text(self.seconds)}"
-        )
+        lines = [
+            f"{counted(int(self.facts.get('runs', 0)), 'run')} on {counted(self.threads, 'thread')}{clock}: "
+            f"{seconds_text(self.run_seconds)}, of which leaves {seconds_text(self.seconds)}"
+        ]
+        if self.machine_flops_per_second:
+            flops, moved = self.machine_flops_per_second / 1e9, self.machine_bytes_per_second / 1e9
+            host, threads = visible(str(self.facts.get("host", ""))), counted(self.threads, "thread")
+            lines.append(f"{host}; {threads} can do {flops:.0f} GFLOP/s (f32) and {moved:.0f} GB/s")
+        return lines
 
-    def _cells(self, most: int) -> list[list[str]]:
-        rows = [["share", "time", "each", "best", "times", "GFLOP/s", "GB/s", "balance", "kind", "source", "leaf"]]
-        total, leaves = max(self.seconds, 1e-12), self.leaves
-        order = np.argsort(-leaves["seconds"], kind="stable")[:most]
-        flops, moved = self.flops_per_second, self.bytes_per_second
-        columns = {name: leaves[name] for name in leaves.names}
-        for n in order.tolist():
+    def cells(self, most: int = NUM_LEAVES) -> Iterator[list[str]]:
+        """Rows of the table that :meth:`text` shows, without its head: leaves, and below each what it calls."""
+        columns = {name: self.leaves[name] for name in self.leaves.names}
+        total = max(self.seconds, 1e-12)
+        for n in np.argsort(-columns["seconds"], kind="stable")[:most].tolist():
             seconds, times = float(columns["seconds"][n]), int(columns["executions"][n])
-            rows.append(
-                [
-                    percent_text(seconds / total),
-                    seconds_text(seconds),
-                    seconds_text(seconds / max(times, 1)),
-                    seconds_text(float(columns["best_seconds"][n])),
-                    f"{times:,}",
-                    f"{flops[n] / 1e9:.2f}" if columns["flops"][n] else "",
-                    f"{moved[n] / 1e9:.2f}" if self.bytes[n] else "",
-                    percent_text(float(columns["balance"][n])),
-                    str(columns["kind"][n]),
-                    source_text(str(columns["file"][n]), int(columns["line"][n])),
-                    visible(_short(str(columns["name"][n]))),
-                ]
-            )
-        return rows
+            yield [
+                percent_text(seconds / total),
+                seconds_text(seconds),
+                seconds_text(seconds / max(times, 1)),
+                seconds_text(float(columns["best_seconds"][n])),
+                f"{times:,}",
+                *self._rates(int(columns["flops"][n]) * times, int(self.bytes[n]) * times, seconds),
+                percent_text(float(columns["balance"][n])),
+                str(columns["kind"][n]),
+                source_text(str(columns["file"][n]), int(columns["line"][n])),
+                visible(_short(str(columns["name"][n]))),
+            ]
+            yield from self._function_cells(n, seconds, times, total)
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile as plain data: ``facts``, and the rows of ``leaves`` and ``functions``."""
+        return {"facts": dict(self.facts), "leaves": list(self.leaves.rows()), "functions": list(self.functions.rows())}
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _function_cells(self, leaf: int, seconds: float, times: int, total: float) -> Iterator[list[str]]:
+        """The functions of a leaf that take most; each has its part of the leaf's time."""
+        table = self.functions.where("leaf", leaf)
+        busy = table["busy_seconds"]
+        shares = busy / max(float(busy.sum()), 1e-12) * seconds / total
+        columns = {name: table[name] for name in table.names}
+        shown = [n for n in np.argsort(-busy, kind="stable")[:NUM_FUNCTIONS].tolist() if shares[n] >= _SHOWN_SHARE]
+        for n in shown:
+            took = float(columns["seconds"][n])
+            moved = int(columns["read_bytes"][n] + columns["written_bytes"][n])
+            yield [
+                percent_text(float(shares[n])),
+                seconds_text(took),
+                seconds_text(took / max(times, 1)),
+                "",
+                f"{int(columns['calls'][n]):,}",
+                *self._rates(int(columns["flops"][n]) * times, moved * times, took),
+                percent_text(float(busy[n]) / self.threads / max(took, 1e-12)),
+                "",
+                source_text(str(columns["file"][n]), int(columns["line"][n])),
+                "· " + visible(_short(str(columns["name"][n]))),
+            ]
+        if shown and len(shown) < len(table):
+            blank = [""] * (len(COLUMNS) - 1)
+            yield [*blank, f"· … and {counted(len(table) - len(shown), 'function')} more"]
+
+    def _rates(self, flops: int, moved: int, seconds: float) -> list[str]:
+        """Cells of arithmetic, bytes and what that is of the machine's."""
+        rates = [np.array([amount / seconds if seconds else 0.0]) for amount in (flops, moved)]
+        share = float(self._machine_share(*rates)[0])
+        return [
+            f"{float(rates[0][0]) / 1e9:.2f}" if flops else "",
+            f"{float(rates[1][0]) / 1e9:.2f}" if moved else "",
+            percent_text(share) if share else "",
+        ]
+
+    def _machine_share(self, flops: Float64, moved: Float64) -> Float64:
+        most_flops, most_bytes = self.machine_flops_per_second, self.machine_bytes_per_second
+        shares = [r / most if most else np.zeros(len(r)) for r, most in ((flops, most_flops), (moved, most_bytes))]
+        return np.maximum(*shares)
+
+    def _rate(self, name: str) -> float:
+        """A rate of the machine for so many threads: between that of one and of all, in a straight line."""
+        rates = self.facts.get("rates", {})
+        one, every, most = (float(rates.get(key, 0.0)) for key in (name, f"all_{name}", "threads"))
+        return one if most <= 1 else one + (every - one) * (min(self.threads, most) - 1) / (most - 1)
 
     def __str__(self) -> str:
         return self.text()
@@ -110,7 +200,7 @@ class HostProfile:
         return f"HostProfile({counted(len(self.leaves), 'leaf')}, {seconds_text(self.seconds)})"
 
 
-def _rate(amounts: npt.NDArray[Any], seconds: npt.NDArray[Any]) -> Float64:
+def _ratio(amounts: npt.NDArray[Any], seconds: npt.NDArray[Any]) -> Float64:
     """Amounts per second; 0 where no time went by."""
     return np.asarray(np.divide(amounts, seconds, out=np.zeros(len(seconds)), where=seconds > 0), np.float64)
 
@@ -123,9 +213,9 @@ def _short(name: str) -> str:
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Rows of cells as lines: the last three columns to the left, others to the right."""
+    """Rows of cells as lines: words to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = len(widths) - 3
+    left = len(widths) - NUM_WORDS
     lines = []
     for row in rows:
         cells = [c.rjust(w) if n < left else c.ljust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True))]

@@ -18,7 +18,8 @@ Keys of the object that :func:`to_json` gives:
     (``tile``, ``bytes``, ``categories``).
 ``ops``
     List of operations with the columns of ``schema.OPS``, most cycles first.
-``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``, ``step_groups``
+``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``, ``step_groups``, ``host_leaves``,
+``host_functions``
     Tables, column name to list. The relations with tiles are in the file alone.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry per tile.
@@ -61,6 +62,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "groups": report.groups.to_lists(),
         "spans": report.spans.to_lists(),
         "step_groups": report.step_groups.to_lists(),
+        "host_leaves": report.host_leaves.to_lists(),
+        "host_functions": report.host_functions.to_lists(),
         "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
         "bytes_by_tile": report.memory.by_tile.tolist(),
     }

@@ -17,6 +17,7 @@ from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
     GROUPS,
+    HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
     PHASE_TILES,
@@ -55,6 +56,7 @@ class Report:
         lifetimes: When variables are live; columns as ``schema.LIFETIMES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         host_leaves: What measured runs took on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
+        host_functions: What leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
@@ -77,12 +79,13 @@ class Report:
     lifetimes: Table = field(default_factory=LIFETIMES.empty)
     buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
     host_leaves: Table = field(default_factory=HOST_LEAVES.empty)
+    host_functions: Table = field(default_factory=HOST_FUNCTIONS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
     def host(self) -> HostProfile:
         """What measured runs took on the host; without rows where none was measured."""
-        return HostProfile(self.host_leaves, self.meta.get("host", {}))
+        return HostProfile(self.host_leaves, self.host_functions, self.meta.get("host", {}))
 
     def cycles(self, program: int = 0) -> Cycles:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""
@@ -242,6 +245,11 @@ class Report:
         """The report with some entries of ``meta`` set."""
         known = copy.deepcopy(self.meta)
         return replace(self, target=dict(self.target), graph=dict(self.graph), meta={**known, **meta})
+
+    def with_host(self, profile: HostProfile) -> Report:
+        """The report with a profile of the host."""
+        found = self.with_meta(host=dict(profile.facts))
+        return replace(found, host_leaves=profile.leaves, host_functions=profile.functions)
 
     def summary(self) -> str:
         """The figures that matter, as text of a few lines."""

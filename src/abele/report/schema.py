@@ -119,9 +119,9 @@ def _row(of: str, doc: str, default: int = 0, since: int = 1, low: int = 0) -> C
     return ColumnSpec("<i4", doc, default, since, low, refers=of)
 
 
-def _owner(doc: str, of: str = "") -> ColumnSpec:
+def _owner(doc: str, of: str = "", since: int = 3) -> ColumnSpec:
     """The first column of a relation, by which it is sorted."""
-    return ColumnSpec("<i4", doc, since=3, refers=of, ascends=True)
+    return ColumnSpec("<i4", doc, since=since, refers=of, ascends=True)
 
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
@@ -273,6 +273,25 @@ HOST_LEAVES = Schema(
 )
 """What measured runs took on the host, leaf by leaf: native functions between two meetings of all threads."""
 
+HOST_FUNCTIONS = Schema(
+    "host_functions",
+    {
+        "leaf": _owner("row in the host_leaves table of the leaf that calls it", "host_leaves", since=4),
+        "name": _text("what it carries out: names of steps with their scopes", since=4),
+        "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
+        "file": _text("source file of the user's line", since=4),
+        "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
+        "calls": _count("how often it was called in the measured runs", since=4),
+        "seconds": ColumnSpec(_SECONDS, "time of all calls, on the thread that took longest", 0.0, since=4),
+        "busy_seconds": ColumnSpec(_SECONDS, "time of all calls, summed over threads", 0.0, since=4),
+        "flops": _count("arithmetic operations of its calls in one execution of the leaf", since=4),
+        "read_bytes": _count("distinct bytes that these read, scratch memory included", since=4),
+        "written_bytes": _count("distinct bytes that these write, scratch memory included", since=4),
+    },
+    since=4,
+)
+"""What leaves spend their time on that call several functions, as those do which run block after block of samples."""
+
 STEP_GROUPS = Schema(
     "step_groups",
     {
@@ -360,5 +379,6 @@ TABLES = {
         LIFETIMES,
         BUFFER_TILES,
         HOST_LEAVES,
+        HOST_FUNCTIONS,
     )
 }

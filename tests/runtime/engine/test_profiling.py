@@ -1,5 +1,7 @@
 """The profile of the host: what runs took, leaf by leaf."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -130,3 +132,51 @@ def test_profile__of_vertices_and_callbacks__names_them():
     assert set(kinds) >= {"callback", "copy", "vertices"}
     assert kinds["callback"]["name"] == "from numbers (host)"
     assert kinds["vertices"]["calls"] == "popops.add" or "popops" in kinds["vertices"]["calls"]
+
+
+def chain(threads):
+    """Three layers of which the second has no storage: they run as one leaf, block after block of samples."""
+    graph = ab.Graph("bow-2000:1")
+    x = graph.variable(ab.f32, (512, 24), "x").map_linear()
+    body, values = ab.Sequence(), x
+    for n in range(3):
+        w = graph.variable(ab.f32, (24, 24), f"w{n}").map_linear()
+        values = popops.relu(graph, poplin.matmul(graph, values, w, prog=body, name=f"dense{n}"), prog=body)
+    graph.expose(values, "y")
+    return ab.Engine(graph, ab.Repeat(4, body), threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_profile__of_a_leaf_that_calls_several_functions__tells_them_apart(threads):
+    with chain(threads) as engine:
+        with engine.profiling():
+            engine.run()
+        profile = engine.profile()
+    (leaf,) = profile.leaves.rows()
+    functions = {row["name"].partition(",")[0]: row for row in profile.functions.rows()}
+    assert {"dense0", "dense1", "dense2"} <= set(functions)
+    for n in range(3):
+        assert functions[f"dense{n}"]["flops"] == 2 * 512 * 24 * 24 + 512 * 24
+        assert functions[f"dense{n}"]["calls"] == 4 * 32  # executions, blocks of 16 samples
+        assert functions[f"dense{n}"]["file"] == __file__
+        # Values between the layers live in a thread's scratch memory: they are bytes of the functions alone.
+        assert functions[f"dense{n}"]["read_bytes"] == 4 * (512 * 24 + 24 * 24)
+    assert leaf["flops"] == sum(row["flops"] for row in functions.values())
+    assert leaf["read_bytes"] == 4 * (512 * 24 + 3 * 24 * 24)
+    assert sum(row["busy_seconds"] for row in functions.values()) <= leaf["busy_seconds"]
+    assert "dense2" in profile.text()
+
+
+def test_profiling__of_leaves_that_call_several_functions__gives_the_same_bits():
+    values = np.random.default_rng(0).normal(size=(512, 24)).astype(np.float32)
+    found = []
+    for measured in (False, True):
+        with chain(2) as engine:
+            engine["x"] = values
+            for n in range(3):
+                engine[f"w{n}"] = values[24 * n : 24 * n + 24]
+            with engine.profiling() if measured else nullcontext():
+                engine.run()
+            found.append(engine["y"])
+    assert np.abs(found[0]).max() > 0
+    assert np.array_equal(*found)

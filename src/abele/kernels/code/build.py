@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
-from abele.kernels.code.drivers import DriverStep, block_loop_driver, side_by_side_driver
+from abele.kernels.code.drivers import Driver, driver_module
 from abele.kernels.code.nests import generate
 from abele.kernels.nest.loop_nest import LoopNest
 from abele.kernels.schedule.pack_panels import Panel
@@ -30,15 +29,10 @@ def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = Non
     return _compiled(content, lambda name: generate(nest, schedule, name, panel))
 
 
-def build_block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int) -> tuple[Native, int]:
-    """Native code of a driver that runs ``steps`` block after block, and its address."""
-    content = f"block loop {CODE_VERSION} {chunks} {blocks} {steps!r}"
-    return _compiled(content, lambda name: block_loop_driver(steps, chunks, blocks, name))
-
-
-def build_side_by_side(steps: Sequence[DriverStep]) -> tuple[Native, int]:
-    """Native code of a driver that shares its units among ``steps``, and its address."""
-    return _compiled(f"beside {CODE_VERSION} {steps!r}", lambda name: side_by_side_driver(steps, name))
+def build_driver(driver: Driver, *, timed: bool = False) -> tuple[Native, int]:
+    """Native code of a driver, and its address."""
+    content = f"driver {CODE_VERSION} {'timed ' * timed}{driver!r}"
+    return _compiled(content, lambda name: driver_module(driver, name, timed=timed))
 
 
 def _compiled(content: str, make: Any) -> tuple[Native, int]:

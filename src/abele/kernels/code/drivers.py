@@ -1,4 +1,9 @@
-"""LLVM code that runs many nest functions as one leaf: block after block of samples, or side by side."""
+"""LLVM code that runs many nest functions as one leaf: block after block of samples, or side by side.
+
+A driver may be made a second time, *timed*: it then takes one pointer more, to notes of the running thread, and adds
+to them what each step took. Notes begin with the number of the clock and a word that is not used here; then each step
+has a row of :data:`STEP_WORDS` words: how often it was called, and how long that took, in nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,12 @@ from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.llvm.emit import I8, I64, POINTER, VOID
+from abele.llvm.emit import I8, I32, I64, POINTER, VOID, declared
 
 Value = Any
+
+STEP_WORDS = 2
+"""Words of a timed driver's notes before its steps, and for each of them."""
 
 
 @dataclass(frozen=True)
@@ -43,40 +51,68 @@ class DriverStep:
     share: int = 1
 
 
-def block_loop_driver(steps: Sequence[DriverStep], chunks: int, blocks: int, name: str) -> ll.Module:
+@dataclass(frozen=True)
+class Driver:
+    """A function that calls others.
+
+    Attributes:
+        steps: What it calls.
+        chunks: Its units, each a run of blocks; 0 where its steps are side by side.
+        blocks: Blocks of all units together.
+    """
+
+    steps: tuple[DriverStep, ...]
+    chunks: int = 0
+    blocks: int = 0
+
+    @property
+    def units(self) -> int:
+        """Parallel units."""
+        return self.chunks or self.steps[-1].first + self.steps[-1].share
+
+
+def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Module:
+    """A module with the driver as its function."""
+    if driver.chunks:
+        return _block_loop(driver.steps, driver.chunks, driver.blocks, _DriverWriter(name, timed))
+    return _side_by_side(driver.steps, _DriverWriter(name, timed))
+
+
+def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: _DriverWriter) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
-    code = _DriverWriter(name)
 
     def chunk(unit: Value) -> None:
         arrays = [code.arrays(s.pointers, unit) for s in steps]
-        for step, array in zip(steps, arrays, strict=True):
+        for number, (step, array) in enumerate(zip(steps, arrays, strict=True)):
             if step.first:
-                code.call(step.function, ll.Constant(I64, 0), ll.Constant(I64, step.units), array)
+                with code.noting(number):
+                    code.call(step.function, ll.Constant(I64, 0), ll.Constant(I64, step.units), array)
         low = code.share(unit, blocks, chunks)
         high = code.share(code.builder.add(unit, ll.Constant(I64, 1)), blocks, chunks)
         with code.loop(low, high) as block:
             after = code.builder.add(block, ll.Constant(I64, 1))
-            for step, array in zip(steps, arrays, strict=True):
+            for number, (step, array) in enumerate(zip(steps, arrays, strict=True)):
                 if not step.first:
-                    code.call(step.function, block, after, array)
+                    with code.noting(number):
+                        code.call(step.function, block, after, array)
 
     with code.loop(code.begin, code.end) as unit:
         chunk(unit)
     return code.finish()
 
 
-def side_by_side_driver(steps: Sequence[DriverStep], name: str) -> ll.Module:
+def _side_by_side(steps: Sequence[DriverStep], code: _DriverWriter) -> ll.Module:
     """A module whose function spreads each step over its own share of the units."""
-    code = _DriverWriter(name)
-    for step in steps:
+    for number, step in enumerate(steps):
         first, last = ll.Constant(I64, step.first), ll.Constant(I64, step.first + step.share)
         low = code.builder.sub(code.clamp(code.begin, first, last), first)
         high = code.builder.sub(code.clamp(code.end, first, last), first)
 
-        def run(step: DriverStep = step, low: Value = low, high: Value = high) -> None:
+        def run(step: DriverStep = step, low: Value = low, high: Value = high, number: int = number) -> None:
             array = code.arrays(step.pointers, ll.Constant(I64, 0))
             begin, end = (code.share(v, step.units, step.share) for v in (low, high))
-            code.call(step.function, begin, end, array)
+            with code.noting(number):
+                code.call(step.function, begin, end, array)
 
         code.when(code.builder.icmp_signed("<", low, high), run)
     return code.finish()
@@ -85,11 +121,14 @@ def side_by_side_driver(steps: Sequence[DriverStep], name: str) -> ll.Module:
 class _DriverWriter:
     """A driver function while it is written."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, timed: bool = False) -> None:
         self.module = ll.Module(name=name)
         self.kind = ll.FunctionType(VOID, [I64, I64, POINTER])
-        self.function = ll.Function(self.module, self.kind, name)
-        self.begin, self.end, self.args = self.function.args
+        own = ll.FunctionType(VOID, [I64, I64, POINTER, POINTER]) if timed else self.kind
+        self.function = ll.Function(self.module, own, name)
+        self.begin, self.end, self.args, *notes = self.function.args
+        self.notes: Value = notes[0] if timed else None
+        self._time: Value = None
         self.entry = ll.IRBuilder(self.function.append_basic_block("entry"))
         self.builder = ll.IRBuilder(self.function.append_basic_block("body"))
         self.start = self.builder.block
@@ -123,6 +162,28 @@ class _DriverWriter:
         number = self.builder.ptrtoint(self.slot(slot), I64)
         target = self.builder.inttoptr(number, self.kind.as_pointer())
         self.builder.call(target, [begin, end, array])
+
+    @contextmanager
+    def noting(self, step: int) -> Iterator[None]:
+        """Code whose time is noted as that of a step, in a timed driver."""
+        if self.notes is None:
+            yield
+            return
+        begin = self._now()
+        yield
+        took = self.builder.sub(self._now(), begin)
+        for word, amount in enumerate((ll.Constant(I64, 1), took)):
+            place = self.builder.gep(self.notes, [ll.Constant(I64, (1 + step) * STEP_WORDS + word)], source_etype=I64)
+            self.builder.store(self.builder.add(self.builder.load(place, typ=I64), amount), place)
+
+    def _now(self) -> Value:
+        """What the clock shows, in nanoseconds."""
+        builder = self.builder
+        self._time = self._time or self.entry.alloca(I64, ll.Constant(I64, 2))
+        clock = builder.trunc(builder.load(self.notes, typ=I64), I32)
+        builder.call(declared(builder, "clock_gettime", I32, [I32, POINTER]), [clock, self._time])
+        rest = builder.load(builder.gep(self._time, [ll.Constant(I64, 1)], source_etype=I64), typ=I64)
+        return builder.add(builder.mul(builder.load(self._time, typ=I64), ll.Constant(I64, 10**9)), rest)
 
     def share(self, part: Value, total: int, parts: int) -> Value:
         """Where ``part`` of ``parts`` begins in ``total``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from abele.kernels.code.build import build_block_loop, build_side_by_side
-from abele.kernels.code.drivers import DriverStep, Pointer
+from abele.kernels.code.build import build_driver
+from abele.kernels.code.drivers import Driver, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
 from abele.kernels.plan.place_memory import Lifetime, place
@@ -74,17 +74,10 @@ class _Binder:
             return PlanLeaf(function.address, function.units, args, calls, origins)
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
-        if isinstance(leaf.loop, OuterLoop):
-            units = leaf.loop.points
-            native, address = build_block_loop(steps, units, units)
-        elif leaf.loop is not None:
-            units = leaf.loop.chunks
-            native, address = build_block_loop(steps, units, leaf.loop.blocks)
-        else:
-            units = steps[-1].first + steps[-1].share
-            native, address = build_side_by_side(steps)
+        driver = Driver(tuple(steps), *_rounds(leaf))
+        native, address = build_driver(driver)
         keep.append(native)
-        return PlanLeaf(address, units, tuple(slots), calls, origins)
+        return PlanLeaf(address, driver.units, tuple(slots), calls, origins, driver)
 
     def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
         """What the leaf's driver calls; the driver's own arguments are numbered in ``slots``."""
@@ -121,3 +114,12 @@ class _Binder:
         slot = slots.setdefault(self._argument(space), len(slots))
         per_unit = item.bytes // loop.chunks if isinstance(loop, BlockLoop) and space in loop.partials else 0
         return Pointer(slot, 0, per_unit)
+
+
+def _rounds(leaf: LeafFunctions) -> tuple[int, int]:
+    """Units of a leaf that runs round after round, and its rounds; zeros where its functions are side by side."""
+    if leaf.loop is None:
+        return 0, 0
+    if isinstance(leaf.loop, OuterLoop):
+        return leaf.loop.points, leaf.loop.points
+    return leaf.loop.chunks, leaf.loop.blocks

@@ -14,7 +14,8 @@ they meet is not worth the time to find out. What lives only in a thread's scrat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from abele.expr import Apply
@@ -41,37 +42,53 @@ class LeafWork:
     read_bytes: int = 0
     written_bytes: int = 0
 
+    @property
+    def effort(self) -> int:
+        """What it takes, roughly: to tell the functions of one leaf apart."""
+        return self.flops + self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPart:
+    """One of the functions that a leaf calls.
+
+    Attributes:
+        name: What it does.
+        origins: The caller's numbers of the calls that it carries out, wholly or in part.
+        work: What it does in one execution of the leaf; its bytes are also those in scratch memory.
+    """
+
+    name: str
+    origins: frozenset[int]
+    work: LeafWork
+
 
 def leaf_work(program: FunctionProgram, number: int) -> LeafWork:
     """The work of leaf ``number`` of a program."""
-    tasks = [f.task for f in program.leaves[number].functions]
-    spaces = program.spaces
-    loads: dict[int, set[tuple[Affine, ...]]] = {}
-    stores: dict[int, set[tuple[Affine, ...]]] = {}
-    read: dict[int, int] = {}
-    written: dict[int, int] = {}
+    return _work([f.task for f in program.leaves[number].functions], program.spaces, program.per_thread)
+
+
+def leaf_parts(program: FunctionProgram, number: int) -> tuple[LeafPart, ...]:
+    """The functions of leaf ``number`` of a program, in order."""
+    tasks = (f.task for f in program.leaves[number].functions)
+    return tuple(LeafPart(t.name, t.origins, _work([t], program.spaces, frozenset())) for t in tasks)
+
+
+def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[int]) -> LeafWork:
+    """The work of some tasks, without the bytes of spaces that are hidden."""
+    read: Counter[int] = Counter()
+    written: Counter[int] = Counter()
     for task in tasks:
-        loads.clear()
-        stores.clear()
-        for ref in task.refs:
-            loads.setdefault(ref.space, set()).add(ref.index)
-        for put in task.puts:
-            stores.setdefault(put.space, set()).add(put.index)
-            if put.combine != "set":
-                loads.setdefault(put.space, set()).add(put.index)
-        _add(read, loads, task, spaces)
-        _add(written, stores, task, spaces)
-    return LeafWork(
-        sum(map(task_flops, tasks)),
-        _bytes(read, spaces, program.per_thread),
-        _bytes(written, spaces, program.per_thread),
+        stores = {(put.space, put.index) for put in task.puts}
+        onto = {(put.space, put.index) for put in task.puts if put.combine != "set"}
+        for counts, accesses in ((read, {(r.space, r.index) for r in task.refs} | onto), (written, stores)):
+            for space, index in accesses:
+                counts[space] += distinct_elements(index, spaces[space].shape, task.extents)
+    read_bytes, written_bytes = (
+        sum(min(count, spaces[n].size) * spaces[n].type.bytes for n, count in counts.items() if n not in hidden)
+        for counts in (read, written)
     )
-
-
-def heaviest_origins(program: FunctionProgram, number: int) -> frozenset[int]:
-    """The caller's numbers of the calls behind the task of a leaf that has most to do."""
-    tasks = [f.task for f in program.leaves[number].functions if f.task.origins]
-    return max(tasks, key=lambda task: task_flops(task) + task.points).origins if tasks else frozenset()
+    return LeafWork(sum(map(task_flops, tasks)), read_bytes, written_bytes)
 
 
 def task_flops(task: Task) -> int:
@@ -93,20 +110,6 @@ def _is_arithmetic(op: str) -> bool:
     operation = TABLE[op]
     takes_floats = operation.code is not None and operation.code.f32 is not None
     return takes_floats and not operation.gives_bool and op not in _FREE
-
-
-def _add(
-    counts: dict[int, int], accesses: dict[int, set[tuple[Affine, ...]]], task: Task, spaces: tuple[Space, ...]
-) -> None:
-    """Add the elements that accesses of a task touch to those of each space."""
-    for number, indices in accesses.items():
-        found = sum(distinct_elements(index, spaces[number].shape, task.extents) for index in indices)
-        counts[number] = counts.get(number, 0) + found
-
-
-def _bytes(counts: dict[int, int], spaces: tuple[Space, ...], per_thread: frozenset[int]) -> int:
-    held = {number: spaces[number] for number in counts if number not in per_thread}
-    return sum(min(counts[number], space.size) * space.type.bytes for number, space in held.items())
 
 
 def distinct_elements(index: tuple[Affine, ...], shape: tuple[int, ...], extents: dict[str, int]) -> int:

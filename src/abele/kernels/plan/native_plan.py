@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from abele.kernels.code.build import build_driver
+from abele.kernels.code.drivers import Driver
 from abele.kernels.plan.functions import FunctionProgram
-from abele.kernels.plan.leaf_work import LeafWork, heaviest_origins, leaf_work
+from abele.kernels.plan.leaf_work import LeafPart, LeafWork, leaf_parts, leaf_work
 from abele.kernels.plan.text import functions_text
 
 
@@ -36,6 +38,7 @@ class PlanLeaf:
         calls: Names of what it does, for listings and profiles.
         origins: The caller's numbers of the calls that it carries out, wholly or in part; none where it only moves
             the plan's own values.
+        driver: What it calls, where it is more than one function.
     """
 
     address: int
@@ -43,6 +46,7 @@ class PlanLeaf:
     args: tuple[LeafArgument, ...]
     calls: tuple[str, ...] = ()
     origins: frozenset[int] = frozenset()
+    driver: Driver | None = None
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,24 @@ class NativePlan:
         """The plan as text: every leaf with its tasks, and how each of them runs."""
         return "" if self.program is None else functions_text(self.program)
 
+    def timed_leaf(self, number: int) -> tuple[object, int]:
+        """A leaf's function once more, which notes the times of what it calls, and what keeps it in memory.
+
+        Raises:
+            ValueError: The leaf is one function.
+        """
+        driver = self.leaves[number].driver
+        if driver is None:
+            raise ValueError(f"leaf {number} is one function")
+        return build_driver(driver, timed=True)
+
+    def parts(self, number: int) -> tuple[LeafPart, ...]:
+        """The functions of a leaf in the order of its driver's steps."""
+        return () if self.program is None else leaf_parts(self.program, number)
+
     def work(self, number: int) -> LeafWork:
         """What one execution of a leaf computes, reads and writes."""
         return LeafWork() if self.program is None else leaf_work(self.program, number)
-
-    def heaviest_origins(self, number: int) -> frozenset[int]:
-        """The caller's numbers of the calls that give a leaf most to do."""
-        return frozenset() if self.program is None else heaviest_origins(self.program, number)
 
     def __str__(self) -> str:
         lines = [f"arena {self.arena_bytes:,} B, scratch per thread {self.scratch_bytes:,} B"]

@@ -129,7 +129,9 @@ class NoteWord(IntEnum):
     """Time at the barriers that followed."""
     SHORTEST = 3
     """Time of the execution that took least."""
-    WORDS = 4
+    PARTS = 4
+    """Words from the beginning of a thread's notes to those of what the leaf calls; 0 for none."""
+    WORDS = 5
 
 
 class NotesHead(IntEnum):

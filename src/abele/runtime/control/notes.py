@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from abele.errors import InvalidOptionError, nearest
 from abele.graph import LibraryCall, Program, Stream
 from abele.graph.intervals import Int64
+from abele.kernels.code.drivers import STEP_WORDS
 from abele.runtime.control.bytecode import NotesHead, NoteWord
 from abele.runtime.control.leaf import Leaf
 from abele.runtime.memory.host_memory import address_of, aligned_block
@@ -44,14 +46,18 @@ class Notes:
 
     Args:
         num_threads: Threads of the machine.
-        num_instructions: Instructions of its code.
+        code: Its instructions, int64[instructions, 8].
+        timed: Those that take time.
         clock: One of :data:`CLOCKS`.
+
+    Attributes:
+        code: The instructions with leaves in them that note the times of what they call.
 
     Raises:
         InvalidOptionError: There is no such clock.
     """
 
-    def __init__(self, num_threads: int, num_instructions: int, clock: str = "wall") -> None:
+    def __init__(self, num_threads: int, code: Int64, timed: Sequence[TimedInstruction], clock: str = "wall") -> None:
         if clock not in CLOCKS:
             close = nearest(clock, CLOCKS)
             raise InvalidOptionError(
@@ -60,13 +66,33 @@ class Notes:
             )
         self.clock = clock
         self.num_threads = num_threads
-        shape = num_threads, num_instructions + 1, int(NoteWord.WORDS)
+        self._shape = num_threads, len(code) + 1, int(NoteWord.WORDS)
+        self._parts: dict[int, tuple[int, int]] = {}
+        self._keep: list[object] = []
+        self.code, words = self._with_timed_leaves(code, timed)
         # A thread's notes begin on a cache line of their own: no thread writes into a line that another one reads.
-        self.bytes_per_thread = -(-8 * shape[1] * shape[2] // 64) * 64
-        words = aligned_block(num_threads * self.bytes_per_thread).view(np.int64)
-        self._words = words.reshape(num_threads, -1)
-        self._rows = self._words[:, : shape[1] * shape[2]].reshape(shape)
+        self.bytes_per_thread = -(-8 * words // 64) * 64
+        block = aligned_block(num_threads * self.bytes_per_thread).view(np.int64)
+        self._words = block.reshape(num_threads, -1)
+        self._rows = self._words[:, : self._shape[1] * self._shape[2]].reshape(self._shape)
         self.reset()
+
+    def _with_timed_leaves(self, code: Int64, timed: Sequence[TimedInstruction]) -> tuple[Int64, int]:
+        """The code with leaves that note the times of what they call, and how many words a thread's notes take."""
+        found, words = aligned_block(code.nbytes).view(np.int64).reshape(code.shape), self._shape[1] * self._shape[2]
+        found[...] = code
+        for instruction in timed:
+            leaf = instruction.leaf
+            if leaf is None or leaf.kernel is None:
+                continue
+            plan, number = leaf.kernel
+            driver = plan.leaves[number].driver
+            if driver is not None:
+                native, found[instruction.at, 1] = plan.timed_leaf(number)
+                self._keep.append(native)
+                self._parts[instruction.at] = words, len(driver.steps)
+                words += (1 + len(driver.steps)) * STEP_WORDS
+        return found, words
 
     @property
     def address(self) -> int:
@@ -77,7 +103,16 @@ class Notes:
         """Forget all that was noted."""
         self._words[...] = 0
         self._rows[:, 0, NotesHead.CLOCK] = CLOCKS[self.clock]
+        for at, (first, _) in self._parts.items():
+            self._rows[:, 1 + at, NoteWord.PARTS] = first
+            self._words[:, first] = CLOCKS[self.clock]
 
     def of(self, word: NoteWord) -> Int64:
         """What was noted by each thread for each instruction, int64[threads, instructions]."""
         return self._rows[:, 1:, word]
+
+    def of_parts(self, at: int) -> Int64:
+        """Calls and nanoseconds of what the leaf of an instruction calls, int64[threads, functions, 2]."""
+        first, count = self._parts.get(at, (0, 0))
+        rows = self._words[:, first : first + (1 + count) * STEP_WORDS].reshape(self.num_threads, -1, STEP_WORDS)
+        return rows[:, 1:]

@@ -116,7 +116,6 @@ class VirtualMachine:
         first, second = host_waits()
         words: Mapping[SharedWord, int] = {
             SharedWord.THREADS: num_threads,
-            SharedWord.CODE: address_of(self.code),
             SharedWord.CALLBACK: callbacks.address,
             SharedWord.YIELD: first,
             SharedWord.SLEEP: second,
@@ -186,10 +185,12 @@ class VirtualMachine:
         self._shared[SharedWord.STOP :] = 0
         self._outcome = _Outcome()
         shared, outcome, run = address_of(self._shared), self._outcome, self._run
+        code = self.code
         if self.notes is not None:
-            run = self._timed_run
+            run, code = self._timed_run, self.notes.code
             self._shared[SharedWord.NOTES] = self.notes.address
             self._shared[SharedWord.NOTES_BYTES] = self.notes.bytes_per_thread
+        self._shared[SharedWord.CODE] = address_of(code)
         registers = [address_of(r) for r in self._registers]
 
         def job(thread: int) -> None:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -336,8 +335,7 @@ class Engine:
         report = self._log.report()
         if not self._profiler.has_runs:
             return report
-        profile = self._profiler.profile()
-        return replace(report.with_meta(host=dict(profile.facts)), host_leaves=profile.leaves)
+        return report.with_host(self._profiler.profile())
 
     @property
     def account(self) -> RunAccount:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +13,17 @@ import numpy as np
 from abele.errors import ProfilingDisabledError
 from abele.graph import Execute, LibraryCall, Program, Stream
 from abele.graph.debug import DebugRecord
-from abele.report import HOST_LEAVES, HostProfile
+from abele.host_facts import host_name, machine_rates
+from abele.kernels.plan.leaf_work import LeafWork
+from abele.report import HOST_FUNCTIONS, HOST_LEAVES, HostProfile, Schema, Table
 from abele.runtime.control.bytecode import NoteWord
 from abele.runtime.control.notes import Notes, TimedInstruction
 from abele.runtime.control.virtual_machine import VirtualMachine
 
 _NUMBER = re.compile(r"(?:^|\+)#\d+ ")
 """What stands before the names of steps in those of a plan's leaves."""
+Row = dict[str, Any]
+
 _SECOND = 1e-9
 """Of what notes count."""
 
@@ -43,7 +48,7 @@ class Profiler:
     def begin(self, clock: str) -> None:
         """Measure runs from here on; what was noted by another clock is forgotten."""
         if self._notes is None or self._notes.clock != clock:
-            self._notes = Notes(self._machine.num_threads, len(self._machine.code), clock)
+            self._notes = Notes(self._machine.num_threads, self._machine.code, self._machine.timed, clock)
             self._runs, self._seconds = 0, 0.0
         self._machine.notes = self._notes
 
@@ -79,19 +84,34 @@ class Profiler:
                 "there is no profile of the host: no run was measured",
                 remedy="with engine.profiling(): engine.run(), then engine.profile()",
             )
-        rows = list(_rows(self._machine.timed, self._notes))
+        leaves, functions = _rows(self._machine.timed, self._notes)
         facts = {
             "clock": self._notes.clock,
             "threads": self._notes.num_threads,
             "runs": self._runs,
             "run_seconds": self._seconds,
+            "host": host_name(),
+            "rates": asdict(machine_rates()),
         }
-        names = HOST_LEAVES.columns
-        return HostProfile(HOST_LEAVES.table(**{n: [row[n] for row in rows] for n in names} if rows else {}), facts)
+        return HostProfile(_table(HOST_LEAVES, leaves), _table(HOST_FUNCTIONS, functions), facts)
 
 
-def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterator[dict[str, Any]]:
-    """Rows of the table: the instructions that ran."""
+def _table(schema: Schema, rows: Sequence[Row]) -> Table:
+    return schema.table(**{name: [row[name] for row in rows] for name in schema.columns}) if rows else schema.empty()
+
+
+def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> tuple[list[Row], list[Row]]:
+    """Rows of both tables: the leaves that ran, and what they called."""
+    leaves: list[Row] = []
+    functions: list[Row] = []
+    for timed, row in _leaf_rows(instructions, notes):
+        functions += ({"leaf": len(leaves), **part} for part in _function_rows(timed, notes))
+        leaves.append(row)
+    return leaves, functions
+
+
+def _leaf_rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterator[tuple[TimedInstruction, Row]]:
+    """The instructions that ran."""
     count, busy, waited, shortest = (
         notes.of(w) for w in (NoteWord.COUNT, NoteWord.BUSY, NoteWord.WAITED, NoteWord.SHORTEST)
     )
@@ -110,51 +130,75 @@ def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterator[di
         for timed, seconds in zip(phase, elapsed, strict=True):
             if executions[timed.at]:
                 mean = total[timed.at] / notes.num_threads
-                yield {
-                    **_described(timed),
+                times = {
                     "executions": executions[timed.at],
                     "seconds": seconds * _SECOND,
                     "busy_seconds": total[timed.at] * _SECOND,
                     "best_seconds": best[timed.at] * _SECOND,
                     "balance": mean / max(float(longest[timed.at]), 1.0),
                 }
+                yield timed, _described(timed) | times
 
 
-def _described(timed: TimedInstruction) -> dict[str, Any]:
+def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
+    """What the leaf of an instruction called."""
+    parts = notes.of_parts(timed.at)
+    leaf = timed.leaf
+    if leaf is None or leaf.kernel is None or not parts.shape[1]:
+        return
+    plan, number = leaf.kernel
+    longest, total = parts.max(axis=0), parts.sum(axis=0)
+    for place, part in enumerate(plan.parts(number)):
+        origins = [_origin(leaf.steps[n]) for n in sorted(part.origins)]
+        yield {
+            "name": ", ".join(dict.fromkeys(_step_names(part.name))),
+            **_source(origins),
+            "calls": total[place, 0],
+            "seconds": longest[place, 1] * _SECOND,
+            "busy_seconds": total[place, 1] * _SECOND,
+            **_amounts(part.work),
+        }
+
+
+def _source(origins: Sequence[DebugRecord]) -> Row:
+    """Where the first of some steps comes from that is known, and the parts of the network behind all."""
+    origin = next((o for o in origins if o.file), DebugRecord(""))
+    texts = dict.fromkeys(o.text for o in origins if o.text)
+    return {"network_op": ", ".join(texts), "file": origin.file, "line": origin.line}
+
+
+def _amounts(work: LeafWork) -> Row:
+    return {"flops": work.flops, "read_bytes": work.read_bytes, "written_bytes": work.written_bytes}
+
+
+def _described(timed: TimedInstruction) -> Row:
     """What an instruction runs, apart from its times."""
     leaf, steps = timed.leaf, _steps(timed)
     origins = [_origin(step) for step in steps]
     calls = dict.fromkeys(step.name for step in (timed.call, *steps) if isinstance(step, LibraryCall))
-    origin = next((o for o in origins if o.file), DebugRecord(""))
     row = {
         "name": ", ".join(dict.fromkeys(_names(timed, origins))),
         "kind": _kind(timed),
         "calls": ", ".join(calls),
-        "network_op": ", ".join(dict.fromkeys(o.text for o in origins if o.text)),
-        "file": origin.file,
-        "line": origin.line,
+        **_source(origins),
         "units": leaf.units if leaf is not None else 1,
-        "flops": 0,
-        "read_bytes": 0,
-        "written_bytes": 0,
     }
     if leaf is None:
-        return row
+        return row | _amounts(LeafWork())
     if leaf.kernel is not None:
         plan, number = leaf.kernel
-        work = plan.work(number)
-        return {**row, "flops": work.flops, "read_bytes": work.read_bytes, "written_bytes": work.written_bytes}
+        return row | _amounts(plan.work(number))
     # Vertices and copies say how much they touch in all: half of what a copy touches is written.
     touched = leaf.work_bytes or 0
     written = touched // 2 if _kind(timed) == "copy" else 0
-    return {**row, "read_bytes": touched - written, "written_bytes": written}
+    return row | _amounts(LeafWork(0, touched - written, written))
 
 
 def _steps(timed: TimedInstruction) -> tuple[Program, ...]:
     """The steps that an instruction carries out, those that give it most to do first."""
     if timed.leaf is not None and timed.leaf.kernel is not None:
         plan, number = timed.leaf.kernel
-        heavy = plan.heaviest_origins(number)
+        heavy = max(plan.parts(number), key=lambda part: (bool(part.origins), part.work.effort)).origins
         return tuple(timed.leaf.steps[n] for n in sorted(timed.leaf.steps, key=lambda n: (n not in heavy, n)))
     return tuple(step for step in (timed.step, timed.call) if step is not None)
 
@@ -175,11 +219,20 @@ def _names(timed: TimedInstruction, origins: Iterable[DebugRecord]) -> Iterator[
         )
     elif leaf.kernel is not None:
         plan, number = leaf.kernel
-        yield from (name for call in plan.leaves[number].calls for name in _NUMBER.split(call) if name)
+        # The function with most to do gives the leaf its name; the others follow in order.
+        parts = sorted(plan.parts(number), key=lambda part: part.work.effort, reverse=True)[:1]
+        yield from (
+            name for call in (*(p.name for p in parts), *plan.leaves[number].calls) for name in _step_names(call)
+        )
     else:
         yield from (
             f"{o.full_name}: {leaf.name}" if o.full_name not in leaf.name else leaf.name for o in [*origins][:1]
         )
+
+
+def _step_names(task: str) -> list[str]:
+    """The names of the steps behind a task."""
+    return [name for name in _NUMBER.split(task) if name]
 
 
 def _stream_name(stream: Stream) -> str:

@@ -54,8 +54,15 @@ define internal void @done(ptr %notes, ptr %row, i64 %begin) {
 
 define internal i64 @timed_leaf(ptr %notes, i64 %at, ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 %extra) {
   %row = call ptr @entered(ptr %notes, i64 %at)
+  ; A leaf that notes the times of what it calls is given where; such a leaf takes nothing else.
+  %parts.at = getelementptr i64, ptr %row, i64 $NOTE_PARTS
+  %parts = load i64, ptr %parts.at
+  %parts.first = getelementptr i64, ptr %notes, i64 %parts
+  %parts.word = ptrtoint ptr %parts.first to i64
+  %whole = icmp eq i64 %parts, 0
+  %last = select i1 %whole, i64 %extra, i64 %parts.word
   %start = call i64 @now(ptr %notes)
-  %fault = call i64 @abele_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 %extra)
+  %fault = call i64 @abele_guarded(ptr %guard, ptr %leaf, i64 %begin, i64 %end, ptr %args, i64 %last)
   call void @done(ptr %notes, ptr %row, i64 %start)
   ret i64 %fault
 }

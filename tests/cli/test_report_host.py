@@ -1,0 +1,63 @@
+"""``abele report --host``."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import abele as ab
+from abele.poplibs import poplin, popops
+from abele.report.host_profile import COLUMNS
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a product that was measured."""
+    graph = ab.Graph("bow-2000:1")
+    x = graph.variable(ab.f32, (64, 32), "x").map_linear()
+    w = graph.variable(ab.f32, (32, 48), "w").map_linear()
+    graph.expose(x, "x")
+    step = ab.Sequence()
+    popops.exp_in_place(graph, poplin.matmul(graph, x, w, prog=step, name="dense"), prog=step)
+    path = tmp_path_factory.mktemp("reports") / "run.abele-report"
+    with ab.Engine(graph, ab.Repeat(3, step), threads=1, options={"profiler.host": True}) as engine:
+        engine["x"] = np.ones((64, 32), np.float32)
+        engine.run()
+        engine.report.save(path)
+    return path
+
+
+def test_report__host__prints_a_line_per_leaf(abele: Run, measured: Path) -> None:
+    out = abele("report", str(measured), "--host").out.splitlines()
+    assert out[0].startswith("1 run on 1 thread: ")
+    assert "GFLOP/s (f32)" in out[1]
+    assert out[2].split() == [*COLUMNS]
+    assert any("dense" in line and "kernel" in line and "test_report_host.py" in line for line in out[3:])
+
+
+def test_report__host_as_json__has_both_tables_and_the_facts(abele: Run, measured: Path) -> None:
+    found = json.loads(abele("report", str(measured), "--host", "--json").out)
+    assert set(found) == {"facts", "leaves", "functions"}
+    assert found["facts"]["threads"] == 1
+    assert found["facts"]["rates"]["flops_per_second"] > 0
+    assert [row["executions"] for row in found["leaves"] if "poplin.matmul" in row["calls"]] == [3]
+
+
+def test_report__host_with_top__prints_so_many_leaves(abele: Run, measured: Path) -> None:
+    assert len(abele("report", str(measured), "--host", "--top", "1").out.splitlines()) == 4
+
+
+def test_report__host_of_a_report_without__says_how_to_measure(abele: Run, tmp_path: Path) -> None:
+    graph = ab.Graph("bow-2000:1")
+    x = graph.variable(ab.f32, 8, "x").map(0)
+    engine = ab.Engine(graph, ab.Copy(x, graph.variable(ab.f32, 8, "y").map(1)))
+    engine.report.save(tmp_path / "plain.abele-report")
+    finished = abele("report", str(tmp_path / "plain.abele-report"), "--host")
+    assert finished.status == 1
+    assert "no profile of the host: no run was measured" in finished.err
+    assert "profiler.host" in finished.err
