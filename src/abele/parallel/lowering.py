@@ -59,6 +59,10 @@ class Lowering:
     def __contains__(self, value: Value) -> bool:
         return value in self._tensors
 
+    def is_read(self, value: Value) -> bool:
+        """True if an op here reads ``value``, or it leaves a block; an op need not make others."""
+        return value in self._readers
+
     def bind(self, value: Value, tensor: Tensor) -> None:
         """Let ``tensor`` stand for ``value``."""
         assert tensor.shape == value.shape, f"{value} bound to {tensor!r}"
@@ -117,14 +121,38 @@ class Lowering:
                 for number, value in enumerate(op.inputs):
                     self.enter(value, partial(self._laid_out, rule, op, number))
         with located(self.graph, op.debug):
+            if rule.wants_one_piece:
+                for value in op.inputs:
+                    self._put_together(value)
             results = self._lowered(rule, op)
         for value, tensor in zip(op.outputs, results, strict=True):
-            self.bind(value, tensor)
+            if tensor is not None:
+                self.bind(value, tensor)
 
-    def _lowered(self, rule: OpRule, op: NetworkOp) -> tuple[Tensor, ...]:
+    def _put_together(self, value: Value) -> None:
+        """Copy a matrix that several variables show together into one, which stands for it from now on.
+
+        Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
+        matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
+        has the longer pieces. Zeros beside a part stay views: there is nothing of them to copy.
+        """
+        tensor = self[value]
+        if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
+            return
+
+        def copy() -> tuple[Tensor]:
+            turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
+            source = tensor.T if turned else tensor
+            made = self.graph.variable(tensor.dtype, source.shape, name="whole").map_linear()
+            self.prog.add(Copy(source, made, name="whole"))
+            return (made.T if turned else made,)
+
+        self._tensors[value] = self.repeats.build(("whole",), [tensor], self.prog, copy)[0]
+
+    def _lowered(self, rule: OpRule, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """The results of an op: of its rule, or as they were built for like operands."""
 
-        def lower() -> tuple[Tensor, ...]:
+        def lower() -> tuple[Tensor | None, ...]:
             results = rule.lower(self, op)
             return results if isinstance(results, tuple) else (results,)
 
@@ -132,7 +160,8 @@ class Lowering:
             return lower()
         # What results are laid out like decides as operands do.
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs)]
-        made = tuple((v.shape, v.dtype.name) for v in op.outputs)
+        several = len(op.outputs) > 1
+        made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
         return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
 
     def _laid_out(self, rule: OpRule, op: NetworkOp, operand: int) -> Tensor | None:

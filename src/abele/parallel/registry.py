@@ -39,6 +39,8 @@ class OpRule:
         folds: True if an op on constants alone may be computed when the network is compiled.
         repeats: True if equal ops have equal results, so that one can stand for both.
         reads_eagerly: False if the op itself sees to it that its operands become variables.
+        wants_one_piece: True if matrices that several variables show together are copied into one before the op reads
+            them.
         depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.
@@ -50,6 +52,7 @@ class OpRule:
     folds: ClassVar[bool] = True
     repeats: ClassVar[bool] = True
     reads_eagerly: ClassVar[bool] = True
+    wants_one_piece: ClassVar[bool] = False
     depends_on_operands_alone: ClassVar[bool] = True
 
     def types(self, op: NetworkOp) -> Types:
@@ -79,7 +82,7 @@ class OpRule:
         return None
 
     def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
-        """What of the operands is needed for ``part`` of the result.
+        """What of the operands is needed for ``part`` of the result, the first one where nothing reads the others.
 
         Returns:
             The part that :meth:`emit_part` makes, which has all of ``part``, and for it the part of each operand; None
@@ -91,8 +94,8 @@ class OpRule:
         """Append what makes ``part`` of the result of the parts of those operands of which anything is needed."""
         return net.emit(op.kind, inputs, part.shape, op.output.dtype, **op.attrs)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor, ...]:
-        """Append the library calls that compute ``op``; returns its outputs."""
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor | None, ...]:
+        """Append the library calls that compute ``op``; returns its outputs, None for those that nothing reads."""
         raise NotImplementedError
 
     def beside(self, op: NetworkOp, operand: int) -> Iterable[Value]:

@@ -8,6 +8,7 @@ from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.lookup import add_rows, look_up
 from abele.parallel.ops.nonlinearity import nonlinearity
+from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.rows import read_row, write_row
@@ -16,6 +17,7 @@ from abele.parallel.ops.training import accumulate, update
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
 
 __all__ = [
+    "BATCH",
     "accumulate",
     "add_rows",
     "call",
@@ -34,6 +36,7 @@ __all__ = [
     "matmul",
     "mean",
     "nonlinearity",
+    "norm",
     "pad",
     "permute",
     "pool",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.graph import Copy, Tensor
+from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import Part, whole_digits
 from abele.parallel.ops.reduction import reduce, sum_to
@@ -57,6 +57,7 @@ class Linear(OpRule):
     """A fully connected layer: x [rows, in] · weight [out, in]ᵀ + bias [out]."""
 
     operands = (2, 3)
+    wants_one_piece = True
 
     def types(self, op: NetworkOp) -> Types:
         """[rows, out]."""
@@ -77,7 +78,7 @@ class Linear(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
-        x, weight = _in_one_piece(to, op.inputs[0]), to[op.inputs[1]]
+        x, weight = to[op.inputs[0]], to[op.inputs[1]]
         product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planning)
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
@@ -95,9 +96,10 @@ class Linear(OpRule):
         """Two matmuls, and the sum of the gradient over rows for the bias."""
         grad = only(grads)
         x, weight = op.inputs[:2]
+        # The ops that read the gradient as it is come first: the view of it turned round is of what they read.
+        by_bias = [reduce(net, grad, [0]) if wanted[2] else None] if len(op.inputs) == 3 else []
         by_x = matmul(net, grad, weight) if wanted[0] else None
         by_weight = matmul(net, transpose(net, grad), x) if wanted[1] else None
-        by_bias = [reduce(net, grad, [0]) if wanted[2] else None] if len(op.inputs) == 3 else []
         return [by_x, by_weight, *by_bias]
 
 
@@ -106,6 +108,7 @@ class MatMul(OpRule):
     """A product of two matrices [m, k] · [k, n], or of g pairs of them."""
 
     operands = 2
+    wants_one_piece = True
 
     def types(self, op: NetworkOp) -> Types:
         """[m, n], or [g, m, n]."""
@@ -126,7 +129,7 @@ class MatMul(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""
-        a, b = (_in_one_piece(to, v) for v in op.inputs)
+        a, b = (to[v] for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
 
@@ -137,19 +140,3 @@ class MatMul(OpRule):
         by_a = sum_to(net, matmul(net, grad, transpose(net, b)), a.shape) if wanted[0] else None
         by_b = sum_to(net, matmul(net, transpose(net, a), grad), b.shape) if wanted[1] else None
         return [by_a, by_b]
-
-
-def _in_one_piece(to: Lowering, value: Value) -> Tensor:
-    """A matrix that enters a product; one that several variables show together is first copied into one.
-
-    Products send each element to many tiles, which would all put the pieces together again. It is copied along its
-    rows or its columns, whichever has the longer pieces.
-    """
-    tensor = to[value]
-    if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
-        return tensor
-    turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
-    source = tensor.T if turned else tensor
-    made = to.graph.variable(tensor.dtype, source.shape, name="whole").map_linear()
-    to.prog.add(Copy(source, made, name="whole"))
-    return made.T if turned else made

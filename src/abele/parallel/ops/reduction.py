@@ -74,6 +74,7 @@ def sum_to(net: BlockBuilder, value: Value, shape: Shape) -> Value:
 class Reduce(OpRule):
     """A sum, product, maximum or minimum over dimensions, which disappear; sums may be scaled."""
 
+    wants_one_piece = True
     attributes: ClassVar = {"dims": tuple, "operation": str, "scale": (float, int)}
 
     def types(self, op: NetworkOp) -> Types:

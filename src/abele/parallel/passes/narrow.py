@@ -91,8 +91,8 @@ def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp
 
 def _needs(op: NetworkOp, demand: dict[Value, Part]) -> _Needs:
     whole = [Part.whole(v.shape) for v in op.inputs]
-    if len(op.outputs) != 1 or op.blocks:
-        return Part.whole(op.output.shape) if len(op.outputs) == 1 else Part(()), whole
+    if not op.outputs or op.blocks or not demand.keys().isdisjoint(op.outputs[1:]):
+        return Part.whole(op.output.shape) if op.outputs else Part(()), whole
     part = demand.get(op.output)
     if part is None or part.size > MOST_PROPORTION * op.output.size:
         part = Part.whole(op.output.shape)

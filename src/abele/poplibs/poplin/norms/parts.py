@@ -187,17 +187,18 @@ def _emit_finish(
 
 
 def statistics(
-    graph: Graph, x: Tensor, moments: Moments, prog: Steps, name: str, *, stable: bool
+    graph: Graph, x: Tensor, moments: Moments, prog: Steps, name: str, *, stable: bool, dtype: ElementType | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and inverse standard deviation of ``x``, in its type.
+    """Mean and inverse standard deviation of ``x``, in its type or in ``dtype``.
 
     ``stable`` takes the squares of the distances from the mean, after the mean, rather than those of the elements.
     """
     kept = moments.kept
     shape = _kept_shape(x, kept)
     # Statistics are few: spread evenly, wherever the sums are made.
-    outs = [graph.variable(x.dtype, shape, name=f"{name}/{n}", map="linear") for n in ("mean", "inv_std_dev")]
-    kernel = _statistics_kernel(x, moments, stable)
+    dtype = dtype or x.dtype
+    outs = [graph.variable(dtype, shape, name=f"{name}/{n}", map="linear") for n in ("mean", "inv_std_dev")]
+    kernel = _statistics_kernel(x, moments, stable, dtype)
     call = graph.library_call(
         prog,
         "poplin.norm_statistics",
@@ -227,7 +228,7 @@ def _emit_stable(graph: Graph, body: Steps, x: Tensor, moments: Moments, outs: S
     emit_map(graph, body, exprs, [total, squares], outs, "finish")
 
 
-def _statistics_kernel(x: Tensor, moments: Moments, stable: bool) -> ir.HostKernel:
+def _statistics_kernel(x: Tensor, moments: Moments, stable: bool, dtype: ElementType) -> ir.HostKernel:
     """Operands: the tensor; mean and inverse deviation; Σ x and Σ x² or the squared distances."""
     kept, share = moments.kept, 1.0 / moments.count
     shape = _kept_shape(x, kept)
@@ -245,16 +246,24 @@ def _statistics_kernel(x: Tensor, moments: Moments, stable: bool) -> ir.HostKern
     if not stable:
         variance = variance - mean * mean
     last = nest_over(shape, ir.Store(1, here, mean), ir.Store(2, here, _kernel_inverse(variance, moments)))
-    types = (x.dtype, x.dtype, x.dtype, f32, f32)
+    types = (x.dtype, dtype, dtype, f32, f32)
     return ir.HostKernel((x.shape, *(shape,) * 4), types, 1, 2, (*first, last))
 
 
 def parameter_gradients(
-    graph: Graph, whitened: Tensor, grads: Tensor, kept: tuple[int, ...], prog: Steps, name: str
+    graph: Graph,
+    whitened: Tensor,
+    grads: Tensor,
+    kept: tuple[int, ...],
+    prog: Steps,
+    name: str,
+    *,
+    types: tuple[ElementType, ElementType] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Σ g·w and Σ g over all but the ``kept`` dimensions, in the type of ``grads``."""
-    shape, dtype = _kept_shape(grads, kept), grads.dtype
-    outs = [graph.variable(dtype, shape, name=f"{name}/{n}", map="linear") for n in ("gamma", "beta")]
+    """Σ g·w and Σ g over all but the ``kept`` dimensions, in the type of ``grads`` or in ``types``."""
+    shape, made = _kept_shape(grads, kept), types or (grads.dtype,) * 2
+    wanted = zip(("gamma", "beta"), made, strict=True)
+    outs = [graph.variable(dtype, shape, name=f"{name}/{n}", map="linear") for n, dtype in wanted]
     at, own = _at(grads, kept)
     g, w, here = ir.Load(1, at), ir.Load(0, at), point(len(shape))
     nests = (
@@ -262,7 +271,7 @@ def parameter_gradients(
         nest_over(shape, ir.Store(2, here, ir.Load(4, here)), ir.Store(3, here, ir.Load(5, here))),
     )
     kernel = ir.HostKernel(
-        (grads.shape, grads.shape, *(shape,) * 4), (whitened.dtype, dtype, dtype, dtype, f32, f32), 2, 2, nests
+        (grads.shape, grads.shape, *(shape,) * 4), (whitened.dtype, grads.dtype, *made, f32, f32), 2, 2, nests
     )
     call = graph.library_call(
         prog,

@@ -95,7 +95,7 @@ def batch_normalise(
         TensorError: Parameters or statistics that are not one per channel.
         TypeMismatchError: Elements that are no floats.
     """
-    return norm.normalise(graph, NormView(name, 0), acts, (gamma, beta), (mean, inv_std_dev), prog)
+    return norm.both(graph, NormView(name, 0), acts, (gamma, beta), (mean, inv_std_dev), prog)
 
 
 def batch_normalise_inference(

@@ -112,7 +112,7 @@ class GroupedNorm:
             TypeMismatchError: Elements that are no floats.
         """
         view = self._view(name or f"{self.kind}_normalise", acts, mean, options)
-        return norm.normalise(graph, view, acts, (gamma, beta), (mean, inv_std_dev), prog)
+        return norm.both(graph, view, acts, (gamma, beta), (mean, inv_std_dev), prog)
 
     def param_gradients(
         self,

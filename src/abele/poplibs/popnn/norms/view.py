@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.numerics import ElementType
 from abele.poplibs.poplin.norms import parts
 from abele.poplibs.poplin.norms.parts import Moments
 from abele.poplibs.popops.elementwise.map import map_with_output
@@ -119,11 +120,20 @@ def group_view(name: str, num_groups: int, options: Options) -> NormView:
 
 
 def statistics(
-    graph: Graph, view: NormView, acts: Tensor, eps: float, prog: Sequence, *, unbiased: bool, stable: bool
+    graph: Graph,
+    view: NormView,
+    acts: Tensor,
+    eps: float,
+    prog: Sequence,
+    *,
+    unbiased: bool,
+    stable: bool,
+    output_type: ElementType | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mean and inverse standard deviation, flat."""
+    """Mean and inverse standard deviation, flat; in the type of ``acts``, or in ``output_type``."""
     moments = view.moments(acts, eps, unbiased)
-    mean, deviation = parts.statistics(graph, view.of(acts), moments, prog, view.name, stable=stable)
+    dtype = output_type or acts.dtype
+    mean, deviation = parts.statistics(graph, view.of(acts), moments, prog, view.name, stable=stable, dtype=dtype)
     return mean.flatten(), deviation.flatten()
 
 
@@ -135,11 +145,19 @@ def whiten(graph: Graph, view: NormView, acts: Tensor, statistics: Pair, prog: S
     return out
 
 
-def normalise(graph: Graph, view: NormView, acts: Tensor, parameters: Pair, statistics: Pair, prog: Sequence) -> Pair:
-    """Normalised and whitened activations, in one step."""
-    out, white = (
-        create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/{n}") for n in ("out", "whitened")
-    )
+def normalise(
+    graph: Graph,
+    view: NormView,
+    acts: Tensor,
+    parameters: Pair,
+    statistics: Pair,
+    prog: Sequence,
+    *,
+    keeps: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """Normalised and, if it ``keeps`` them, whitened activations, in one step."""
+    made = ("out", "whitened") if keeps else ("out",)
+    out, *white = (create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/{n}") for n in made)
     stats = view.both_statistics(statistics, acts)
     gamma, beta = parameters
     params = view.parameter("gamma", gamma, acts), view.parameter("beta", beta, acts)
@@ -152,8 +170,15 @@ def normalise(graph: Graph, view: NormView, acts: Tensor, parameters: Pair, stat
         prog=prog,
         name=view.name,
         gamma_beta=params,
-        whitened=view.of(white),
+        whitened=view.of(white[0]) if keeps else None,
     )
+    return out, white[0] if keeps else None
+
+
+def both(graph: Graph, view: NormView, acts: Tensor, parameters: Pair, statistics: Pair, prog: Sequence) -> Pair:
+    """:func:`normalise` that keeps the whitened activations."""
+    out, white = normalise(graph, view, acts, parameters, statistics, prog)
+    assert white is not None
     return out, white
 
 
@@ -183,13 +208,19 @@ def whitened_of(
 
 
 def param_gradients(
-    graph: Graph, view: NormView, whitened: Tensor, grads_in: Tensor, prog: Sequence
+    graph: Graph,
+    view: NormView,
+    whitened: Tensor,
+    grads_in: Tensor,
+    prog: Sequence,
+    *,
+    types: tuple[ElementType, ElementType] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of gamma and beta."""
+    """Gradients of gamma and beta, in the type of ``grads_in`` or in ``types``."""
     view.of(whitened)
     parts.check_floats(view.name, grads_in)
     parts.check_shape(view.name, "the gradient", grads_in, whitened.shape)
-    return parts.parameter_gradients(graph, whitened, grads_in, (1,), prog, view.name)
+    return parts.parameter_gradients(graph, whitened, grads_in, (1,), prog, view.name, types=types)
 
 
 def gradients(
@@ -200,13 +231,14 @@ def gradients(
     prog: Sequence,
     *,
     inv_std_dev: Tensor,
-    gamma: Tensor,
+    gamma: Tensor | None,
 ) -> Tensor:
-    """Gradient of the activations."""
-    parts.check_floats(view.name, grads_in, inv_std_dev, gamma)
+    """Gradient of the activations; ``gamma`` may be left out where it is 1."""
+    parts.check_floats(view.name, grads_in, inv_std_dev, *(() if gamma is None else (gamma,)))
     parts.check_shape(view.name, "the gradient", grads_in, whitened.shape)
     operands = view.of(whitened), view.of(grads_in), view.statistic("inv_std_dev", inv_std_dev, whitened)
-    made = parts.input_gradient(graph, operands, view.parameter("gamma", gamma, whitened), view.kept, prog, view.name)
+    factor = None if gamma is None else view.parameter("gamma", gamma, whitened)
+    made = parts.input_gradient(graph, operands, factor, view.kept, prog, view.name)
     return view.back(made)
 
 

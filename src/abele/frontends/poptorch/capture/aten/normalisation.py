@@ -1,4 +1,4 @@
-"""Layer, group and batch normalisation, out of reductions and maps; their derivatives follow from those."""
+"""Layer, group and batch normalisation."""
 
 from __future__ import annotations
 
@@ -7,37 +7,10 @@ from collections.abc import Sequence
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.kernels.nest.ir import Expr, apply
-from abele.numerics import bf16, f16, f32
-from abele.parallel import BlockBuilder, Value
+from abele.kernels.nest.ir import apply
+from abele.numerics import f32
+from abele.parallel import Value
 from abele.parallel.ops import build
-
-
-def _statistics(net: BlockBuilder, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
-    """The value minus its mean, the mean, and the biased variance, over ``dims``, which are kept.
-
-    Statistics of 16-bit floats are f32, as in PyTorch and PopLibs: sums of squares leave the range of f16.
-    """
-    wide = f32 if value.dtype in (f16, bf16) else value.dtype
-    centre = build.mean(net, value, dims, keep=True, dtype=wide)
-    centred = build.map_(net, arg(0) - arg(1), [value, centre])
-    squares = build.map_(net, apply("square", arg(0)), [centred], wide)
-    return centred, centre, build.mean(net, squares, dims, keep=True)
-
-
-def _scaled(
-    net: BlockBuilder, centred: Value, variance: Value, eps: float, gain: Value | None, shift: Value | None
-) -> Value:
-    """centred / √(variance + eps), times the gain, plus the shift, in one map."""
-    expression: Expr = arg(0) * apply("rsqrt", arg(1) + float(eps))
-    operands = [centred, variance]
-    if gain is not None:
-        expression = expression * arg(len(operands))
-        operands.append(gain)
-    if shift is not None:
-        expression = expression + arg(len(operands))
-        operands.append(shift)
-    return build.map_(net, expression, operands, centred.dtype)
 
 
 @aten("aten.layer_norm")
@@ -51,9 +24,10 @@ def layer_norm(
     cudnn_enable: bool = True,
 ) -> Value:
     """Normalisation over the last dimensions."""
-    dims = range(value.ndim - len(shape), value.ndim)
-    centred, _, variance = _statistics(call.net, value, dims)
-    return _scaled(call.net, centred, variance, eps, gain, shift)
+    net, width = call.net, math.prod(shape)
+    rows = build.reshape(net, value, (value.size // max(width, 1), width))
+    sides = (None if v is None else build.reshape(net, v, (width,)) for v in (gain, shift))
+    return build.reshape(net, build.norm(net, rows, 1, eps, *sides)[0], value.shape)
 
 
 @aten("aten.native_layer_norm")
@@ -75,21 +49,7 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Value:
     """Normalisation over the field and the channels of each group."""
-    net = call.net
-    split = build.reshape(net, value, (value.shape[0], groups, value.shape[1] // groups, *value.shape[2:]))
-    centred, _, variance = _statistics(net, split, range(2, split.ndim))
-    per_channel = (groups, value.shape[1] // groups, *(1,) * (value.ndim - 2))
-    sides = [None if v is None else build.reshape(net, v, per_channel) for v in (gain, shift)]
-    return build.reshape(net, _scaled(net, centred, variance, eps, *sides), value.shape)
-
-
-def _channels(net: BlockBuilder, value: Value | None, ndim: int) -> Value | None:
-    return None if value is None else build.reshape(net, value, (value.size, *(1,) * (ndim - 2)))
-
-
-def _sides(net: BlockBuilder, value: Value, *sides: Value | None) -> list[Value | None]:
-    """Gain and shift beside the channels of ``value``."""
-    return [_channels(net, side, value.ndim) for side in sides]
+    return build.norm(call.net, value, groups, eps, gain, shift)[0]
 
 
 @aten("aten._native_batch_norm_legit_functional")
@@ -106,15 +66,15 @@ def batch_norm_training(
 ) -> tuple[Value | None, ...]:
     """Normalisation by the batch's own statistics; gives the new running statistics as fourth and fifth result."""
     net = call.net
-    dims = [0, *range(2, value.ndim)]
-    centred, centre, variance = _statistics(net, value, dims)
-    result = _scaled(net, centred, variance, eps, *_sides(net, value, gain, shift))
-    count = math.prod(value.shape[d] for d in dims)
+    result, mean, inverse = build.norm(net, value, build.BATCH, eps, gain, shift)
+    count = value.size // max(value.shape[1], 1)
     unbiased = momentum * count / max(1, count - 1)
-    flat = [build.reshape(net, v, running_mean.shape) for v in (centre, variance)]
+    # Rounding may leave a little less than no variance at all.
+    variance = apply("max", 1.0 / (arg(1) * arg(1)) - float(eps), 0.0)
     keep = arg(0) * (1.0 - momentum)
-    new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, flat[0]])
-    new_var = build.map_(net, keep + arg(1) * float(unbiased), [running_var, flat[1]])
+    statistics = (build.detach(net, v) for v in (mean, inverse))
+    new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, next(statistics)])
+    new_var = build.map_(net, keep + variance * float(unbiased), [running_var, next(statistics)])
     return result, None, None, new_mean, new_var
 
 
@@ -129,8 +89,7 @@ def batch_norm_without_statistics(
     eps: float,
 ) -> tuple[Value, None, None]:
     """Normalisation by the batch's own statistics, where none are kept."""
-    centred, _, variance = _statistics(call.net, value, [0, *range(2, value.ndim)])
-    return _scaled(call.net, centred, variance, eps, *_sides(call.net, value, gain, shift)), None, None
+    return build.norm(call.net, value, build.BATCH, eps, gain, shift)[0], None, None
 
 
 @aten("aten._native_batch_norm_legit_no_training")
@@ -146,8 +105,12 @@ def batch_norm_inference(
 ) -> tuple[Value | None, ...]:
     """Normalisation by the running statistics."""
     net = call.net
-    centre, variance, *sides = (_channels(net, v, value.ndim) for v in (running_mean, running_var, gain, shift))
-    assert centre is not None
-    assert variance is not None
-    centred = build.map_(net, arg(0) - arg(1), [value, centre])
-    return _scaled(net, centred, variance, eps, *sides), None, None
+    # One factor and one addend per channel, so that the activations are gone over once.
+    factor = build.map_(net, apply("rsqrt", arg(0) + float(eps)), [running_var], f32)
+    if gain is not None:
+        factor = build.map_(net, arg(0) * arg(1), [factor, gain])
+    addend = build.map_(net, -arg(0) * arg(1), [factor, running_mean])
+    if shift is not None:
+        addend = build.map_(net, arg(0) + arg(1), [addend, shift])
+    wide = (build.reshape(net, v, (v.size, *(1,) * (value.ndim - 2))) for v in (factor, addend))
+    return build.map_(net, arg(0) * arg(1) + arg(2), [value, *wide], value.dtype), None, None

@@ -1,0 +1,224 @@
+"""Norms: activations less their mean, over their deviation, by channels; layer, group, instance and batch norm are one.
+
+Activations are [batch, channels, *field]. Statistics are of groups of channels, sample by sample: one group is a layer
+norm, as many as there are channels an instance norm; of no groups they are of each channel over the batch. Statistics
+are f32, also of narrower activations, as in PyTorch: what is subtracted would otherwise be wrong by more than what is
+left where the mean is large. The gradient needs the whitened activations and the deviations; the activations
+themselves need not be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from abele.graph import Tensor
+from abele.numerics import f32
+from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import Part
+from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
+from abele.poplibs.popnn.norms import view as popnn_norms
+from abele.poplibs.popnn.norms.view import NormView
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+BATCH = 0
+"""Groups of a batch norm."""
+NORM_ATTRIBUTES = {"groups": int}
+
+
+def norm(
+    net: BlockBuilder,
+    x: Value,
+    groups: int,
+    eps: float,
+    gain: Value | None = None,
+    shift: Value | None = None,
+) -> tuple[Value, Value, Value]:
+    """``x`` [batch, channels, *field] normalised; beside it the f32 means and inverse deviations, one per statistic.
+
+    Args:
+        net: The network to extend.
+        x: The activations.
+        groups: Groups of channels with statistics of their own for each sample, or :data:`BATCH`.
+        eps: Added to the variance.
+        gain: Factor of each channel.
+        shift: Addend of each channel.
+    """
+    from abele.parallel.ops.constant import full
+
+    inputs = [x]
+    if gain is not None or shift is not None:
+        given = (gain, 1.0), (shift, 0.0)
+        inputs += [full(net, fill, (x.shape[1],), x.dtype) if v is None else v for v, fill in given]
+    statistic = ((_num_statistics(x, groups),), f32)
+    made = (x.type, x.type, statistic, statistic)
+    out, _, mean, inverse = net.emit_many("norm", inputs, made, groups=groups, eps=float(eps))
+    return out, mean, inverse
+
+
+def _num_statistics(x: Value, groups: int) -> int:
+    return x.shape[0] * groups if groups else x.shape[1]
+
+
+def _check(x: Value, groups: int, *per_channel: Value) -> None:
+    require(x.ndim > 1, f"{x} has no channels: activations are [batch, channels, *field]")
+    require(groups >= 0 and (groups == BATCH or x.shape[1] % groups == 0), f"{x} has no {groups} groups of channels")
+    fits = all(v.shape == x.shape[1:2] for v in per_channel)
+    require(fits, f"gain and shift have to be one number for each of the {x.shape[1]} channels")
+
+
+def _grouped(x: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
+    """Activations in f64 with the dimensions over which one statistic is, and these."""
+    wide = x.astype(np.float64)
+    if groups == BATCH:
+        return wide, (0, *range(2, x.ndim))
+    return wide.reshape(x.shape[0], groups, -1), (2,)
+
+
+def _beside(statistic: Array, x: Array, groups: int) -> Array:
+    """A flat statistic with the dimensions of :func:`_grouped`."""
+    shape = (1, -1, *(1,) * (x.ndim - 2)) if groups == BATCH else (x.shape[0], groups, 1)
+    return statistic.reshape(shape)
+
+
+def _channels(parameter: Array, x: Array) -> Array:
+    return parameter.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def _view(op: NetworkOp) -> NormView:
+    return NormView(op.debug.name or op.kind, op.attrs["groups"], strided=False)
+
+
+@rule("norm")
+class Norm(OpRule):
+    """Activations normalised, whitened (as they are before gain and shift), means and inverse deviations."""
+
+    operands = (1, 3)
+    attributes: ClassVar = NORM_ATTRIBUTES | {"eps": float}
+
+    def types(self, op: NetworkOp) -> Types:
+        """Activations twice, statistics in f32."""
+        x, *sides = op.inputs
+        require(len(sides) != 1, "it takes gain and shift, or neither")
+        _check(x, op.attrs["groups"], *sides)
+        statistic = ((_num_statistics(x, op.attrs["groups"]),), f32)
+        return [x.type, x.type, statistic, statistic]
+
+    def evaluate(self, op: NetworkOp, x: Array, *sides: Array) -> tuple[Array, ...]:
+        """Two passes in NumPy."""
+        seen, dims = _grouped(x, op.attrs["groups"])
+        mean = seen.mean(dims, keepdims=True)
+        inverse = 1 / np.sqrt(((seen - mean) ** 2).mean(dims, keepdims=True) + op.attrs["eps"])
+        white = ((seen - mean) * inverse).reshape(x.shape)
+        out = white * _channels(sides[0], x) + _channels(sides[1], x) if sides else white
+        return out, white, mean.reshape(-1), inverse.reshape(-1)
+
+    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+        """The same samples, which have statistics of their own in all norms but one."""
+        x, *sides = op.inputs
+        samples = 1 if op.attrs["groups"] else 0
+        made = part.with_whole(*range(samples, x.ndim))
+        return made, [made, *(Part.whole(v.shape) for v in sides)]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+        """The norm of fewer samples."""
+        x, *sides = inputs
+        return norm(net, x, op.attrs["groups"], op.attrs["eps"], *sides)[0]
+
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
+        """Statistics, and one step that normalises; it writes the whitened activations where they are read."""
+        view, (x, *sides) = _view(op), (to[v] for v in op.inputs)
+        mean, inverse = popnn_norms.statistics(
+            to.graph, view, x, op.attrs["eps"], to.prog, unbiased=False, stable=True, output_type=f32
+        )
+        if not sides:
+            white = popnn_norms.whiten(to.graph, view, x, (mean, inverse), to.prog)
+            return white, white, mean, inverse
+        gamma, beta = sides
+        out, kept = popnn_norms.normalise(
+            to.graph, view, x, (gamma, beta), (mean, inverse), to.prog, keeps=to.is_read(op.outputs[1])
+        )
+        return out, kept, mean, inverse
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """One op for the activations and one for gain and shift, from the whitened activations."""
+        grad, *others = grads
+        if any(g is not None for g in others):
+            raise no_derivative(op, "the statistics of a norm")
+        assert grad is not None
+        x, *sides = op.inputs
+        white, inverse = op.outputs[1], op.outputs[3]
+        inputs = [white, grad, inverse, *sides[:1]]
+        by_x = net.emit_like("norm_grad", inputs, x, groups=op.attrs["groups"]) if wanted[0] else None
+        if not sides:
+            return [by_x]
+        if not any(wanted[1:]):
+            return [by_x, None, None]
+        return [by_x, *net.emit_many("norm_grad_parameters", [white, grad], [v.type for v in sides])]
+
+
+@rule("norm_grad")
+class NormGrad(OpRule):
+    """The gradient of the activations, through their statistics, of whitened ones, gradient, deviations and gain."""
+
+    operands = (3, 4)
+    attributes: ClassVar = NORM_ATTRIBUTES
+
+    def types(self, op: NetworkOp) -> Types:
+        """Activations."""
+        white, grad, inverse, *gain = op.inputs
+        _check(white, op.attrs["groups"], *gain)
+        require(white.shape == grad.shape, f"{grad} is no gradient of {white}")
+        statistics = (_num_statistics(white, op.attrs["groups"]),)
+        require(inverse.shape == statistics, f"{inverse} is not one deviation for each of {statistics[0]} statistics")
+        return [white.type]
+
+    def evaluate(self, op: NetworkOp, white: Array, grad: Array, inverse: Array, *gain: Array) -> Array:
+        """The gradient in NumPy."""
+        groups = op.attrs["groups"]
+        given = grad * _channels(gain[0], grad) if gain else grad
+        g, dims = _grouped(given, groups)
+        w, _ = _grouped(white, groups)
+        along = g.mean(dims, keepdims=True) + w * (g * w).mean(dims, keepdims=True)
+        return np.asarray(((g - along) * _beside(inverse, white, groups)).reshape(white.shape))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One popnn gradient."""
+        white, grad, inverse, *gain = (to[v] for v in op.inputs)
+        gamma = gain[0] if gain else None
+        return popnn_norms.gradients(to.graph, _view(op), white, grad, to.prog, inv_std_dev=inverse, gamma=gamma)
+
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The activations, for their gradient."""
+        return op.inputs[:1] if operand == 1 else ()
+
+
+@rule("norm_grad_parameters")
+class NormGradParameters(OpRule):
+    """The gradients of gain and shift, of whitened activations and gradient."""
+
+    operands = 2
+
+    def types(self, op: NetworkOp) -> Types:
+        """One number per channel each, in the types that the op says."""
+        white, grad = op.inputs
+        _check(white, BATCH)
+        require(white.shape == grad.shape, f"{grad} is no gradient of {white}")
+        return [(white.shape[1:2], v.dtype) for v in op.outputs]
+
+    def evaluate(self, op: NetworkOp, white: Array, grad: Array) -> tuple[Array, Array]:
+        """Two sums in NumPy."""
+        dims = (0, *range(2, white.ndim))
+        wide = grad.astype(np.float64)
+        return (wide * white).sum(dims), wide.sum(dims)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+        """One popnn call for both."""
+        white, grad = to[op.inputs[0]], to[op.inputs[1]]
+        view = NormView(op.debug.name or op.kind, BATCH)
+        types = op.outputs[0].dtype, op.outputs[1].dtype
+        return popnn_norms.param_gradients(to.graph, view, white, grad, to.prog, types=types)

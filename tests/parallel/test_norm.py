@@ -1,0 +1,180 @@
+"""Norms as one op: what they mean, their gradients, and where they lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from meaning import Meaning
+
+from abele.compiler import compile_program
+from abele.errors import NetworkError, UnsupportedOpError
+from abele.expr.derivative import arg
+from abele.graph import Graph
+from abele.numerics import f32
+from abele.parallel import (
+    Network,
+    NetworkBuilder,
+    Schedule,
+    Value,
+    differentiate,
+    evaluate,
+    inference_pipeline,
+    inference_program,
+    parse,
+)
+from abele.parallel.ops import build
+
+EPS = 1e-3
+RNG = np.random.default_rng(5)
+
+
+def network(
+    shape: tuple[int, ...], groups: int, dtype: str = "f32", *, affine: bool = True
+) -> tuple[Network, list[Value]]:
+    """A norm of a parameter, times what enters, summed; and its parameters."""
+    net = NetworkBuilder()
+    x = net.parameter(shape, dtype, "x")
+    sides = [net.parameter(shape[1:2], dtype, name) for name in ("gain", "shift")] if affine else []
+    y, mean, inverse = build.norm(net, x, groups, EPS, *sides)
+    for value in (y, mean, inverse):
+        net.output(value)
+    factor = net.input(shape, dtype, "factor")
+    net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [y, factor], f32), range(len(shape)))
+    return net.finish(), [x, *sides]
+
+
+def by_torch(arrays: list[np.ndarray], factor: np.ndarray, groups: int) -> list[np.ndarray]:
+    """The result and the gradients of everything, in 64 bits."""
+    x, *sides = (torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in arrays)
+    seen = x.reshape(x.shape[0], groups, -1) if groups else x
+    dims = (2,) if groups else (0, *range(2, x.ndim))
+    variance, mean = torch.var_mean(seen, dims, correction=0, keepdim=True)
+    y = ((seen - mean) / torch.sqrt(variance + EPS)).reshape(x.shape)
+    if sides:
+        y = y * sides[0].reshape(-1, *[1] * (x.ndim - 2)) + sides[1].reshape(-1, *[1] * (x.ndim - 2))
+    (y * torch.tensor(factor, dtype=torch.float64)).sum().backward()
+    return [y.detach().numpy(), *(t.grad.numpy() for t in (x, *sides))]
+
+
+cases = st.tuples(
+    st.sampled_from([(3, 8), (1, 6), (2, 4, 5), (2, 6, 3, 2), (4, 2, 1)]), st.integers(0, 3), st.booleans()
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(cases, st.sampled_from(["f32", "f16"]))
+def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(
+    case: tuple[tuple[int, ...], int, bool], dtype: str
+) -> None:
+    shape, pick, affine = case
+    groups = (0, 1, 2, shape[1])[pick]
+    net, parameters = network(shape, groups, dtype, affine=affine)
+    arrays = [(RNG.standard_normal(p.shape) * 2 + 1).astype(p.dtype.np) for p in parameters]
+    factor = RNG.standard_normal(shape).astype(parameters[0].dtype.np)
+    made = differentiate(net, parameters)
+    expected = by_torch(arrays, factor, groups)
+    tolerance = {"rtol": 2e-5, "atol": 2e-5} if dtype == "f32" else {"rtol": 2e-2, "atol": 4e-2}
+    values = evaluate(made, dict(zip([*parameters, *made.inputs], [*arrays, factor], strict=True)))
+    got = [values[made.outputs[0]], *(values[made.gradients[p]] for p in parameters)]
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, **tolerance)
+    # What is lowered gives the same.
+    wider = NetworkBuilder.of(made)
+    for parameter in parameters:
+        wider.output(made.gradients[parameter])
+    program = inference_program(wider.finish(), Graph("bow"), Schedule())
+    state = Meaning(program.graph, {"input/factor": [factor]})
+    for parameter, array in zip(parameters, arrays, strict=True):
+        state.write(program.weights[parameter.name], array)
+    state.run(program.program)
+    sent = [state.sent[f"output/{n}"][0] for n in (0, *range(3, 3 + len(parameters)))]
+    for mine, theirs in zip(sent, expected, strict=True):
+        np.testing.assert_allclose(mine.reshape(theirs.shape), theirs, **tolerance)
+
+
+def test_norm__large_mean_in_half_precision__keeps_what_is_left() -> None:
+    net, _ = network((2, 64), 1, "f16", affine=False)
+    data = (1000 + RNG.integers(-8, 9, (2, 64))).astype(np.float16)
+    program = inference_program(net, Graph("bow"), Schedule())
+    state = Meaning(program.graph, {"input/factor": [np.ones((2, 64), np.float16)]})
+    state.write(program.weights["x"], data)
+    state.run(program.program)
+    (expected, _) = by_torch([data], np.ones((2, 64)), 1)
+    np.testing.assert_allclose(state.sent["output/0"][0].reshape(2, 64), expected, atol=2e-3)
+
+
+def test_norm__text__reads_back() -> None:
+    net, parameters = network((2, 6, 4), 3)
+    made = differentiate(net, parameters)
+    assert parse(str(made)) == made
+
+
+def test_norm__whitened_activations_that_nothing_reads__are_not_made() -> None:
+    def names(trains: bool) -> set[str]:
+        net, parameters = network((2, 6, 4), 3)
+        made = differentiate(net, parameters) if trains else net
+        wider = NetworkBuilder.of(made)
+        for gradient in made.gradients.values():
+            wider.output(gradient)
+        graph = Graph("bow")
+        inference_program(wider.finish(), graph, Schedule())
+        return {v.name.rsplit("/", 1)[-1] for v in graph.variables}
+
+    assert "whitened" not in names(False)
+    assert "whitened" in names(True)
+
+
+def test_norm__gradient_of_a_slice__lies_on_all_tiles() -> None:
+    net = NetworkBuilder()
+    x, w = net.input((8, 128, 256), "f32", "x"), net.parameter((256, 256), "f32", "w")
+    sides = [net.parameter((256,), "f32", name) for name in ("gain", "shift")]
+    rows = build.reshape(net, build.linear(net, x, w), (1024, 256))
+    y = build.reshape(net, build.norm(net, rows, 1, EPS, *sides)[0], (8, 128, 256))
+    net.loss = build.reduce(net, build.slice_(net, y, 1, 0, 1), [0, 1, 2])
+    made = differentiate(net.finish(), [w, *sides])
+    wider = NetworkBuilder.of(made)
+    for gradient in made.gradients.values():
+        wider.output(gradient)
+    program = inference_program(wider.finish(), Graph("bow"), Schedule())
+    report = compile_program(program.graph, program.program).report
+    held, tiles = report.memory.run_bytes.sum(0), report.memory.run_tiles
+    assert held.max() < 2 * (held @ tiles) / tiles.sum()
+
+
+def test_norm__what_is_wrong_with_one__is_said() -> None:
+    net = NetworkBuilder()
+    x = net.parameter((2, 6), "f32", "x")
+    made = "%0: f32[2, 6], %1: f32[2, 6], %2: f32[8], %3: f32[8]"
+    text = f"network {{{{\n  parameter %x: f32[2, 6]\n  {made} = norm(%x) {{}}\n}}}}"
+    with pytest.raises(NetworkError, match="no 4 groups of channels"):
+        parse(text.format("eps=0.1 groups=4"))
+    _, mean, _ = build.norm(net, x, 1, EPS)
+    net.loss = build.reduce(net, mean, [0])
+    with pytest.raises(UnsupportedOpError, match="the statistics of a norm has no derivative"):
+        differentiate(net.finish(), [x])
+
+
+def test_norm__only_some_samples_are_read__others_are_not_normalised() -> None:
+    net = NetworkBuilder()
+    x = net.parameter((4, 8, 16), "f32", "x")
+    rows = build.reshape(net, x, (32, 16))
+    sides = [net.parameter((16,), "f32", name) for name in ("gain", "shift")]
+    y = build.reshape(net, build.norm(net, rows, 1, EPS, *sides)[0], (4, 8, 16))
+    net.output(build.slice_(net, y, 1, 0, 1))
+    whole = net.finish()
+    narrow = inference_pipeline().run(whole)
+    assert [op.inputs[0].shape for op in narrow.ops if op.kind == "norm"] == [(4, 16)]
+    given = {p: RNG.standard_normal(p.shape) for p in whole.parameters}
+    before, after = (evaluate(made, given)[made.outputs[0]] for made in (whole, narrow))
+    np.testing.assert_allclose(before, after, rtol=1e-6)
+
+
+def test_norm__of_the_batch__is_never_of_some_samples() -> None:
+    net = NetworkBuilder()
+    x = net.parameter((4, 8), "f32", "x")
+    net.output(build.slice_(net, build.norm(net, x, build.BATCH, EPS)[0], 0, 0, 1))
+    narrow = inference_pipeline().run(net.finish())
+    assert [op.inputs[0].shape for op in narrow.ops if op.kind == "norm"] == [(4, 8)]
