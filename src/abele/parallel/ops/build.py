@@ -10,6 +10,7 @@ from abele.parallel.ops.lookup import add_rows, look_up
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.pooling import pool
+from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.softmax import softmax
@@ -32,6 +33,7 @@ __all__ = [
     "linear",
     "look_up",
     "loop",
+    "lstm",
     "map_",
     "matmul",
     "mean",

@@ -11,6 +11,7 @@ from abele.frontends.poptorch.capture.aten import (
     losses,
     normalisation,
     pooling,
+    recurrent,
     reductions,
     shapes,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "losses",
     "normalisation",
     "pooling",
+    "recurrent",
     "reductions",
     "shapes",
 ]
