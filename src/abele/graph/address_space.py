@@ -127,9 +127,14 @@ def initialise(tensor: Tensor, value: npt.ArrayLike) -> None:
     if strided is None or strided.variable.size != tensor.size or tensor.contains_aliases:
         raise TensorError(f"only a whole variable can be initialised, not {tensor!r}")
     variable = strided.variable
-    contents = np.empty(variable.size, dtype=variable.dtype.np)
     values = _contents(variable, value, tensor.shape)
-    contents[tensor.addresses().reshape(-1) - variable.base] = values.reshape(-1)
+    if np.ndim(value) == 0:
+        # One number for all elements takes no memory until it is loaded.
+        variable.initial = np.broadcast_to(to_device(value, variable.dtype), variable.shape)
+        return
+    contents = np.empty(variable.size, dtype=variable.dtype.np)
+    placed = strided.of(contents)
+    placed[...] = values.reshape(placed.shape)
     variable.initial = contents.reshape(variable.shape)
 
 

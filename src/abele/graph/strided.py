@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from abele.graph.block import Strides
 from abele.graph.variable import Variable
@@ -21,3 +25,10 @@ class Strided:
     variable: Variable
     offset: int
     factors: tuple[Strides, ...]
+
+    def of(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What it shows of the elements of its variable, an array of one dim: in place, with a dim for every factor."""
+        pairs = [pair for factors in self.factors for pair in factors]
+        return np.lib.stride_tricks.as_strided(
+            elements[self.offset :], [n for n, _ in pairs], [step * elements.itemsize for _, step in pairs]
+        )

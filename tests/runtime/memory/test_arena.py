@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.graph import Graph
+from abele.graph import Graph, concat
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.memory.arena import ALIGNMENT, Arena, address_of
 from abele.runtime.memory.effects import elements_of
@@ -66,3 +67,43 @@ def test_arena__variables__are_aligned_apart_and_found_again():
     pieces = arena.pieces(np.array([base + 1]), np.array([12]))
     assert list(pieces.bytes) == [4, 20]
     assert list(pieces.source) == [0, 0]
+
+
+VIEWS = {
+    "whole": lambda x: x,
+    "permuted": lambda x: x.transpose(2, 0, 1),
+    "reversed": lambda x: x.reverse(1),
+    "part": lambda x: x[1:, ::2, 1:4],
+    "split and joined": lambda x: x.reshape(3, 2, 2, 5).transpose(1, 0, 3, 2).reshape(6, 10),
+    "one element": lambda x: x[2, 3, 4],
+    "nothing": lambda x: x[:, 2:2],
+    "two pieces": lambda x: concat([x[2], x[0]], 0),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_arena__views_read_and_written__are_the_elements_that_they_list(view):
+    graph = Graph("bow-2000")
+    x = graph.variable("f32", (3, 4, 5), "x")
+    arena, shown = Arena(graph.variables), view(x)
+    held = np.arange(60, dtype=np.float32)
+    arena.write(x, held.reshape(x.shape))
+    np.testing.assert_array_equal(arena.read(shown), held[shown.addresses()])
+    arena.write(shown, -held[: shown.size].reshape(shown.shape))
+    held[shown.addresses().reshape(-1)] = -held[: shown.size]
+    np.testing.assert_array_equal(arena.read(x).reshape(-1), held)
+    arena.write(shown, 7.0)
+    assert (arena.read(shown) == 7).all()
+
+
+def test_initialise__permuted_view__starts_the_variable_behind_it():
+    graph = Graph("bow-2000")
+    x, y = graph.variable("f32", (3, 4), "x"), graph.variable("f32", (0, 4), "y")
+    graph.initialise(x.T, np.arange(12).reshape(4, 3))
+    graph.initialise(y, 2.0)
+    arena = Arena(graph.variables)
+    arena.load()
+    np.testing.assert_array_equal(arena.read(x), np.arange(12).reshape(4, 3).T)
+    graph.initialise(x.T, 2.5)
+    arena.load()
+    assert (arena.read(x) == 2.5).all()

@@ -193,6 +193,9 @@ class Arena:
 
     def read(self, tensor: Tensor, replica: int = 0) -> npt.NDArray[Any]:
         """A copy of the elements that a view shows in one replica."""
+        strided = tensor.strided()
+        if strided is not None:
+            return strided.of(self._flat(strided.variable, tensor, replica)).copy().reshape(tensor.shape)
         flat = np.empty(tensor.size, dtype=tensor.dtype.np)
         for variable, elements, positions in self._selections(tensor):
             flat[positions] = self._flat(variable, tensor, replica)[elements]
@@ -200,7 +203,13 @@ class Arena:
 
     def write(self, tensor: Tensor, values: npt.ArrayLike, replica: int = 0) -> None:
         """Set the elements that a view shows in one replica; ``values`` has its shape, or is one number for all."""
-        flat = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape).reshape(-1)
+        given = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape)
+        strided = tensor.strided()
+        if strided is not None:
+            stored = strided.of(self._flat(strided.variable, tensor, replica))
+            stored[...] = given.reshape(stored.shape)
+            return
+        flat = given.reshape(-1)
         for variable, elements, positions in self._selections(tensor):
             self._flat(variable, tensor, replica)[elements] = flat[positions]
 
@@ -223,12 +232,7 @@ class Arena:
     @staticmethod
     def _selections(tensor: Tensor) -> list[tuple[Variable, Any, Any]]:
         """For each variable of a view: the elements shown, and their positions in the flattened view."""
-        begin, length = tensor.intervals()
-        if len(begin) == 1 and len(tensor.variables) == 1:
-            variable = tensor.variables[0]
-            low = int(begin[0]) - variable.base
-            return [(variable, slice(low, low + tensor.size), slice(None))]
-        address = expand(begin, length)
+        address = expand(*tensor.intervals())
         found = []
         for variable in tensor.variables:
             mine = np.flatnonzero((address >= variable.base) & (address < variable.base + variable.size))
