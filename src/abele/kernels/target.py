@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from abele.kernels.routines.costs import ProductCosts, product_costs
 from abele.llvm.host import host_cpu
 
 
@@ -14,10 +15,12 @@ class HostTarget:
     Attributes:
         lanes: Of a vector of f32.
         registers: Vector registers.
+        products: What is known of matrix products; None: products run as loops like everything else.
     """
 
     lanes: int
     registers: int = 32
+    products: ProductCosts | None = None
 
     @property
     def accumulators(self) -> int:
@@ -29,4 +32,5 @@ def host_target() -> HostTarget:
     """The CPU of this process."""
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
-    return HostTarget(cpu.vector_bytes // 4, 32 if wide else 16)
+    lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
+    return HostTarget(lanes, registers, product_costs(lanes, registers))

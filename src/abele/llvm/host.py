@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import llvmlite.binding as binding
 
@@ -59,6 +60,20 @@ def host_cpu() -> HostCpu:
         features = frozenset()
     triple = binding.get_process_triple()
     return HostCpu(binding.get_host_cpu_name(), triple, features, _vector_bytes(features))
+
+
+@cache
+def cache_bytes() -> tuple[int, int]:
+    """First-level data cache and second-level cache of a core; common sizes where the system does not say."""
+    sizes = {1: 32 << 10, 2: 512 << 10}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K") and int(level) in sizes:
+            sizes[int(level)] = int(size[:-1]) << 10
+    return sizes[1], sizes[2]
 
 
 def num_threads() -> int:

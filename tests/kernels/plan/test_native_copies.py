@@ -10,9 +10,16 @@ from small_programs import Calls
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, Load, affine, load, nest, select, store
+from abele.kernels.routines.costs import VARIABLE
 from abele.numerics import ElementType, f16, f32
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products run as loops, which copy operands in ways of their own."""
+    monkeypatch.setenv(VARIABLE, "loops")
 
 
 def product(m: int, k: int, n: int, type_: ElementType = f32, transposed: bool = False) -> HostKernel:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from abele.kernels.code.drivers import Driver, driver_module
 from abele.kernels.code.nests import generate
+from abele.kernels.code.products import product_function
 from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.products.schedule import Epilogue, ProductSchedule
+from abele.kernels.routines.packed import Blocking, product_module
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm.jit import Native, compile_keyed
 
-CODE_VERSION = 8
+CODE_VERSION = 14
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
@@ -33,6 +37,19 @@ def build_driver(driver: Driver, *, timed: bool = False) -> tuple[Native, int]:
     """Native code of a driver, and its address."""
     content = f"driver {CODE_VERSION} {'timed ' * timed}{driver!r}"
     return _compiled(content, lambda name: driver_module(driver, name, timed=timed))
+
+
+def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest: LoopNest) -> tuple[Native, int]:
+    """Native code of the product that ``nest`` is, and the address of its function."""
+    nests = [(str(e.nest), e.last_rows, e.last_columns) for e in epilogues]
+    content = f"product {CODE_VERSION}\n{schedule!r}\n{nests}\n{nest.num_arrays} {nest.num_integers}"
+    return _compiled(content, lambda name: product_function(schedule, epilogues, nest, name))
+
+
+def build_packed(sizes: Blocking, left: str, right: str) -> tuple[Native, int]:
+    """Native code that multiplies matrices of element types ``left`` and ``right``, and its address."""
+    content = f"packed product {CODE_VERSION}\n{sizes!r} {left} {right}"
+    return _compiled(content, lambda name: product_module(sizes, left, right, name))
 
 
 def _compiled(content: str, make: Any) -> tuple[Native, int]:

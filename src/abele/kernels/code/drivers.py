@@ -74,11 +74,11 @@ class Driver:
 def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Module:
     """A module with the driver as its function."""
     if driver.chunks:
-        return _block_loop(driver.steps, driver.chunks, driver.blocks, _DriverWriter(name, timed))
-    return _side_by_side(driver.steps, _DriverWriter(name, timed))
+        return _block_loop(driver.steps, driver.chunks, driver.blocks, DriverWriter(name, timed))
+    return _side_by_side(driver.steps, DriverWriter(name, timed))
 
 
-def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: _DriverWriter) -> ll.Module:
+def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: DriverWriter) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
 
     def chunk(unit: Value) -> None:
@@ -101,7 +101,7 @@ def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: _Dr
     return code.finish()
 
 
-def _side_by_side(steps: Sequence[DriverStep], code: _DriverWriter) -> ll.Module:
+def _side_by_side(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
     """A module whose function spreads each step over its own share of the units."""
     for number, step in enumerate(steps):
         first, last = ll.Constant(I64, step.first), ll.Constant(I64, step.first + step.share)
@@ -118,7 +118,7 @@ def _side_by_side(steps: Sequence[DriverStep], code: _DriverWriter) -> ll.Module
     return code.finish()
 
 
-class _DriverWriter:
+class DriverWriter:
     """A driver function while it is written."""
 
     def __init__(self, name: str, timed: bool = False) -> None:

@@ -41,7 +41,7 @@ def _scratch(program: FunctionProgram) -> tuple[dict[int, int], int]:
         used = [[s for s in f.spaces if s in program.per_thread] for f in leaf.functions]
         placed, needed = _place(program.sizes, used)
         offsets |= placed
-        most = max(most, needed, *(f.panel_bytes for f in leaf.functions))
+        most = max(most, needed, *(f.scratch_bytes for f in leaf.functions))
     return offsets, most
 
 
@@ -69,8 +69,8 @@ class _Binder:
         if leaf.loop is None and len(leaf.functions) == 1 and not leaf.functions[0].starts:
             function = leaf.functions[0]
             args = tuple(self._argument(s) for s in function.spaces)
-            args += (LeafArgument("scratch"),) if function.panel is not None else ()
-            args += tuple(LeafArgument("address", n) for n in function.integers)
+            args += (LeafArgument("scratch"),) if function.scratch_bytes else ()
+            args += tuple(LeafArgument("address", n) for n in (*function.integers, *function.callees))
             return PlanLeaf(function.address, function.units, args, calls, origins)
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
@@ -93,11 +93,11 @@ class _Binder:
             if function.starts:
                 moved = zip(pointers, function.starts, strict=True)
                 pointers = tuple(replace(p, offset=p.offset + n) for p, n in moved)
-            if function.panel is not None:
+            if function.scratch_bytes:
                 pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
             # Drivers hand them on as they do pointers.
-            integers = (LeafArgument("address", n) for n in function.integers)
-            pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in integers)
+            numbers = (LeafArgument("address", n) for n in (*function.integers, *function.callees))
+            pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in numbers)
             steps.append(DriverStep(target, pointers, where, function.units, share))
             first += share
         return steps

@@ -86,7 +86,7 @@ def _check_functions(program: FunctionProgram) -> None:
             check_side_by_side([function.task for function in leaf.functions])
         for function in leaf.functions:
             _check_accesses(program, leaf, function)
-            if function.schedule is not None:
+            if isinstance(function.schedule, NestSchedule):
                 _check_schedule(function, function.schedule)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.products.schedule import Epilogue, ProductSchedule
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
@@ -22,10 +23,12 @@ class TaskFunction:
         spaces: Its pointer arguments.
         is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
         starts: Bytes of every space before the place where its argument points; empty where all are 0.
-        schedule: How the nest runs; None before that is chosen.
+        schedule: How the nest runs: by loops over register tiles, or as a matrix product; None before that is chosen.
         panel: The operand that it packs into scratch memory; its last pointer then points there.
         integers: What it is called with after its pointers.
+        epilogues: Of a product: what happens to the sums of its shares.
         address: Of the code; 0 before there is some.
+        callees: Of a product: addresses of what it calls, its last arguments.
     """
 
     task: Task
@@ -33,10 +36,12 @@ class TaskFunction:
     spaces: tuple[int, ...]
     is_start: bool = False
     starts: tuple[int, ...] = ()
-    schedule: NestSchedule | None = None
+    schedule: NestSchedule | ProductSchedule | None = None
     panel: Panel | None = None
+    epilogues: tuple[tuple[Epilogue, NestSchedule], ...] = ()
     address: int = 0
     integers: tuple[int, ...] = ()
+    callees: tuple[int, ...] = ()
 
     @property
     def units(self) -> int:
@@ -50,8 +55,10 @@ class TaskFunction:
         return max(1, self.task.points)
 
     @property
-    def panel_bytes(self) -> int:
-        """Scratch memory that its panel takes; 0 where it has none."""
+    def scratch_bytes(self) -> int:
+        """Scratch memory that its panel, or its product, takes; 0 where it has none."""
+        if isinstance(self.schedule, ProductSchedule):
+            return self.schedule.scratch_bytes
         return self.panel.bytes if self.panel is not None else 0
 
 

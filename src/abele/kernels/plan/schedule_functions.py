@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from abele.kernels.code.build import build_nest
+from abele.kernels.code.build import build_nest, build_packed, build_product
+from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
+from abele.kernels.products.choose import choose_product
+from abele.kernels.products.epilogue import epilogues
+from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
 from abele.kernels.schedule.lift_integers import lifted_integers
-from abele.kernels.schedule.merge_dims import merged_dims
 from abele.kernels.schedule.pack_panels import packed_nest
 from abele.kernels.schedule.shift_arrays import shifted_arrays
 
@@ -36,11 +39,16 @@ def shift_arrays(program: FunctionProgram) -> FunctionProgram:
 
 
 def choose_schedules(program: FunctionProgram) -> FunctionProgram:
-    """Choose loop order, vector lanes, register tile and units of every function, and the operand that it packs."""
+    """Choose how every function runs: as a matrix product, or in which loop order, lanes, register tile and units."""
 
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         if leaf.loop is not None:
             return replace(function, schedule=choose_schedule(function.nest, program.target))
+        product = choose_product(function.nest, program.target.products)
+        if product is not None:
+            parts = epilogues(function.nest, product)
+            after = tuple((e, choose_schedule(e.nest, program.target)) for e in parts)
+            return replace(function, schedule=product, epilogues=after)
         schedule, panel = choose_packed_schedule(function.nest, program.target)
         nest = packed_nest(function.nest, panel) if panel is not None else function.nest
         return replace(function, nest=nest, schedule=schedule, panel=panel)
@@ -54,11 +62,24 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
 
     def changed(function: TaskFunction, _: LeafFunctions) -> TaskFunction:
         assert function.schedule is not None
+        if isinstance(function.schedule, ProductSchedule):
+            return _product_code(function, function.schedule, keep)
         native, address = build_nest(function.nest, function.schedule, function.panel)
         keep.append(native)
         return replace(function, address=address)
 
     return replace(_changed(program, changed), keep=tuple(keep))
+
+
+def _product_code(function: TaskFunction, schedule: ProductSchedule, keep: list[object]) -> TaskFunction:
+    """``function`` with the addresses of its code and of what that calls; what holds them is added to ``keep``."""
+    product = schedule.product
+    routine, multiply = build_packed(schedule.sizes, product.left.type.name, product.right.type.name)
+    places = schedule.places()
+    built = [build_nest(e.nest, own) for e, own in function.epilogues]
+    native, address = build_product(schedule, [e for e, _ in function.epilogues], function.nest)
+    keep += [native, routine, places, *(n for n, _ in built)]
+    return replace(function, address=address, callees=(multiply, places.address, *(place for _, place in built)))
 
 
 def _changed(

@@ -15,6 +15,7 @@ from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction
 
 MIN_REUSE = 32
@@ -36,7 +37,12 @@ def copy_operands(program: LeafProgram) -> LeafProgram:
     def changed(leaf: LeafTasks) -> LeafTasks:
         if leaf.loop is not None:
             return leaf
-        return LeafTasks(tuple(part for task in leaf.tasks for part in _with_copies(spaces, task)))
+        return LeafTasks(tuple(part for task in leaf.tasks for part in parts(task)))
+
+    def parts(task: Task) -> list[Task]:
+        # What packs its operands widens them on the way.
+        is_packed = runs_as_product(task, spaces, program.layouts, program.target)
+        return [task] if is_packed else _with_copies(spaces, task)
 
     leaves = tuple(map(changed, program.leaves))
     return replace(program, spaces=spaces.all(), leaves=leaves)

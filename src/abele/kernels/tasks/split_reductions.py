@@ -16,6 +16,7 @@ from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substitute
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32
@@ -36,7 +37,12 @@ def split_reductions(program: LeafProgram) -> LeafProgram:
     def changed(leaf: LeafTasks) -> LeafTasks:
         if leaf.loop is not None:
             return leaf
-        return LeafTasks(tuple(part for task in leaf.tasks for part in _in_parts(spaces, task)))
+        return LeafTasks(tuple(part for task in leaf.tasks for part in parts(task)))
+
+    def parts(task: Task) -> list[Task]:
+        # Matrix products cut sums by themselves.
+        is_packed = runs_as_product(task, spaces, program.layouts, program.target)
+        return [task] if is_packed else _in_parts(spaces, task)
 
     leaves = tuple(map(changed, program.leaves))
     return replace(program, spaces=spaces.all(), leaves=leaves)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, Dims, ElementAccess, Fetch, Hash, LoopNest, NestReduction
-from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.nest.ir import Affine, Index
+from abele.kernels.nest.loop_nest import Bound, Dims, Fetch, Hash, LoopNest
+from abele.kernels.nest.positions import with_positions
 
 
 @lru_cache(maxsize=4096)
@@ -73,28 +73,5 @@ def _join(nest: LoopNest, outer: str, inner: str) -> LoopNest:
     def position(old: Affine) -> Affine:
         return Affine(tuple(t for t in old.terms if t[0] != outer), old.const)
 
-    def access(old: ElementAccess) -> ElementAccess:
-        return replace(old, address=position(old.address))
-
-    def change(part: Expr) -> Expr | None:
-        match part:
-            case Fetch():
-                return replace(part, access=access(part.access))
-            case Index():
-                return Index(position(part.affine))
-            case Hash():
-                return replace(part, index=position(part.index))
-        return None
-
-    return replace(
-        nest,
-        parallel=dims(nest.parallel),
-        reduced=dims(nest.reduced),
-        accumulates=tuple(_changed(a, rewrite(a.value, change)) for a in nest.accumulates),
-        outs=tuple(replace(o, access=access(o.access), value=rewrite(o.value, change)) for o in nest.outs),
-        locals=tuple(rewrite(value, change) for value in nest.locals),
-    )
-
-
-def _changed(accumulate: NestReduction, value: Expr) -> NestReduction:
-    return replace(accumulate, value=value)
+    moved = with_positions(nest, position)
+    return replace(moved, parallel=dims(nest.parallel), reduced=dims(nest.reduced))

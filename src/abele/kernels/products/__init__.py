@@ -1,0 +1,1 @@
+"""Matrix products: which nests are some, and how they are cut into shares."""

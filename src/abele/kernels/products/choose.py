@@ -1,0 +1,31 @@
+"""Choose which nests run as matrix products, and in which shares."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.products.matrix_product import MatrixProduct, find_product
+from abele.kernels.products.schedule import ProductSchedule
+from abele.kernels.products.shares import choose_shares, product_cost
+from abele.kernels.routines.costs import ProductCosts
+
+
+@lru_cache(maxsize=4096)
+def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedule | None:
+    """How ``nest`` runs as a matrix product; None where it is none, or runs better as loops."""
+    if costs is None:
+        return None
+    product = find_product(nest)
+    if product is None:
+        return None
+    digits = product.inner(product.rows), product.inner(product.columns)
+    shares = choose_shares(product.shape, digits, product.count, costs.sizes)
+    return ProductSchedule(product, *shares, "packed", costs.sizes) if _pays(product, shares, costs) else None
+
+
+def _pays(product: MatrixProduct, shares: tuple[int, int], costs: ProductCosts) -> bool:
+    """True if the product is expected to take less time in shares than as loops."""
+    packed = product_cost(product.shape, product.count, shares, 1, costs.sizes)
+    return packed * costs.loops_rate < math.prod(product.shape) * product.count

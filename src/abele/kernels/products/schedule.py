@@ -1,0 +1,98 @@
+"""How a matrix product runs: in shares of its results, each by one call, and what then happens to its sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
+from abele.kernels.products.matrix_product import MatrixProduct
+from abele.kernels.routines.packed import Blocking
+from abele.kernels.routines.places import Digits, Places, places_of
+
+
+@dataclass(frozen=True)
+class ProductSchedule:
+    """A nest run as a matrix product, share by share.
+
+    Attributes:
+        product: What is multiplied.
+        rows: Of a share; the last may have fewer.
+        columns: Of a share.
+        routine: What multiplies a share: ``packed``, or a library's name.
+        sizes: Of the packed routine.
+    """
+
+    product: MatrixProduct
+    rows: int
+    columns: int
+    routine: str
+    sizes: Blocking
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Shares along rows and along columns."""
+        m, n, _ = self.product.shape
+        return -(-m // self.rows), -(-n // self.columns)
+
+    def num_units(self, extents: dict[str, int]) -> int:
+        """Units of a nest over ``extents``: one is one share of one product of the batch."""
+        return math.prod(self.parts) * math.prod(extents[d] for d, _ in self.product.batch)
+
+    @property
+    def is_direct(self) -> bool:
+        """True if sums go where they belong at once: columns of a vector then lie next to each other."""
+        product = self.product
+        inner = product.length(product.columns[-1:])
+        return product.result is not None and (len(product.columns) == 1 or inner % self.sizes.lanes == 0)
+
+    @property
+    def keeps(self) -> bool:
+        """True if the packed columns of a share are kept for the next, whose columns are mostly the same."""
+        return self.sizes.keeps(self.product.shape[2], self.columns)
+
+    def places(self) -> Places:
+        """Where the matrices lie; sums of a share that do not go where they belong lie in rows of its columns."""
+        product = self.product
+        extents = dict(product.extents)
+
+        def digits(names: tuple[str, ...], access: ElementAccess) -> Digits:
+            return tuple((extents[d], access.stride(d)) for d in names)
+
+        m, n, _ = product.shape
+        left, right, result = product.left, product.right, product.result
+        dims = [(product.rows, left), (product.summed, left), (product.summed, right), (product.columns, right)]
+        sums: list[Digits] = [((m, self.columns),), ((n, 1),)]
+        if result is not None and self.is_direct:
+            sums = [digits(product.rows, result), digits(product.columns, result)]
+        return places_of([*(digits(*dim) for dim in dims), *sums], keeps=self.keeps)
+
+    @property
+    def tile_offset(self) -> int:
+        """Where the sums of a share lie in its scratch memory, in bytes."""
+        return -(-self.sizes.work_bytes(self.product.shape[2], self.columns) // 64) * 64
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory of the thread that a share works in."""
+        return self.tile_offset + (0 if self.is_direct else 4 * self.rows * self.columns)
+
+    def __str__(self) -> str:
+        m, n, k = self.product.shape
+        batch = "".join(f"{extent}×" for _, extent in self.product.batch)
+        return f"product {batch}[{m}, {k}]x[{k}, {n}] by {self.routine} in shares of {self.rows}×{self.columns}"
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to the sums of a share, as a nest that reads them from its last array.
+
+    Attributes:
+        nest: Its units are the batch, and shares along rows and columns where these are not the last.
+        last_rows: True if it is of the last, shorter shares along rows.
+        last_columns: True if it is of the last, shorter shares along columns.
+    """
+
+    nest: LoopNest
+    last_rows: bool
+    last_columns: bool
