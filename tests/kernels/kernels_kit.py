@@ -63,21 +63,21 @@ def run_kernel(kernel: HostKernel, inputs: Sequence[np.ndarray], threads: int = 
     return [storage[n] for n in kernel.outputs]
 
 
-def forms(maker: Maker, lanes: int) -> dict[str, Form]:
-    """Every form of a program for a CPU of ``lanes`` lanes, by the pass that made it."""
+def forms(maker: Maker, target: HostTarget) -> dict[str, Form]:
+    """Every form of a program for ``target``, by the pass that made it."""
     found: dict[str, Form] = {}
 
     def keep(step: PlannerPass, form: Form) -> None:
         found[step.name] = form
 
-    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, HostTarget(lanes, 16))
+    calls = bound_calls([t.buffer for t in maker.tensors], maker.calls, target)
     run_passes(calls, after="choose_schedules", check=True, watch=keep)
     return {"given": calls, **found}
 
 
-def check_every_form(maker: Maker, lanes: int, tolerance: float) -> None:
+def check_every_form(maker: Maker, lanes: int, tolerance: float, **target: int) -> None:
     """Every form of a program, evaluated, gives what its kernels give one by one."""
-    for name, form in forms(maker, lanes).items():
+    for name, form in forms(maker, HostTarget(lanes, 16, **target)).items():
         held = evaluate_form(form, maker.storage())
         for tensor in maker.tensors:
             if tensor.buffer.pinned and tensor.value is not None:

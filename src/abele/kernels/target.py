@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.kernels.routines.costs import ProductCosts, product_costs
-from abele.llvm.host import host_cpu
+from abele.llvm.host import host_cpu, last_cache_bytes
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,13 @@ class HostTarget:
         lanes: Of a vector of f32.
         registers: Vector registers.
         products: What is known of matrix products; None: products run as loops like everything else.
+        far_bytes: What the last cache holds.
     """
 
     lanes: int
     registers: int = 32
     products: ProductCosts | None = None
+    far_bytes: int = 1 << 25
 
     @property
     def accumulators(self) -> int:
@@ -33,4 +35,4 @@ def host_target() -> HostTarget:
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
     lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
-    return HostTarget(lanes, registers, product_costs(lanes, registers))
+    return HostTarget(lanes, registers, product_costs(lanes, registers), last_cache_bytes())

@@ -62,18 +62,29 @@ def host_cpu() -> HostCpu:
     return HostCpu(binding.get_host_cpu_name(), triple, features, _vector_bytes(features))
 
 
-@cache
 def cache_bytes() -> tuple[int, int]:
     """First-level data cache and second-level cache of a core; common sizes where the system does not say."""
-    sizes = {1: 32 << 10, 2: 512 << 10}
+    sizes = _caches()
+    return sizes.get(1, 32 << 10), sizes.get(2, 512 << 10)
+
+
+def last_cache_bytes() -> int:
+    """The third-level cache, which cores share; a common size where the system does not say."""
+    return _caches().get(3, 32 << 20)
+
+
+@cache
+def _caches() -> dict[int, int]:
+    """Bytes of the data caches that the system tells of, by level."""
+    sizes: dict[int, int] = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
         except OSError:
             continue
-        if kind != "Instruction" and size.endswith("K") and int(level) in sizes:
+        if kind != "Instruction" and size.endswith("K"):
             sizes[int(level)] = int(size[:-1]) << 10
-    return sizes[1], sizes[2]
+    return sizes
 
 
 def num_threads() -> int:

@@ -20,6 +20,7 @@ SHOWN = {
     "fuse_tasks": ("training_step", "softmax"),
     "drop_unread": ("training_step",),
     "order_dims": ("grains",),
+    "rematerialise": ("attention",),
     "fuse_outer_loops": ("attention", "training_step"),
     "choose_samples": ("training_step", "softmax", "long_product"),
     "order_stages": ("training_step",),

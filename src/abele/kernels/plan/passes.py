@@ -39,6 +39,7 @@ from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.order_dims import order_dims
 from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
+from abele.kernels.tasks.rematerialise import rematerialise
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.text import leaf_program_text, program_text
@@ -81,6 +82,7 @@ PIPELINE = tuple(
         fuse_tasks,
         drop_unread,
         order_dims,
+        rematerialise,
         fuse_outer_loops,
         choose_samples,
         order_stages,

@@ -104,12 +104,25 @@ class _Contraction:
         """The tasks of ``chain`` by the number of ways out of it, and back, that lead to them."""
         inside = {n for n in chain if self.node_of[n] == n and self.members[n] == [n]}
         depth: dict[int, int] = {}
+        users: dict[int, set[int]] = {}
+        for node in (order := list(self.order())):
+            needed = self.needed(node)
+            depth[node] = max((depth[d] + (d in inside and node not in inside) for d in needed), default=0)
+            for other in needed:
+                users.setdefault(other, set()).add(node)
+        # Each task moves to the last level that its users allow: values computed again would be kept otherwise. A way
+        # out of the chain has to come back to a later level.
+        last = len(order)
+        back: dict[int, int] = {}
+        for node in reversed(order):
+            after = users.get(node, set())
+            back[node] = min((depth[u] if u in inside else back[u] for u in after), default=last)
+            if node in inside:
+                level = min((depth[u] if u in inside else back[u] - 1 for u in after), default=last)
+                depth[node] = max(depth[node], level) if level < last - 1 else depth[node]
         found: dict[int, list[int]] = {}
-        for node in self.order():
-            own = node in inside
-            depth[node] = max((depth[d] + (d in inside and not own) for d in self.needed(node)), default=0)
-            if own:
-                found.setdefault(depth[node], []).append(node)
+        for node in (n for n in order if n in inside):
+            found.setdefault(depth[node], []).append(node)
         return [found[level] for level in sorted(found)]
 
 
@@ -217,6 +230,15 @@ def spaces_met(tasks: Sequence[Task]) -> set[int]:
             touching[space] = touching.get(space, 0) + 1
     written = {space for task in tasks for space in task.writes}
     return {space for space in written if touching[space] > 1}
+
+
+def chains_by_level(program: TaskProgram) -> list[list[list[int]]]:
+    """Batched products and the tasks between them, what hangs together in one list, of its levels."""
+    chains = _chains(program)
+    if not chains:
+        return []
+    graph = _Contraction(dependences(program.tasks))
+    return [graph.levels(chain) for chain in chains]
 
 
 def _stays_with_samples(program: TaskProgram, samples: SampleDim | None, group: TaskGroup) -> bool:
