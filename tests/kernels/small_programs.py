@@ -129,6 +129,25 @@ def attention() -> Calls:
     return made
 
 
+def token_norm(samples: int = 4, tokens: int = 64, width: int = 4096) -> Calls:
+    """A norm of every token's features and a residual; then what its scale gets of a gradient, summed over tokens."""
+    made = Calls()
+    shape, rows = (samples, tokens, width), (samples, tokens)
+    x, scale = made.buffer(shape, "x", True), made.buffer((width,), "scale", True)
+    y, grad = made.buffer(shape, "y", True), made.buffer((width,), "grad", True)
+    mean, centred = made.buffer(rows, "mean"), made.buffer(shape, "centred")
+    power, unit = made.buffer(rows, "power"), made.buffer(shape, "unit")
+    loops, at, row = {"b": samples, "t": tokens, "c": width}, ("b", "t", "c"), ("b", "t")
+    made.call("mean", [x], mean, loops, row, load(0, *at) * (1 / width), "add")
+    made.call("centre", [x, mean], centred, loops, at, load(0, *at) - load(1, *row))
+    made.call("power", [centred], power, loops, row, load(0, *at) * load(0, *at), "add")
+    value = load(0, *at) * apply("rsqrt", load(1, *row) * (1 / width) + 1e-5)
+    made.call("unit", [centred, power], unit, loops, at, value)
+    made.call("residual", [x, unit, scale], y, loops, at, load(0, *at) + load(1, *at) * load(2, "c"))
+    made.call("grad", [y, unit], grad, loops, ("c",), load(0, *at) * load(1, *at), "add")
+    return made
+
+
 def half_histogram() -> Calls:
     """A sum of 16-bit elements into few places, onto a start value, with a loop of one point."""
     made = Calls()
@@ -148,6 +167,7 @@ PROGRAMS = {
         long_product,
         softmax,
         attention,
+        token_norm,
         half_histogram,
     )
 }

@@ -32,12 +32,15 @@ def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]
         whole = map(function, leaf.tasks)
         at_points = (replace(f, nest=replace(f.nest, unit=d)) for f, d in zip(whole, leaf.loop.dims, strict=True))
         return LeafFunctions(tuple(at_points), leaf.loop)
-    if leaf.loop is None or program.samples is None:
+    if leaf.loop is None:
         return LeafFunctions(tuple(map(function, leaf.tasks)))
-    loop, places = leaf.loop, program.samples.spaces
+    loop, places = leaf.loop, leaf.loop.places
+    if places is None:
+        assert program.samples is not None
+        places = program.samples.spaces
     starts = [function(task, is_start=True) for task in loop.starts]
     inside = [
-        function(task, Blocked(dim, loop.samples, loop.block, places))
-        for task, dim in zip(leaf.tasks, loop.dims, strict=True)
+        function(task, Blocked(dim, loop.samples, loop.block, places, loop.outer_dims[n] if loop.outer_dims else None))
+        for n, (task, dim) in enumerate(zip(leaf.tasks, loop.dims, strict=True))
     ]
     return LeafFunctions((*starts, *inside), loop)

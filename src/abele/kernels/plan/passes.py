@@ -33,6 +33,7 @@ from abele.kernels.tasks.drop_unread import drop_unread
 from abele.kernels.tasks.fuse_outer_loops import fuse_outer_loops
 from abele.kernels.tasks.fuse_tasks import fuse_tasks
 from abele.kernels.tasks.group_leaves import group_leaves
+from abele.kernels.tasks.group_rows import group_rows
 from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
@@ -86,6 +87,7 @@ PIPELINE = tuple(
         fuse_outer_loops,
         choose_samples,
         order_stages,
+        group_rows,
         lay_out_blocks,
         block_samples,
         copy_operands,

@@ -24,7 +24,6 @@ from abele.kernels.nest.reference import evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
-from abele.kernels.tasks.flatten import BLOCK
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, substitute
 from abele.numerics import ElementType, as_element_type, u32
@@ -274,9 +273,11 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
     for chunk in range(loop.chunks):
         yield from (_in_chunk(task, loop, chunk) for task in loop.starts)
         for block in _blocks(loop, chunk):
-            low = block * loop.block
-            for task, dim in zip(leaf.tasks, loop.dims, strict=True):
-                yield _in_chunk(_over(task, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
+            point, inside = loop.place_of(block)
+            low = inside * loop.block
+            for number, (task, dim) in enumerate(zip(leaf.tasks, loop.dims, strict=True)):
+                at_point = _at_point(task, loop.names_outside(number), point)
+                yield _in_chunk(_over(at_point, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
 
 
 def _blocks(loop: BlockLoop, chunk: int) -> range:
@@ -357,7 +358,9 @@ def _bodies_in_order(
         for block in _blocks(loop, chunk):
             for function in leaf.functions:
                 if not function.is_start:
-                    yield _of_function(function, _of_point(function.nest, {BLOCK: block}), memory, loop, chunk)
+                    point, inside = loop.place_of(block)
+                    at = dict(zip(function.nest.unit, (*point, inside), strict=True))
+                    yield _of_function(function, _of_point(function.nest, at), memory, loop, chunk)
 
 
 def _of_point(item: LoopNest, point: Mapping[str, int]) -> LoopNest:

@@ -20,12 +20,13 @@ from dataclasses import replace
 from abele.expr.operation import identity
 from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
-from abele.kernels.tasks.layout import lanes_innermost
+from abele.kernels.tasks.layout import lanes_innermost, rows_of_dims
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.outer_points import point_layouts
 from abele.kernels.tasks.program import (
     Put,
     Ref,
+    RowDims,
     SampleDim,
     SpaceTable,
     Task,
@@ -39,6 +40,8 @@ from abele.kernels.tasks.row_blocks import reads_again
 
 MAX_CHUNKS = 8
 """Parts in which values are reduced over the samples; also the threads that a loop over blocks can feed."""
+MAX_ROW_CHUNKS, MAX_ROW_UNITS = 16, 64
+"""The same of rows, where there are more of them, and parts of rows over which nothing is summed."""
 CHUNK = "chunk"
 
 
@@ -52,6 +55,11 @@ def block_samples(program: TaskProgram) -> LeafProgram:
         if stage.by_blocks and program.samples is not None:
             leaves += _whole(after)
             leaf, after = builder.stage(program.samples, stage)
+            leaves.append(leaf)
+            continue
+        if stage.rows is not None:
+            leaves += _whole(after)
+            leaf, after = builder.rows(stage.tasks, stage.rows)
             leaves.append(leaf)
             continue
         grouped: set[int] = set()
@@ -86,6 +94,35 @@ class _LeafBuilder:
         """The leaf of ``group``; what only it touches exists for one point at a time."""
         self.layouts |= point_layouts(self.program, group)
         return LeafTasks(tuple(self.program.tasks[n] for n in group.tasks), OuterLoop(group.extents, group.dims))
+
+    def rows(self, numbers: Sequence[int], rows: RowDims) -> tuple[LeafTasks, list[Task]]:
+        """The leaf of tasks that run row by row, and the tasks that combine the chunks of their sums afterwards."""
+        tasks, after = [], []
+        sums = [
+            any(d in dict(self.program.tasks[n].reduced) for d in names)
+            for n, names in zip(numbers, rows.dims, strict=True)
+        ]
+        chunks = _Chunks(self.spaces, rows.blocks, min(rows.blocks, MAX_ROW_CHUNKS if any(sums) else MAX_ROW_UNITS))
+        for number, is_sum in zip(numbers, sums, strict=True):
+            task = self.program.tasks[number]
+            if is_sum:
+                task, combined = chunks.split(task)
+                after.append(combined)
+            tasks.append(task)
+        for space, places in rows.local.items():
+            self.layouts[space] = rows_of_dims(self.spaces[space].shape, places, rows.block)
+        loop = BlockLoop(
+            rows.extents[-1],
+            rows.block,
+            chunks.count,
+            tuple(names[-1] for names in rows.dims),
+            tuple(chunks.starts),
+            frozenset(chunks.partials),
+            rows.extents[:-1],
+            tuple(names[:-1] for names in rows.dims),
+            {space: places[-1] for space, places in rows.local.items()},
+        )
+        return LeafTasks(tuple(tasks), loop), after
 
     def stage(self, samples: SampleDim, stage: TaskStage) -> tuple[LeafTasks, list[Task]]:
         """The leaf of ``stage``, and the tasks that combine its chunks afterwards."""

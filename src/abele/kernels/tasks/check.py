@@ -21,7 +21,18 @@ from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.fuse_outer_loops import spaces_met
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
 from abele.kernels.tasks.order_stages import dependences
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskGroup, TaskProgram, plain
+from abele.kernels.tasks.program import (
+    Put,
+    Ref,
+    RowDims,
+    SampleDim,
+    Space,
+    Task,
+    TaskGroup,
+    TaskProgram,
+    TaskStage,
+    plain,
+)
 from abele.numerics import ElementType, u32
 
 
@@ -256,10 +267,45 @@ def _check_stages(program: TaskProgram) -> None:
     for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:
             users.setdefault(space, set()).add(stage_of[number])
+    for place_of_stage, stage in enumerate(program.stages):
+        if stage.rows is not None:
+            _check_rows(program, stage, stage.rows)
+            left = [s for s in stage.rows.local if users[s] != {place_of_stage} or program.spaces[s].pinned]
+            if left:
+                raise IllegalFormError(f"{program.spaces[left[0]].name} leaves the rows that it is laid out for")
     for space, layout in program.layouts.items():
         stages = users.get(space, set())
         if not all(program.stages[n].by_blocks for n in stages) or (layout.is_per_thread and len(stages) > 1):
             raise IllegalFormError(f"{program.spaces[space].name} leaves the blocks that it is laid out for")
+
+
+def _check_rows(program: TaskProgram, stage: TaskStage, rows: RowDims) -> None:
+    """Every task has the rows, all parallel or all reduced, and what tasks pass on they touch at one row.
+
+    A sum over rows stores after the last of them: no task of the stage may need what it stores.
+    """
+    tasks = [program.tasks[n] for n in stage.tasks]
+    if len(rows.dims) != len(tasks) or rows.extents[-1] % rows.block:
+        raise IllegalFormError(f"{len(tasks)} tasks run over rows of {len(rows.dims)}, {rows.block} at a time")
+    sums = []
+    for task, names in zip(tasks, rows.dims, strict=True):
+        own = [d for d in (dict(task.parallel), dict(task.reduced)) if all(name in d for name in names)]
+        if not own or [own[0][name] for name in names] != list(rows.extents):
+            raise IllegalFormError(f"{task.name} has no rows {', '.join(names)} of extents {list(rows.extents)}")
+        sums.append(names[0] in dict(task.reduced))
+    written = {s for task, is_sum in zip(tasks, sums, strict=True) if not is_sum for s in task.writes}
+    places: dict[int, tuple[list[int], str]] = {}
+    late: set[int] = set()
+    for task, names, is_sum in zip(tasks, rows.dims, sums, strict=True):
+        if late & task.reads - (task.writes if is_sum else set()):
+            raise IllegalFormError(f"{task.name} needs a sum over the rows among which it runs")
+        touched: tuple[Ref | Put, ...] = (*task.refs, *(() if is_sum else task.puts))
+        for access in (a for a in touched if a.space in written):
+            at = [next((p for p, a in enumerate(access.index) if plain(a) == d), -1) for d in names]
+            known, by = places.setdefault(access.space, (at, task.name))
+            if -1 in at or at != known:
+                raise IllegalFormError(f"{task.name} runs row by row with {by}, but meets other rows at {access}")
+        late |= task.writes if is_sum else set()
 
 
 def _check_along_samples(program: TaskProgram, before: int, after: int) -> None:

@@ -25,12 +25,15 @@ class Blocked:
         extent: Number of samples.
         lanes: Samples in a block.
         places: Which dim of each space it is.
+        outer: The task's names of further dims of a row, of which a block has one point each; None where samples have
+            one dim, and may lie in the vector lanes.
     """
 
     dim: str
     extent: int
     lanes: int
     places: Mapping[int, int]
+    outer: tuple[str, ...] | None = None
 
     @property
     def blocks(self) -> int:
@@ -65,22 +68,29 @@ def flatten(
     if blocked is not None:
         parts = ((LANE, blocked.lanes),)
         in_parallel = blocked.dim in dict(parallel)
-        parallel = tuple(d for d in parallel if d[0] != blocked.dim) + (parts if in_parallel else ())
-        reduced = tuple(d for d in reduced if d[0] != blocked.dim) + (() if in_parallel else parts)
+        apart = (blocked.dim, *(blocked.outer or ()))
+        outside = tuple((d, task.extents[d]) for d in blocked.outer or ())
+        parallel = tuple(d for d in parallel if d[0] not in apart)
+        reduced = tuple(d for d in reduced if d[0] not in apart)
+        if blocked.outer is not None:
+            # Rows may be any of the loops; by themselves they are the outermost.
+            parallel, reduced = (parts, ())[not in_parallel] + parallel, ((), parts)[not in_parallel] + reduced
+        else:
+            parallel, reduced = parallel + (parts, ())[not in_parallel], reduced + ((), parts)[not in_parallel]
         # Blocks outermost: they are the units that threads share. Lanes are innermost, of the outputs or of the
         # reduction, whichever the samples belong to.
-        parallel = ((BLOCK, blocked.blocks), *parallel)
+        parallel = (*outside, (BLOCK, blocked.blocks), *parallel)
         nest = LoopNest(
             parallel=parallel,
             reduced=reduced,
             accumulates=accumulates,
             outs=outs,
             num_arrays=len(writer.arrays),
-            unit=(BLOCK,),
+            unit=(*(blocked.outer or ()), BLOCK),
             lane=LANE,
             locals=values,
         )
-        if blocked.lanes == 1 or _streams_along_others(nest):
+        if blocked.lanes == 1 or blocked.outer is not None or _streams_along_others(nest):
             nest = replace(nest, lane="")
     else:
         nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)

@@ -15,10 +15,12 @@ class SpaceLayout:
         strides: One per dim.
         block_stride: Elements from one block of samples to the next: 0 where only one block exists at a time, None
             where the sample dim steps as ``strides`` says.
+        elements: How many exist at a time, where that is not for the other two to say.
     """
 
     strides: tuple[int, ...]
     block_stride: int | None = None
+    elements: int | None = None
 
     @property
     def is_per_thread(self) -> bool:
@@ -28,7 +30,7 @@ class SpaceLayout:
     @property
     def is_one_point(self) -> bool:
         """True where the elements of one point of the outer dims exist at a time; these dims do not step."""
-        return self.is_per_thread and 0 in self.strides
+        return self.is_per_thread and self.elements is None and 0 in self.strides
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -61,3 +63,12 @@ def one_point(shape: Sequence[int], outer: Sequence[int], order: Sequence[int]) 
     inner = [n for n in order if n not in outer]
     strides = dict(zip(inner, row_major([shape[n] for n in inner]), strict=True))
     return SpaceLayout(tuple(strides.get(n, 0) for n in range(len(shape))), 0)
+
+
+def rows_of_dims(shape: Sequence[int], places: Sequence[int], rows: int) -> SpaceLayout:
+    """So many rows at a time, row after row: the last of ``places`` steps from one to the next, the others stay."""
+    last, outer = places[-1], set(places[:-1])
+    inner = [n for n in range(len(shape)) if n not in places]
+    lengths = row_major([rows, *(shape[n] for n in inner)])
+    strides = {last: lengths[0], **dict(zip(inner, lengths[1:], strict=True)), **dict.fromkeys(outer, 0)}
+    return SpaceLayout(tuple(strides[n] for n in range(len(shape))), 0, rows * math.prod(shape[n] for n in inner))

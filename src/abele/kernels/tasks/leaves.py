@@ -22,6 +22,10 @@ class BlockLoop:
         dims: The sample dim's name in every task of the leaf.
         starts: Tasks that run once at the start of every chunk, before its blocks.
         partials: Spaces whose first dim is the chunk; inside the loop, its index counts from the chunk at hand.
+        outer: Where samples are rows of several dims: extents of the dims outside the last, which are part of every
+            block's place.
+        outer_dims: The names of these dims in every task.
+        places: Where samples are rows: the place of the last dim in the spaces that exist for one block at a time.
     """
 
     samples: int
@@ -30,11 +34,27 @@ class BlockLoop:
     dims: tuple[str, ...]
     starts: tuple[Task, ...] = ()
     partials: frozenset[int] = frozenset()
+    outer: tuple[int, ...] = ()
+    outer_dims: tuple[tuple[str, ...], ...] = ()
+    places: Mapping[int, int] | None = None
 
     @property
     def blocks(self) -> int:
         """Number of blocks, the last maybe not full."""
-        return -(-self.samples // self.block)
+        return math.prod(self.outer) * -(-self.samples // self.block)
+
+    def names_outside(self, number: int) -> tuple[str, ...]:
+        """The names of the outer dims in task ``number`` of the leaf."""
+        return self.outer_dims[number] if self.outer_dims else ()
+
+    def place_of(self, block: int) -> tuple[tuple[int, ...], int]:
+        """The point of the outer dims at which ``block`` is, and which of the blocks there it is."""
+        inside = -(-self.samples // self.block)
+        point, rest = [], block // inside
+        for extent in reversed(self.outer):
+            rest, at = divmod(rest, extent)
+            point.append(at)
+        return tuple(reversed(point)), block % inside
 
 
 @dataclass(frozen=True)
@@ -96,6 +116,8 @@ class LeafProgram:
         layout = self.layouts.get(space.number)
         if layout is None:
             return space.bytes
+        if layout.elements is not None:
+            return space.type.bytes * layout.elements
         if layout.is_one_point:
             return space.type.bytes * math.prod(n for n, step in zip(space.shape, layout.strides, strict=True) if step)
         if self.samples is None:

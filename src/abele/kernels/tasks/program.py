@@ -189,16 +189,40 @@ class SampleDim:
 
 
 @dataclass(frozen=True)
+class RowDims:
+    """The rows over which the tasks of a stage run, a few at a time.
+
+    Attributes:
+        extents: Of the dims of the rows, slowest first.
+        block: Rows at a time: so many points of the last dim, which they divide.
+        dims: The names of these dims in every task, parallel or, of sums over rows, reduced.
+        local: Spaces that only the stage touches, and the places of the dims in them.
+    """
+
+    extents: tuple[int, ...]
+    block: int
+    dims: tuple[tuple[str, ...], ...]
+    local: Mapping[int, tuple[int, ...]]
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of rows there are."""
+        return math.prod(self.extents) // self.block
+
+
+@dataclass(frozen=True)
 class TaskStage:
     """Tasks that run block after block of samples, or tasks between such stages.
 
     Attributes:
         by_blocks: True where all tasks run for one block of samples before the next block.
         tasks: Numbers of the tasks, in order.
+        rows: The rows over which all tasks run together; None where each runs by itself, or by blocks of samples.
     """
 
     by_blocks: bool
     tasks: tuple[int, ...]
+    rows: RowDims | None = None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ class DimClasses:
         """What stands for dim ``place`` of ``space``, and for all that loops join with it."""
         return _root(self.parents, ("space", space, place))
 
+    def of_task(self, task: int, dim: str) -> Node:
+        """What stands for loop ``dim`` of ``task``."""
+        return _root(self.parents, ("task", task, dim))
+
 
 def dim_classes(program: TaskProgram) -> DimClasses:
     """The dims of ``program``, joined where one loop dim runs over both, whole."""

@@ -17,7 +17,17 @@ from abele.kernels.nest.loop_nest import Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskGroup, TaskProgram, TaskReduction
+from abele.kernels.tasks.program import (
+    Put,
+    Ref,
+    SampleDim,
+    Space,
+    Task,
+    TaskGroup,
+    TaskProgram,
+    TaskReduction,
+    TaskStage,
+)
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
@@ -78,7 +88,7 @@ def program_text(program: TaskProgram) -> str:
         for task in program.tasks:
             lines += task_lines(task, names)
     for stage in program.stages:
-        lines.append("block after block:" if stage.by_blocks else "whole:")
+        lines.append(_stage_text(stage))
         for number in stage.tasks:
             lines += (f"  {line}" for line in task_lines(program.tasks[number], names))
     return "\n".join(lines)
@@ -128,6 +138,13 @@ def _group_text(program: TaskProgram, group: TaskGroup) -> str:
     return f"together, point after point of outer dims, {points}: {len(group.tasks)} tasks from {first} to {last}"
 
 
+def _stage_text(stage: TaskStage) -> str:
+    if stage.rows is None:
+        return "block after block:" if stage.by_blocks else "whole:"
+    rows = " × ".join(map(str, stage.rows.extents))
+    return f"row by row, {rows} rows, {stage.rows.block} at a time:"
+
+
 def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
     """How the tasks of a leaf run, in words."""
     if loop is None:
@@ -135,6 +152,8 @@ def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
     if isinstance(loop, OuterLoop):
         return f"point after point of outer dims, {loop}"
     blocks = counted(loop.blocks, "block")
+    if loop.outer_dims:
+        return f"row by row, {blocks} of {counted(loop.block, 'row')} in {counted(loop.chunks, 'chunk')}"
     return f"block after block, {blocks} of {loop.block} samples in {counted(loop.chunks, 'chunk')}"
 
 
