@@ -18,6 +18,11 @@ MIN_RESULTS = 1024
 MIN_REUSE = 16
 """Uses of each operand element from which a contraction is bound by arithmetic, not by memory."""
 
+MIN_FILLED = 0.5
+"""Share of the lanes that samples have to fill in products; what stays near makes up for the other half."""
+BARRIER_CYCLES = 2000
+"""Cycles of two threads that meet, about half a microsecond."""
+
 
 def choose_samples(program: TaskProgram) -> TaskProgram:
     """Choose the dim along which tasks run block after block of samples, if that pays.
@@ -30,7 +35,10 @@ def choose_samples(program: TaskProgram) -> TaskProgram:
         return program
     if _are_products_of_samples(program, found) or _keeps_nothing_near(program, found):
         return program
-    return replace(program, samples=found, block=samples_per_block(found.extent, program.target.lanes))
+    block = samples_per_block(found.extent, program.target.lanes)
+    if _starves_products(program, found, block):
+        return program
+    return replace(program, samples=found, block=block)
 
 
 def samples_per_block(samples: int, lanes: int) -> int:
@@ -59,6 +67,23 @@ def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:
     within = all(dim in dict(tasks[n].parallel) for n, dim in sample.tasks.items())
     made = {space for task in tasks for space in task.writes}
     return products and within and not any(ref.space in made for task in tasks for ref in task.refs)
+
+
+def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bool:
+    """True if products lose more in the few lanes that a block of samples fills than all tasks in a row gain.
+
+    Samples are the lanes of a block, so a batch of six is four lanes of sixteen, and two of eight in the second block:
+    products take five times as long as with another dim in the lanes. What is gained is a barrier for each task.
+    """
+    lanes = program.target.lanes
+    filled = sample.extent / (-(-sample.extent // block) * lanes)
+    lost = 0.0
+    for number, dim in sample.tasks.items():
+        task = program.tasks[number]
+        other = min(lanes, max((n for d, n in task.parallel if d != dim), default=1)) / lanes
+        if len(task.reductions) == 1 and is_product(task.reductions[0]) and other > filled:
+            lost += task.points * (1 / filled - 1 / other) / lanes
+    return filled < MIN_FILLED and lost > BARRIER_CYCLES * len(program.tasks)
 
 
 def _reuses_much(program: TaskProgram, task: Task) -> bool:

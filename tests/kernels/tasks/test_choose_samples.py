@@ -1,0 +1,65 @@
+"""Whether a program runs by blocks of samples."""
+
+from __future__ import annotations
+
+import pytest
+from kernels_kit import form_after
+
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind
+from abele.kernels.nest.ir import affine, load, nest, select, store
+from abele.kernels.target import HostTarget
+from abele.kernels.tasks.program import TaskProgram
+from abele.numerics import f32
+
+TARGET = HostTarget(16)
+TOKENS = 20
+
+
+def product_of_all_but_the_first_token(batch: int, width: int) -> TaskProgram:
+    """A product, its tokens from the second on through an activation, and another product."""
+    shapes = {
+        "x": (batch, TOKENS, width),
+        "w": (width, width),
+        "y": (batch, TOKENS, width),
+        "z": (batch, TOKENS - 1, width),
+        "out": (batch, TOKENS - 1, width),
+    }
+    x, w, y, z, out = (
+        Buffer(n, shape, f32, pinned=name in ("x", "w", "out"), name=name)
+        for n, (name, shape) in enumerate(shapes.items())
+    )
+
+    def product(tokens: int) -> HostKernel:
+        loops = {"b": batch, "t": tokens, "n": width, "k": width}
+        body = store(2, ("b", "t", "n"), load(0, "b", "t", "k") * load(1, "n", "k"), "add")
+        return HostKernel(
+            ((batch, tokens, width), (width, width), (batch, tokens, width)), (f32,) * 3, 2, 1, (nest(loops, body),)
+        )
+
+    later = load(0, "b", affine("t", const=1), "n")
+    relu = nest({"b": batch, "t": TOKENS - 1, "n": width}, store(1, ("b", "t", "n"), select(later > 0.0, later, 0.0)))
+    calls = [
+        BoundKernel(product(TOKENS), (bind(x), bind(w), bind(y)), "first"),
+        BoundKernel(HostKernel((y.shape, z.shape), (f32,) * 2, 1, 1, (relu,)), (bind(y), bind(z)), "relu"),
+        BoundKernel(product(TOKENS - 1), (bind(z), bind(w), bind(out)), "second"),
+    ]
+    return form_after("choose_samples", [x, w, y, z, out], calls, TARGET)
+
+
+@pytest.mark.parametrize(("batch", "block"), [(32, 16), (64, 16), (16, 8)])
+def test_choose_samples__batch_that_fills_lanes__is_run_by_blocks(batch: int, block: int) -> None:
+    program = product_of_all_but_the_first_token(batch, 48)
+    assert program.samples is not None
+    assert (program.samples.extent, program.block) == (batch, block)
+
+
+@pytest.mark.parametrize("batch", [4, 6, 9, 20])
+def test_choose_samples__few_samples_between_large_products__leaves_lanes_to_other_dims(batch: int) -> None:
+    assert product_of_all_but_the_first_token(batch, 192).samples is None
+
+
+def test_choose_samples__few_samples_between_small_products__are_run_by_blocks() -> None:
+    # Barriers between tasks would cost more than empty lanes.
+    program = product_of_all_but_the_first_token(6, 8)
+    assert program.samples is not None
+    assert program.samples.extent == 6
