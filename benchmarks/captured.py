@@ -3,10 +3,10 @@
     python benchmarks/captured.py [--json] [--only PART_OF_NAME] [--ops]
 
 Both are compiled for one Bow IPU and not run; both sum products in f32. Cycles are those of one run without what
-streams between host and tiles take; memory is what all tiles hold. Training is a forward pass, a backward pass from a gradient
-that is given, and the update of all weights by SGD; what enters is trained too, so that its gradient is computed as
-within a network. ``--ops`` lists, kind by kind of library call, where the two differ. The bars are 1.15 times the
-cycles and 1.2 times the memory; the exit code is 1 where one is missed. With --json one object is printed:
+streams between host and tiles take; memory is what all tiles hold. Training is a forward pass, a backward pass from a
+gradient that is given, and the update of all weights by SGD; what enters is trained too, so that its gradient is
+computed as within a network. ``--ops`` lists, kind by kind of library call, where the two differ. The bars are 1.15
+times the cycles and 1.2 times the memory; the exit code is 1 where one is missed. With --json one object is printed:
 {"rows": [...]}, with ``layer``, ``use``, and for ``hand`` and ``captured`` ``cycles``, ``bytes``, ``fullest``,
 ``cpu_seconds`` and ``by_kind``.
 """
