@@ -20,7 +20,10 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file: .png, .svg, .pdf.")] = None,
     host: Annotated[bool, typer.Option("--host", help="Print what measured runs took on the host.")] = False,
-    top: Annotated[int, typer.Option("--top", min=1, help="With --host: how many leaves.")] = 25,
+    rearrangements: Annotated[
+        bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
+    ] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="With --host or --rearrangements: how many rows.")] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
     """Print the report in FILE, or draw it."""
@@ -32,6 +35,9 @@ def report(
         typer.echo(f"written: {plot}", err=True)
     if host:
         print_host(loaded, top, as_json=json)
+    elif rearrangements:
+        found = loaded.rearrangements
+        print_json(found.to_json()) if json else typer.echo(found.text(top))
     elif json:
         print_json(loaded.to_json())
     elif plot is None:

@@ -3,6 +3,7 @@
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.host_profile import HostProfile
 from abele.report.memory import CATEGORIES, Memory
+from abele.report.rearrangements import Rearrangement, Rearrangements
 from abele.report.report import Report
 from abele.report.schema import (
     BASES,
@@ -51,6 +52,8 @@ __all__ = [
     "Cycles",
     "HostProfile",
     "Memory",
+    "Rearrangement",
+    "Rearrangements",
     "Report",
     "Schema",
     "Table",

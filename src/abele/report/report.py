@@ -33,6 +33,8 @@ from abele.report.text_column import read_only
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from abele.report.rearrangements import Rearrangements
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
@@ -86,6 +88,13 @@ class Report:
     def host(self) -> HostProfile:
         """What measured runs took on the host; without rows where none was measured."""
         return HostProfile(self.host_leaves, self.host_functions, self.meta.get("host", {}))
+
+    @property
+    def rearrangements(self) -> Rearrangements:
+        """What a run spends on bringing data into another order or to other tiles for its next reader."""
+        from abele.report.rearrangements import rearrangements
+
+        return rearrangements(self)
 
     def cycles(self, program: int = 0) -> Cycles:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""

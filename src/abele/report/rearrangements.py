@@ -1,0 +1,135 @@
+"""Rearrangements: what a program spends on bringing data into another order or to other tiles for its next reader.
+
+A program computes on data as it lies, or first moves it. Moved are: what a copy of the program copies; inputs of
+vertices that lie in pieces, put together on their tile; operands of products that are written anew in the order in
+which vertices read them, and results in the order in which they are wanted. What vertices receive in one piece is no
+rearrangement: that is how the machine works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abele.report.text import count_text, percent_text, source_text
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+WRITTEN_ANEW = ("rewrite", "arrange", "arrange_output")
+"""Last part of the names of compute sets that write operands or results of products in another order."""
+TOP = 25
+"""Operations that the text lists."""
+
+
+@dataclass(frozen=True)
+class Rearrangement:
+    """What one operation spends on rearranging data in one run.
+
+    Attributes:
+        operation: Its name with its path.
+        kind: Library call, or ``copy``.
+        source: The user's line.
+        cycles: Cycles of all.
+        copied: Of them, those of copies of the program.
+        gathered: Those of inputs that are put together on their tile.
+        written: Those of operands and results that are written anew.
+        bytes: Bytes that go to other tiles for that.
+    """
+
+    operation: str
+    kind: str
+    source: str
+    cycles: int
+    copied: int
+    gathered: int
+    written: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Rearrangements:
+    """All of a run, most cycles first.
+
+    Attributes:
+        rows: Operations that rearrange something.
+        run_cycles: Cycles of the run, without what streams to and from the host take.
+    """
+
+    rows: tuple[Rearrangement, ...]
+    run_cycles: int
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all."""
+        return sum(row.cycles for row in self.rows)
+
+    @property
+    def share(self) -> float:
+        """Their part of the run."""
+        return self.cycles / self.run_cycles if self.run_cycles else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All as plain data."""
+        return {"cycles": self.cycles, "run_cycles": self.run_cycles, "rows": [asdict(row) for row in self.rows]}
+
+    def text(self, count: int = TOP) -> str:
+        """A line for each of the ``count`` most expensive, and one for all."""
+        total = f"{count_text(self.cycles)} cycles, {percent_text(self.share)} of a run without streams"
+        if not self.rows:
+            return "nothing is rearranged"
+        return "\n".join([f"rearranged in {total}", "", *_aligned(self._lines(count))])
+
+    def _lines(self, count: int) -> Iterator[tuple[str, ...]]:
+        yield "cycles", "copied", "gathered", "written", "bytes", "kind", "operation", "source"
+        for r in self.rows[:count]:
+            counts = (r.cycles, r.copied, r.gathered, r.written, r.bytes)
+            yield *map(count_text, counts), r.kind, r.operation, r.source
+        if len(self.rows) > count:
+            yield *[""] * 6, f"and {len(self.rows) - count} more", ""
+
+
+def rearrangements(report: Report) -> Rearrangements:
+    """What program 0 rearranges in one run."""
+    steps, ops = report.steps.where("program", 0), report.ops
+    op, kind = np.asarray(steps["op"]), np.asarray(steps["kind"].tolist())
+    cycles = np.asarray(steps["cycles"]) * np.asarray(steps["executions"])
+    names = [name.split(":", 1)[0].rsplit("/", 1)[-1] for name in steps["name"].tolist()]
+    plain = np.asarray([k == "copy" for k in ops["kind"].tolist()] + [False])[op]
+    written = np.isin(names, WRITTEN_ANEW) & (kind != "copy") & ~plain
+    copied = plain & (kind != "stream")
+    gathered = (kind == "copy") & ~copied
+    moves = copied | gathered | written
+    sent = np.asarray(steps["exchanged_bytes"]) * np.asarray(steps["executions"]) * (moves & (kind == "exchange"))
+
+    def by_op(chosen: Any, values: Any) -> Any:
+        return np.bincount(op[chosen], weights=values[chosen], minlength=len(ops)).astype(np.int64)
+
+    known = op >= 0
+    sums = [by_op(known & chosen, cycles) for chosen in (moves, copied, gathered, written)]
+    sent_bytes = by_op(known & moves, sent)
+    order = [int(n) for n in np.argsort(-sums[0], kind="stable") if sums[0][n]]
+    listed = list(ops.rows())
+    rows = []
+    for n in order:
+        operation, call, source = _named(listed[n])
+        counts = (int(s[n]) for s in (*sums, sent_bytes))
+        rows.append(Rearrangement(operation, call, source, *counts))
+    return Rearrangements(tuple(rows), int(cycles[kind != "stream"].sum()))
+
+
+def _named(row: dict[str, Any]) -> tuple[str, str, str]:
+    path, name = str(row["path"]), str(row["name"])
+    source = source_text(str(row["file"]), int(row["line"]))
+    return (f"{path}/{name}" if path else name), str(row["kind"]), source
+
+
+def _aligned(rows: Iterator[tuple[str, ...]]) -> list[str]:
+    """Numbers to the right, names to the left."""
+    listed = list(rows)
+    width = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    sides = ">>>>><<<"
+    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, width, strict=True)).rstrip() for row in listed]
