@@ -58,7 +58,7 @@ def test_check__bounds__allow_the_exception_alone(labels: list[int], fault: int 
     if fault is None:
         InputChecks(net.finish()).check([np.array(labels)], 1)
         return
-    with pytest.raises(TensorIndexError, match=f"label {fault} of the network is out of bounds: there are 4 classes"):
+    with pytest.raises(TensorIndexError, match=f"label {fault} of the network is out of bounds: there are 4"):
         InputChecks(net.finish()).check([np.array(labels)], 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.errors import OutOfMemoryError
@@ -12,6 +13,8 @@ from abele.session.settings import Settings
 
 DEFAULT_PROPORTION = 0.6
 """Share of a tile's memory that products and convolutions plan with where nothing was chosen."""
+TRIED = " (tried: it fits)"
+"""What is said of advice that was followed before it was given."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +24,13 @@ class Advice:
     Attributes:
         halve: Use half precision.
         batch: Use a smaller micro-batch than this one.
-        micro_batches: Micro-batches of a run, twice as many as now, which then make the same run.
+        micro_batches: Micro-batches of a run that then make the same run.
+        recompute: Compute cheap activations again in the backward pass.
         proportion: Plan with this share of a tile's memory instead.
         proportion_now: The share that was planned with.
         machine: Use this machine, whose IPUs have more memory.
+        tried: The one of ``recompute``, ``batch``, ``proportion`` and ``machine`` that was tried and makes the program
+            fit; empty where none was found.
     """
 
     halve: bool
@@ -33,37 +39,62 @@ class Advice:
     proportion: float | None
     proportion_now: float
     machine: str | None
+    recompute: bool = False
+    tried: str = ""
 
     def lines(self) -> list[str]:
         """The advice in the words of a session's own settings."""
-        found = ["half precision: weights and inputs of type f16"] if self.halve else []
+        found = {}
+        if self.halve:
+            found["halve"] = "half precision: weights and inputs of type f16"
+        if self.recompute:
+            found["recompute"] = "Settings(recompute=True)"
         if self.batch is not None:
-            found.append(f"a smaller micro-batch than {self.batch}, with {self.micro_batches} of them for the same run")
+            found["batch"] = (
+                f"a smaller micro-batch than {self.batch}, with {self.micro_batches} of them for the same run"
+            )
         if self.proportion is not None:
-            found.append(f"Settings(memory_proportion={self.proportion:g}) instead of {self.proportion_now:g}")
+            found["proportion"] = f"Settings(memory_proportion={self.proportion:g}) instead of {self.proportion_now:g}"
         if self.machine is not None:
-            found.append(f"a machine with more memory on an IPU: Settings(system={self.machine!r})")
-        return [*found, "Settings(allow_out_of_memory=True) for a report of the program as it is"]
+            found["machine"] = f"a machine with more memory on an IPU: Settings(system={self.machine!r})"
+        return self.ordered(found, "Settings(allow_out_of_memory=True) for a report of the program as it is")
+
+    def ordered(self, found: dict[str, str], report: str) -> list[str]:
+        """Sentences by the field that they are about: what was tried first, and how to get a report last."""
+        first = [found.pop(self.tried) + TRIED] if self.tried in found else []
+        return [*first, *found.values(), report]
+
+
+Words = Callable[[Advice], list[str]]
+"""Puts advice into the words of a front end."""
 
 
 def advice(error: OutOfMemoryError, net: Network, schedule: Schedule, settings: Settings) -> Advice:
-    """What can be done about an error that a network met when it was compiled."""
-    sizes = [v.shape[0] for v in net.inputs if v.shape]
-    batch = max(sizes, default=1)
-    worst = error.tiles[0] if error.tiles else {}
-    heavy = worst.get("temporaries", 0) * 4 >= worst.get("available_bytes", 1)
+    """What can be done about an error that a network met when it was compiled, as far as can be told without trying."""
+    batch = batch_of(net)
     share = settings.memory_proportion or DEFAULT_PROPORTION
     return Advice(
         halve=any(v.dtype == f32 for v in (*net.parameters, *net.inputs)),
         batch=batch if batch > 1 else None,
         micro_batches=2 * schedule.micro_batches,
-        proportion=share / 2 if heavy else None,
+        proportion=share / 2 if temporaries_matter(error) else None,
         proportion_now=share,
-        machine=_larger_machine(settings.target()),
+        machine=larger_machine(settings.target()),
     )
 
 
-def _larger_machine(system: System) -> str | None:
+def batch_of(net: Network) -> int:
+    """Samples of a micro-batch, as the inputs show them."""
+    return max((v.shape[0] for v in net.inputs if v.shape), default=1)
+
+
+def temporaries_matter(error: OutOfMemoryError) -> bool:
+    """True if a good part of the fullest tile is what lives for a time alone, which plans and batches decide on."""
+    worst = error.tiles[0] if error.tiles else {}
+    return worst.get("temporaries", 0) * 4 >= worst.get("available_bytes", 1)
+
+
+def larger_machine(system: System) -> str | None:
     """The machine whose IPUs have the most memory, if that is more than those of ``system``."""
     best = max(map(systems.get, systems.names()), key=_ipu_bytes)
     return best.name if _ipu_bytes(best) > _ipu_bytes(system) else None

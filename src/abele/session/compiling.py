@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from abele.parallel import (
     training_pipeline,
     training_program,
 )
-from abele.session.advice import Advice, advice
+from abele.session.advice import Advice, Words
 from abele.session.ends import Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
+from abele.session.remedies import Build, NetworkCase, Smaller, fitted, found_advice
 from abele.session.settings import Settings
 
 
@@ -68,10 +70,14 @@ def compile_network(
     *,
     groups: Sequence[Group] | None = None,
     settings: Settings | None = None,
-    words: Callable[[Advice], list[str]] = Advice.lines,
+    words: Words = Advice.lines,
     progress: Progress | None = None,
+    smaller: Smaller | None = None,
 ) -> Compiled:
     """Compile a network for one schedule; nothing runs and no data is needed.
+
+    A program that does not fit on its tiles is compiled again with plans that need less memory; where that is not
+    enough, the error says what would be, as far as it was found by trying (see :mod:`~abele.session.remedies`).
 
     Args:
         net: The network; to train it, one with a loss.
@@ -80,26 +86,20 @@ def compile_network(
         settings: The machine, and how programs run on the host.
         words: Puts advice about memory into the words of a front end.
         progress: Called with each stage and the part of it that is done; by default a bar, where settings ask for one.
+        smaller: Makes the same network with smaller micro-batches, for advice about memory; None where none can.
 
     Raises:
         AbeleError: See :func:`abele.parallel.training_program` and :func:`abele.compiler.compile_program`.
     """
     start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
+    case = NetworkCase(net, schedule, None if groups is None else tuple(groups), settings)
     with collector_paused(), _reporting(progress, settings) as report:
-        report("lower to libraries", 0.0)
-        checks = InputChecks(net)
-        program = _build(net, schedule, groups, settings)
-        ends = expose(net, program)
+        checks, build = InputChecks(net), partial(_compile, report=report)
         try:
-            executable = compile_program(
-                program.graph,
-                program.program,
-                allow_out_of_memory=settings.allow_out_of_memory,
-                progress=report,
-                meta=_described(net, schedule, settings, training=groups is not None),
-            )
+            ends, executable = build(case)
         except OutOfMemoryError as error:
-            raise _advised(error, words(advice(error, net, schedule, settings))) from None
+            case, ends, executable = _remedied(case, error, build, words, smaller)
+    settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
     updated = frozenset(trained | {v.name for v in net.updates})
@@ -116,6 +116,28 @@ def compile_network(
     )
 
 
+def _compile(case: NetworkCase, report: Progress) -> tuple[Ends, Executable]:
+    report("lower to libraries", 0.0)
+    program = _build(case)
+    ends = expose(case.net, program)
+    meta = _described(case.net, case.schedule, case.settings, training=case.groups is not None)
+    allowed = case.settings.allow_out_of_memory
+    return ends, compile_program(
+        program.graph, program.program, allow_out_of_memory=allowed, progress=report, meta=meta
+    )
+
+
+def _remedied(
+    case: NetworkCase, error: OutOfMemoryError, build: Build, words: Words, smaller: Smaller | None
+) -> tuple[NetworkCase, Ends, Executable]:
+    """The network compiled so that it fits; otherwise the error says what the user can do."""
+    try:
+        return fitted(case, error, build)
+    except OutOfMemoryError:
+        hints = words(found_advice(case, error, build, smaller))
+    raise _advised(error, hints) from None
+
+
 @contextmanager
 def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progress]:
     if progress is not None:
@@ -125,7 +147,8 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
         yield bar
 
 
-def _build(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> NetworkProgram:
+def _build(case: NetworkCase) -> NetworkProgram:
+    net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
     graph, planning, exceptions = Graph(settings.target()), settings.planning, settings.exceptions
     watch = _watch(settings, training=groups is not None)
     if groups is None:
@@ -163,5 +186,6 @@ def _described(net: Network, schedule: Schedule, settings: Settings, *, training
             "device_iterations": schedule.device_iterations,
             "gradient_accumulation": schedule.accumulation,
             "engine_mode": settings.mode,
+            **({} if settings.memory_proportion is None else {"memory_proportion": settings.memory_proportion}),
         },
     }

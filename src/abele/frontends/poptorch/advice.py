@@ -12,17 +12,21 @@ def words(advice: Advice, *, training: bool) -> list[str]:
         advice: What would help.
         training: True if the model is trained.
     """
-    found = ["half precision: model.half() and inputs in torch.float16"] if advice.halve else []
+    found = {}
+    if advice.halve:
+        found["halve"] = "half precision: model.half() and inputs in torch.float16"
+    if advice.recompute:
+        found["recompute"] = "options.Abele.recompute(): cheap activations are computed again, not kept"
     if advice.batch is not None:
         more = "Training.gradientAccumulation" if training else "deviceIterations"
-        found.append(
+        found["batch"] = (
             f"a smaller micro-batch than {advice.batch}, with options.{more}({advice.micro_batches}) for the same call"
         )
     if advice.proportion is not None:
-        found.append(
+        found["proportion"] = (
             f'options.setAvailableMemoryProportion({{"IPU0": {advice.proportion:g}}}) instead of '
             f"{advice.proportion_now:g}"
         )
     if advice.machine is not None:
-        found.append(f"a machine with more memory on an IPU: options.system({advice.machine!r})")
-    return [*found, "options.Abele.allowOutOfMemory() for a report of the program as it is"]
+        found["machine"] = f"a machine with more memory on an IPU: options.system({advice.machine!r})"
+    return advice.ordered(found, "options.Abele.allowOutOfMemory() for a report of the program as it is")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from abele.compiler.collector import collector_paused
 from abele.frontends.poptorch.advice import words
@@ -17,8 +18,9 @@ from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.tensors import from_array, to_array
 from abele.frontends.poptorch.weights import cell_of, plain
 from abele.parallel import Group
-from abele.session import Session, SharedArrays, compile_network
+from abele.session import Schedule, Session, SharedArrays, compile_network
 from abele.session.progress import compilation_progress
+from abele.session.remedies import NetworkCase
 
 
 @dataclass
@@ -74,6 +76,16 @@ def compile_model(
         progress("capture", 0.0)
         with plain(weights):
             captured = capture(model, args, kwargs, training=batching.training)
+
+        def smaller(parts: int) -> NetworkCase | None:
+            cut = _cut((args, kwargs), parts)
+            if cut is None:
+                return None
+            with plain(weights):
+                again = capture(model, *cut, training=batching.training)
+            groups = None if optimiser is None else tuple(_groups(again, optimiser))
+            return NetworkCase(again.net, _with_more(batching.schedule(), parts, batching.training), groups, settings)
+
         compiled = compile_network(
             captured.net,
             batching.schedule(),
@@ -81,10 +93,28 @@ def compile_model(
             settings=settings,
             words=functools.partial(words, training=batching.training),
             progress=progress,
+            smaller=smaller,
         )
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
+
+
+def _cut(arguments: tuple[tuple[Any, ...], dict[str, Any]], parts: int) -> Any:
+    """Arguments with the first of ``parts`` parts of each batch; None where batches cannot be cut so."""
+    leaves, form = tree_flatten(arguments)
+    batched = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    if any(t.shape[0] % parts for t in batched):
+        return None
+    cut = [t.narrow(0, 0, t.shape[0] // parts) if any(t is b for b in batched) else t for t in leaves]
+    return tree_unflatten(cut, form)
+
+
+def _with_more(schedule: Schedule, parts: int, training: bool) -> Schedule:
+    """The schedule of as many samples in micro-batches ``parts`` times smaller."""
+    if training:
+        return replace(schedule, accumulation=parts * schedule.accumulation)
+    return replace(schedule, device_iterations=parts * schedule.device_iterations)
 
 
 def _groups(captured: CapturedModel, optimiser: torch.optim.Optimizer) -> list[Group]:

@@ -2,7 +2,7 @@
 
 Activations are [batch, channels, *field]. Statistics are of groups of channels, sample by sample: one group is a layer
 norm, as many as there are channels an instance norm; of no groups they are of each channel over the batch. Statistics
-are f32, also of narrower activations, as in PyTorch: what is subtracted would otherwise be wrong by more than what is
+are f32, also of narrower activations: what is subtracted would otherwise be wrong by more than what is
 left where the mean is large. The gradient needs the whitened activations and the deviations; the activations
 themselves need not be kept.
 """

@@ -1,6 +1,6 @@
 """LSTM layers: one op for all steps of one layer in one direction, and its gradient.
 
-Gates are in PyTorch's order, input, forget, cell, output; weights have PyTorch's shapes, [4 · units, inputs].
+Gates are in the order input, forget, cell, output; the weights of all gates are one matrix, [4 · units, inputs].
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def _params(op: NetworkOp, *, input_gradient: bool = True) -> layers.LstmParams:
 
 
 def _weights(tensors: Sequence[Tensor]) -> Weights:
-    """popnn's weights, [4, inputs, units], as views of PyTorch's."""
+    """popnn's weights, [4, inputs, units], as views of an op's."""
     of_input, of_output = (t.reshape((4, t.shape[0] // 4, t.shape[1])).transpose((0, 2, 1)) for t in tensors[:2])
     return Weights(of_input, of_output, tensors[2].reshape((4, tensors[2].size // 4)))
 
 
-def _as_pytorch(gates: Tensor) -> Tensor:
+def _as_matrix(gates: Tensor) -> Tensor:
     """Weights [4, inputs, units] as [4 · units, inputs]."""
     return gates.transpose((0, 2, 1)).reshape((4 * gates.shape[2], gates.shape[1]))
 
@@ -223,6 +223,6 @@ class LstmGrad(OpRule):
         made, states = found.weights, found.state
         assert made is not None
         assert made.input is not None
-        by_weights = (_as_pytorch(made.input), _as_pytorch(made.output), made.biases.reshape((made.biases.size,)))
+        by_weights = (_as_matrix(made.input), _as_matrix(made.output), made.biases.reshape((made.biases.size,)))
         by_input = () if found.input is None else (found.input,)
         return (*by_input, states.output, states.cell_state, *by_weights)
