@@ -134,7 +134,7 @@ class HostProfile:
                 f"{times:,}",
                 *self._rates(int(columns["flops"][n]) * times, int(self.bytes[n]) * times, seconds),
                 percent_text(float(columns["balance"][n])),
-                str(columns["kind"][n]),
+                _kind(str(columns["kind"][n]), int(columns["lanes"][n])),
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
                 visible(_short(str(columns["name"][n]))),
             ]
@@ -164,7 +164,7 @@ class HostProfile:
                 f"{int(columns['calls'][n]):,}",
                 *self._rates(int(columns["flops"][n]) * times, moved * times, took),
                 percent_text(float(busy[n]) / self.threads / max(took, 1e-12)),
-                "",
+                _kind("", int(columns["lanes"][n])),
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
                 "· " + visible(_short(str(columns["name"][n]))),
             ]
@@ -203,6 +203,11 @@ class HostProfile:
 def _ratio(amounts: npt.NDArray[Any], seconds: npt.NDArray[Any]) -> Float64:
     """Amounts per second; 0 where no time went by."""
     return np.asarray(np.divide(amounts, seconds, out=np.zeros(len(seconds)), where=seconds > 0), np.float64)
+
+
+def _kind(kind: str, lanes: int) -> str:
+    """The kind of a leaf, and that its code is scalar."""
+    return f"{kind} (scalar)".strip() if lanes == 1 else kind
 
 
 def _short(name: str) -> str:

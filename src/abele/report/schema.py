@@ -249,6 +249,7 @@ HOST_KINDS = ("kernel", "vertices", "copy", "callback")
 Python (streams that are not arrays, host functions, prints)."""
 
 _SECONDS = "<f8"
+_LANES = "vector lanes that its code fills (of a leaf: its heaviest function's), 1 for scalar code, 0 when unknown"
 
 HOST_LEAVES = Schema(
     "host_leaves",
@@ -268,6 +269,7 @@ HOST_LEAVES = Schema(
         "flops": _count("arithmetic operations of one execution, 0 when unknown", since=4),
         "read_bytes": _count("distinct bytes that one execution reads", since=4),
         "written_bytes": _count("distinct bytes that one execution writes", since=4),
+        "lanes": ColumnSpec("<i4", _LANES, since=4),
     },
     since=4,
 )
@@ -287,6 +289,7 @@ HOST_FUNCTIONS = Schema(
         "flops": _count("arithmetic operations of its calls in one execution of the leaf", since=4),
         "read_bytes": _count("distinct bytes that these read, scratch memory included", since=4),
         "written_bytes": _count("distinct bytes that these write, scratch memory included", since=4),
+        "lanes": ColumnSpec("<i4", _LANES, since=4),
     },
     since=4,
 )

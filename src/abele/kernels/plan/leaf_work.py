@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from abele.expr import Apply
 from abele.expr.operation import TABLE
 from abele.kernels.nest.ir import Affine, Expr
-from abele.kernels.plan.functions import FunctionProgram
+from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.program import Space, Task
 
@@ -56,11 +56,13 @@ class LeafPart:
         name: What it does.
         origins: The caller's numbers of the calls that it carries out, wholly or in part.
         work: What it does in one execution of the leaf; its bytes are also those in scratch memory.
+        lanes: Vector lanes that its code fills: 1 where it is scalar, or puts every value into its lane by itself.
     """
 
     name: str
     origins: frozenset[int]
     work: LeafWork
+    lanes: int
 
 
 def leaf_work(program: FunctionProgram, number: int) -> LeafWork:
@@ -70,8 +72,22 @@ def leaf_work(program: FunctionProgram, number: int) -> LeafWork:
 
 def leaf_parts(program: FunctionProgram, number: int) -> tuple[LeafPart, ...]:
     """The functions of leaf ``number`` of a program, in order."""
-    tasks = (f.task for f in program.leaves[number].functions)
-    return tuple(LeafPart(t.name, t.origins, _work([t], program.spaces, frozenset())) for t in tasks)
+    functions = program.leaves[number].functions
+    works = (_work([f.task], program.spaces, frozenset()) for f in functions)
+    return tuple(
+        LeafPart(f.task.name, f.task.origins, work, filled_lanes(f)) for f, work in zip(functions, works, strict=True)
+    )
+
+
+def filled_lanes(function: TaskFunction) -> int:
+    """Vector lanes that the code of a function fills with loads or stores of neighbours; 1 for none."""
+    schedule, nest = function.schedule, function.nest
+    if schedule is None or not schedule.lane:
+        return 1
+    accesses = (*(f.access for f in nest.fetches), *(o.access for o in nest.outs))
+    strides = [abs(a.stride(schedule.lane)) for a in accesses]
+    moving = [stride for stride in strides if stride]
+    return schedule.lanes if not moving or min(moving) == 1 else 1
 
 
 def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[int]) -> LeafWork:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,15 @@ from abele.graph.intervals import Int64
 from abele.kernels.code.drivers import STEP_WORDS
 from abele.runtime.control.bytecode import NotesHead, NoteWord
 from abele.runtime.control.leaf import Leaf
+from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 CLOCKS = {"wall": time.CLOCK_MONOTONIC, "processor": time.CLOCK_THREAD_CPUTIME_ID}
 """Clocks that notes may be of, by name: time that passes, and time that a thread is given a core for."""
+
+
+_TRIES = 64
+_CLOCK_COST = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Notes:
 
     Attributes:
         code: The instructions with leaves in them that note the times of what they call.
+        clock_cost: Nanoseconds that reading the clock takes; each time that was noted holds it once.
 
     Raises:
         InvalidOptionError: There is no such clock.
@@ -76,6 +83,7 @@ class Notes:
         self._words = block.reshape(num_threads, -1)
         self._rows = self._words[:, : self._shape[1] * self._shape[2]].reshape(self._shape)
         self.reset()
+        self.clock_cost = int(_CLOCK_COST(primitives().clock_cost)(self.address, _TRIES))
 
     def _with_timed_leaves(self, code: Int64, timed: Sequence[TimedInstruction]) -> tuple[Int64, int]:
         """The code with leaves that note the times of what they call, and how many words a thread's notes take."""

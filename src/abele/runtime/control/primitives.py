@@ -47,6 +47,7 @@ class Primitives:
     Attributes:
         run: ``i64 run(shared, thread, registers)``, the control virtual machine.
         timed_run: The same, which notes times.
+        clock_cost: ``i64 clock_cost(notes, i64 tries)``: nanoseconds that reading the clock of some notes takes.
         copy_runs: Leaf that copies runs of any length; its units are runs.
         element_copies: By bytes of a run, the leaf for runs that are all as long.
         move_rows: Leaf that moves rows of a remote buffer.
@@ -61,6 +62,7 @@ class Primitives:
 
     run: int
     timed_run: int
+    clock_cost: int
     copy_runs: int
     element_copies: dict[int, int]
     move_rows: int
@@ -81,6 +83,7 @@ def primitives() -> Primitives:
     return Primitives(
         run=native.address("plain_run"),
         timed_run=native.address("timed_run"),
+        clock_cost=native.address("clock_cost"),
         copy_runs=native.address("copy_runs"),
         element_copies=elements,
         move_rows=native.address("move_rows"),

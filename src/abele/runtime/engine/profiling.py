@@ -112,11 +112,16 @@ def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> tuple[list[
 
 def _leaf_rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterator[tuple[TimedInstruction, Row]]:
     """The instructions that ran."""
-    count, busy, waited, shortest = (
-        notes.of(w) for w in (NoteWord.COUNT, NoteWord.BUSY, NoteWord.WAITED, NoteWord.SHORTEST)
-    )
-    executions, longest, total = count.max(axis=0), busy.max(axis=0), busy.sum(axis=0)
-    best = shortest.max(axis=0)
+    count, waited = notes.of(NoteWord.COUNT), notes.of(NoteWord.WAITED)
+    executions = count.max(axis=0)
+    # Each time holds one reading of the clock, and two for every function that a leaf calls and notes.
+    readings = count.copy()
+    for timed in instructions:
+        readings[:, timed.at] += 2 * notes.of_parts(timed.at)[:, :, 0].sum(axis=1)
+    busy = np.maximum(notes.of(NoteWord.BUSY) - readings * notes.clock_cost, 0)
+    each = readings // np.maximum(count, 1)
+    longest, total = busy.max(axis=0), busy.sum(axis=0)
+    best = np.clip(notes.of(NoteWord.SHORTEST) - each * notes.clock_cost, 0, busy).max(axis=0)
     for _, members in groupby(instructions, lambda timed: timed.phase):
         phase = list(members)
         at = np.array([timed.at for timed in phase])
@@ -147,16 +152,19 @@ def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
     if leaf is None or leaf.kernel is None or not parts.shape[1]:
         return
     plan, number = leaf.kernel
-    longest, total = parts.max(axis=0), parts.sum(axis=0)
+    # Each time holds one reading of the clock.
+    taken = np.maximum(parts[:, :, 1] - parts[:, :, 0] * notes.clock_cost, 0)
+    calls, longest, total = parts[:, :, 0].sum(axis=0), taken.max(axis=0), taken.sum(axis=0)
     for place, part in enumerate(plan.parts(number)):
         origins = [_origin(leaf.steps[n]) for n in sorted(part.origins)]
         yield {
             "name": ", ".join(dict.fromkeys(_step_names(part.name))),
             **_source(origins),
-            "calls": total[place, 0],
-            "seconds": longest[place, 1] * _SECOND,
-            "busy_seconds": total[place, 1] * _SECOND,
+            "calls": calls[place],
+            "seconds": longest[place] * _SECOND,
+            "busy_seconds": total[place] * _SECOND,
             **_amounts(part.work),
+            "lanes": part.lanes,
         }
 
 
@@ -182,12 +190,14 @@ def _described(timed: TimedInstruction) -> Row:
         "calls": ", ".join(calls),
         **_source(origins),
         "units": leaf.units if leaf is not None else 1,
+        "lanes": 0,
     }
     if leaf is None:
         return row | _amounts(LeafWork())
     if leaf.kernel is not None:
         plan, number = leaf.kernel
-        return row | _amounts(plan.work(number))
+        heaviest = max(plan.parts(number), key=lambda part: part.work.effort)
+        return row | _amounts(plan.work(number)) | {"lanes": heaviest.lanes}
     # Vertices and copies say how much they touch in all: half of what a copy touches is written.
     touched = leaf.work_bytes or 0
     written = touched // 2 if _kind(timed) == "copy" else 0

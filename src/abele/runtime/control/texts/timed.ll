@@ -20,6 +20,25 @@ define internal i64 @now(ptr %notes) {
   ret i64 %nanoseconds
 }
 
+; The least that goes by between two readings of a clock right after each other, in some tries.
+define i64 @clock_cost(ptr %notes, i64 %tries) {
+entry:
+  br label %try
+try:
+  %number = phi i64 [0, %entry], [%next, %try]
+  %least = phi i64 [1000000000, %entry], [%less, %try]
+  %before = call i64 @now(ptr %notes)
+  %after = call i64 @now(ptr %notes)
+  %between = sub i64 %after, %before
+  %shorter = icmp slt i64 %between, %least
+  %less = select i1 %shorter, i64 %between, i64 %least
+  %next = add i64 %number, 1
+  %more = icmp slt i64 %next, %tries
+  br i1 %more, label %try, label %done
+done:
+  ret i64 %less
+}
+
 ; The row of an instruction, which from now on is that of the last leaf.
 define internal ptr @entered(ptr %notes, i64 %at) {
   %number = add i64 %at, 1

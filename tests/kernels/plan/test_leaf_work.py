@@ -1,0 +1,103 @@
+"""What leaves do: arithmetic, distinct bytes, filled lanes."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
+from abele.kernels.nest.ir import Affine, load, nest, store
+from abele.kernels.plan.leaf_work import distinct_elements
+from abele.numerics import bf16, f32
+
+
+def reached(index, shape, extents):
+    """The elements that an index reaches inside an array, counted one by one."""
+    dims = list(extents)
+    points = itertools.product(*(range(extents[d]) for d in dims))
+    places = (
+        tuple(sum(c * point[dims.index(d)] for d, c in position.terms) + position.const for position in index)
+        for point in points
+    )
+    return len({p for p in places if all(0 <= i < n for i, n in zip(p, shape, strict=True))})
+
+
+@given(st.data())
+def test_distinct_elements__any_access__are_never_fewer_than_there_are(data):
+    extents = {d: data.draw(st.integers(1, 5)) for d in "ijk"}
+    index = tuple(
+        Affine(tuple((d, data.draw(st.integers(1, 4))) for d in data.draw(st.sets(st.sampled_from("ijk")))))
+        for _ in range(2)
+    )
+    shape = tuple(1 + sum(c * (extents[d] - 1) for d, c in position.terms) for position in index)
+    found = distinct_elements(index, shape, extents)
+    assert reached(index, shape, extents) <= found <= math.prod(shape)
+
+
+@given(
+    n=st.integers(1, 6),
+    taps=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    c=st.integers(1, 4),
+)
+def test_distinct_elements__windows_of_a_convolution__are_exact_where_they_touch(n, taps, stride, dilation, c):
+    extents = {"x": n, "k": taps, "c": c}
+    index = (Affine((("x", stride), ("k", dilation))), Affine((("c", 1),)))
+    shape = (1 + (n - 1) * stride + (taps - 1) * dilation, c)
+    exact = reached(index, shape, extents)
+    found = distinct_elements(index, shape, extents)
+    assert found >= exact
+    if stride <= taps and dilation == 1:
+        assert found == exact
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "expected"),
+    [
+        ((Affine((("i", 1),)), Affine((("j", 1),))), (5, 7), 35),  # a whole matrix
+        ((Affine((("j", 1),)), Affine((("i", 1),))), (7, 5), 35),  # its transpose
+        ((Affine(()), Affine((("j", 1),))), (5, 7), 7),  # a row, read for every i
+        ((Affine((("i", 2),)), Affine((("j", 1),))), (10, 7), 35),  # every second row
+        ((Affine((("i", 7), ("j", 1))),), (35,), 35),  # digits of one index
+        ((Affine((("i", 1), ("j", 1))),), (11,), 11),  # windows one apart
+        ((Affine((("j", -1),), 6),), (7,), 7),  # backwards
+    ],
+)
+def test_distinct_elements__of_known_accesses(index, shape, expected):
+    assert distinct_elements(index, shape, {"i": 5, "j": 7}) == expected
+
+
+def product(m, n, k, type_=f32, transposed=False):
+    x, w, y = (Buffer(i, shape, type_) for i, shape in enumerate(((m, k), (n, k) if transposed else (k, n), (m, n))))
+    right = load(1, "n", "k") if transposed else load(1, "k", "n")
+    loops = nest({"m": m, "n": n, "k": k}, store(2, ("m", "n"), load(0, "m", "k") * right, "add"))
+    kernel = HostKernel((x.shape, w.shape, y.shape), (type_,) * 3, 2, 1, (loops,))
+    return plan_native([x, w, y], [BoundKernel(kernel, (bind(x), bind(w), bind(y)), "dense")])
+
+
+@pytest.mark.parametrize("type_", [f32, bf16])
+def test_work__of_a_product__counts_multiply_adds_twice_and_every_byte_once(type_):
+    plan = product(48, 32, 64, type_)
+    number = next(n for n, leaf in enumerate(plan.leaves) if "dense" in " ".join(leaf.calls))
+    total = [plan.work(n) for n in range(len(plan.leaves))]
+    assert sum(work.flops for work in total) == 2 * 48 * 32 * 64
+    assert plan.work(number).written_bytes == type_.bytes * 48 * 32
+
+
+def test_lanes__of_a_product__are_those_of_the_machine():
+    plan = product(48, 64, 64)
+    parts = [part for n in range(len(plan.leaves)) for part in plan.parts(n)]
+    assert max(part.lanes for part in parts) > 1
+
+
+def test_lanes__of_a_nest_without_neighbours__are_one():
+    # One column of each: neither loads nor the store have neighbours beside them.
+    x, y = Buffer(0, (64, 7), f32), Buffer(1, (64, 5), f32)
+    loops = nest({"i": 64}, store(1, ("i", 2), load(0, "i", 3) * 2.0))
+    kernel = HostKernel((x.shape, y.shape), (f32,) * 2, 1, 1, (loops,))
+    plan = plan_native([x, y], [BoundKernel(kernel, (bind(x), bind(y)), "column")])
+    assert [part.lanes for part in plan.parts(0)] == [1]
+    assert plan.work(0).read_bytes == 4 * 64
