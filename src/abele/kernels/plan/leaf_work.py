@@ -22,6 +22,8 @@ from abele.expr import Apply
 from abele.expr.operation import TABLE
 from abele.kernels.nest.ir import Affine, Expr
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
+from abele.kernels.products.schedule import ProductSchedule
+from abele.kernels.target import HostTarget
 from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.program import Space, Task
 
@@ -75,13 +77,16 @@ def leaf_parts(program: FunctionProgram, number: int) -> tuple[LeafPart, ...]:
     functions = program.leaves[number].functions
     works = (_work([f.task], program.spaces, frozenset()) for f in functions)
     return tuple(
-        LeafPart(f.task.name, f.task.origins, work, filled_lanes(f)) for f, work in zip(functions, works, strict=True)
+        LeafPart(f.task.name, f.task.origins, work, filled_lanes(f, program.target))
+        for f, work in zip(functions, works, strict=True)
     )
 
 
-def filled_lanes(function: TaskFunction) -> int:
+def filled_lanes(function: TaskFunction, target: HostTarget) -> int:
     """Vector lanes that the code of a function fills with loads or stores of neighbours; 1 for none."""
     schedule, nest = function.schedule, function.nest
+    if isinstance(schedule, ProductSchedule):
+        return target.lanes  # it packs its operands for the lanes, or a library does
     if schedule is None or not schedule.lane:
         return 1
     accesses = (*(f.access for f in nest.fetches), *(o.access for o in nest.outs))
