@@ -165,6 +165,22 @@ def test_narrow__nearly_all_of_a_value__is_computed_whole() -> None:
     assert narrowed(net) == net.finish()
 
 
+def test_narrow__norm_of_whose_statistics_nothing_is_read__normalises_fewer_samples() -> None:
+    net = NetworkBuilder()
+    x = net.input((4, 16, 6), f32, "x")
+    sides = [net.parameter((6,), f32, name) for name in ("gain", "shift")]
+    rows = build.reshape(net, x, (64, 6))
+    out, mean, _ = build.norm(net, rows, 1, 1e-5, *sides)
+    net.output(build.slice_(net, build.reshape(net, out, x.shape), 1, 3, 4))
+    made, before = narrowed(net), net.finish()
+    assert [op.outputs[0].shape for op in made.ops if op.kind == "norm"] == [(4, 6)]
+    feeds = {v: np.random.default_rng(1).standard_normal(v.shape) for v in (x, *sides)}
+    got, expected = evaluate(made, feeds), evaluate(before, feeds)
+    np.testing.assert_allclose(got[made.outputs[0]], expected[before.outputs[0]], atol=1e-6)
+    net.output(mean)
+    assert [op.outputs[0].shape for op in narrowed(net).ops if op.kind == "norm"] == [(64, 6)]
+
+
 def test_narrow__before_differentiation__leaves_no_zeros_to_multiply() -> None:
     net = NetworkBuilder()
     x = net.input((4, 16, 5), f32, "x")

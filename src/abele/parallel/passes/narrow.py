@@ -61,8 +61,8 @@ class Narrow(BlockPass):
                     for v, p in zip(op.inputs, wanted, strict=True)
                     if p is not None
                 ]
-                values[op.output] = rule_of(op).emit_part(into, op, part, read)
-            there[op.output] = part
+                values[op.outputs[0]] = rule_of(op).emit_part(into, op, part, read)
+            there[op.outputs[0]] = part
 
 
 def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp, _Needs]:
@@ -79,7 +79,7 @@ def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp
             continue
         part, read = _needs(op, demand)
         if not part.is_whole:
-            narrow.add(op.output)
+            narrow.add(op.outputs[0])
         if not part.is_whole or any(p is None or not p.is_whole for p in read):
             plan[op] = part, read
         for value, wanted in zip(op.inputs, read, strict=True):
@@ -90,12 +90,13 @@ def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp
 
 
 def _needs(op: NetworkOp, demand: dict[Value, Part]) -> _Needs:
-    whole = [Part.whole(v.shape) for v in op.inputs]
-    if not op.outputs or op.blocks or not demand.keys().isdisjoint(op.outputs[1:]):
-        return Part.whole(op.output.shape) if op.outputs else Part(()), whole
-    part = demand.get(op.output)
-    if part is None or part.size > MOST_PROPORTION * op.output.size:
-        part = Part.whole(op.output.shape)
+    first, *others = op.outputs
+    # Of several results, a part can be made of the first alone: a norm whose statistics nothing reads.
+    if op.blocks or not demand.keys().isdisjoint(others):
+        return Part.whole(first.shape), [Part.whole(v.shape) for v in op.inputs]
+    part = demand[first]
+    if part.size > MOST_PROPORTION * first.size:
+        part = Part.whole(first.shape)
     while True:
         made, read = rule_of(op).needs(op, part)
         # Readers know their parts as parts of what they asked for; what is made instead has to be as easy to tell.
