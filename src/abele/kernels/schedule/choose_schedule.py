@@ -16,11 +16,15 @@ dims are not tried: a CPU has too few accumulators for a third dim to add much r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from abele.kernels.nest.ir import Apply
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, free_dims
@@ -55,7 +59,8 @@ MAX_SHARES = 8
 LONG_EXPRESSION = 24
 """Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
-
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
 Tile = tuple[tuple[str, int], ...]
 
 
@@ -112,12 +117,44 @@ def _drafts(nest: LoopNest, lane: str, target: HostTarget) -> list[tuple[float, 
     width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
     if nest.lane:
         width = extents[lane]
-    model = _CostModel(nest, lane, width, target)
-    tiles = _tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width)
-    return nsmallest(FINALISTS, ((model.cost(dict(t)), lane, width, t) for t in tiles), key=lambda d: d[0])
+    parts = list(_tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width))
+    dims = tuple(dict.fromkeys(d for part in parts for d in part.dims))
+    costs = _CostModel(nest, lane, width, target).costs(_side_by_side(parts, dims))
+    # Of equal tiles the first is taken.
+    best = np.argsort(costs, kind="stable")[:FINALISTS]
+    starts = np.cumsum([0, *(len(part.sizes) for part in parts)])
+    found = []
+    for place, part in zip(best.tolist(), np.searchsorted(starts, best, side="right") - 1, strict=True):
+        sizes = parts[part].sizes[place - starts[part]].tolist()
+        found.append((float(costs[place]), lane, width, tuple(zip(parts[part].dims, sizes, strict=True))))
+    return found
 
 
-def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterator[Tile]:
+class _Tiles(NamedTuple):
+    """Register tiles over some dims; ``sizes``, int64[k, dims], has the points, or vectors, of each along each dim."""
+
+    dims: tuple[str, ...]
+    sizes: Int64
+
+    def points(self, dims: Collection[str]) -> Int64:
+        """Points of each tile along some dims, int64[k]."""
+        return np.asarray(self.sizes[:, [n for n, d in enumerate(self.dims) if d in dims]].prod(axis=1))
+
+
+_ONE_POINT = _Tiles((), np.empty((1, 0), dtype=np.int64))
+
+
+def _side_by_side(parts: Sequence[_Tiles], dims: tuple[str, ...]) -> _Tiles:
+    """All tiles of ``parts``, in order, over all dims."""
+    sizes = np.ones((sum(len(part.sizes) for part in parts), len(dims)), dtype=np.int64)
+    start = 0
+    for part in parts:
+        sizes[start : start + len(part.sizes), [dims.index(d) for d in part.dims]] = part.sizes
+        start += len(part.sizes)
+    return _Tiles(dims, sizes)
+
+
+def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterator[_Tiles]:
     """Register tiles over at most two parallel dims; or shares of a reduced dim where there are no parallel ones."""
     guarded = {d for g in nest.guards() for d in g.position.names}
     # Of equal tiles the first is taken: the one whose points lie closest.
@@ -128,38 +165,48 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterato
     }
     # Accumulators in vectors of the chosen width.
     limit = max(1, target.accumulators * target.lanes // max(width, target.lanes))
-    yield ()
+    yield _ONE_POINT
     for first, second in combinations(sizes, 2):
-        for a in _factors(sizes[first], limit):
-            for b in _factors(sizes[second], limit // a):
-                yield ((first, a), (second, b))
+        yield _Tiles((first, second), _pairs(sizes[first], sizes[second], limit))
     for only in sizes:
-        for a in _factors(sizes[only], limit):
-            yield ((only, a),)
+        yield _Tiles((only,), _singles(sizes[only], limit))
     if nest.reduced:
         inner = min((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d))
         size = -(-nest.extents[inner] // width) if inner == lane else nest.extents[inner]
         if inner not in guarded:
-            for a in _factors(size, MAX_SHARES):
-                yield ((inner, a),)
+            yield _Tiles((inner,), _singles(size, MAX_SHARES))
+
+
+@lru_cache(maxsize=1024)
+def _pairs(first: int, second: int, limit: int) -> Int64:
+    """Sizes of tiles over two dims of so many points, int64[k, 2]."""
+    pairs = [(a, b) for a in _factors(first, limit) for b in _factors(second, limit // a)]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@lru_cache(maxsize=1024)
+def _singles(extent: int, limit: int) -> Int64:
+    """Sizes of tiles over one dim, int64[k, 1]."""
+    return np.array(_factors(extent, limit), dtype=np.int64).reshape(-1, 1)
 
 
 def _factors(extent: int, limit: int) -> list[int]:
     return [f for f in FACTORS if f <= min(extent, limit)]
 
 
-def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[Tile]:
+def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[_Tiles]:
     """A few points of the fastest dim at once, so that loops cost little and long operations overlap."""
     if any(out.combine != "set" or out.guards for out in nest.outs):
-        return [()]
+        return [_ONE_POINT]
     dims = [(d, -(-n // width) if d == lane else n) for d, n in nest.parallel if d not in nest.unit]
     dims = [(d, n) for d, n in dims if n > 1]
     if not dims:
-        return [()]
+        return [_ONE_POINT]
     dim, size = min(dims, key=lambda p: (p[0] != lane, _stride_key(nest, p[0])))
     work = sum(isinstance(e, Apply) for e in set(nest.expressions()))
     limit = 4 if work < LONG_EXPRESSION else 2
-    return [((dim, max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)),)]
+    most = max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)
+    return [_Tiles((dim,), np.array([[most]], dtype=np.int64))]
 
 
 class _CostModel:
@@ -197,34 +244,34 @@ class _CostModel:
             return 1.0
         return SPREAD_COST * self.width if stride else BROADCAST_COST
 
-    def cost(self, tile: dict[str, int]) -> float:
-        """Cost per point with ``tile``."""
-        waste = self._waste(tile)
+    def costs(self, tiles: _Tiles) -> Float64:
+        """Cost per point with each of some tiles, float64[k]."""
+        waste = self._waste(tiles)
         if not self.nest.accumulates:
             return (self.outer + self.work) / self.width * waste
-        size = math.prod(tile.values())
-        counts = [(cost, math.prod(tile.get(d, 1) for d in dims)) for dims, cost in self.loads]
-        work = float(size * self.work)
-        loads = sum(cost * count for cost, count in counts)
+        size = tiles.sizes.prod(axis=1)
+        counts = [(cost, tiles.points(dims)) for dims, cost in self.loads]
+        work = (size * self.work).astype(np.float64)
+        loads = sum((cost * count for cost, count in counts), np.zeros(len(size)))
         # One operand streams through; vectors of the other that serve several points stay in registers.
-        held = max((count for _, count in counts if count < size), default=0)
-        spilled = max(0, (size + held + WORKING_REGISTERS) * self.vector - self.registers)
-        waiting = max(0, HIDING_TILE - size) * WAIT_COST
+        held = np.max([np.zeros_like(size), *(np.where(count < size, count, 0) for _, count in counts)], axis=0)
+        spilled = np.maximum(0, (size + held + WORKING_REGISTERS) * self.vector - self.registers)
+        waiting = np.maximum(0, HIDING_TILE - size) * WAIT_COST
         # Loads and arithmetic have ports of their own: the longer of the two counts, and a share of both that does not
         # overlap.
-        together = max(work, loads) + OVERLAP_LOSS * (work + loads)
+        together = np.maximum(work, loads) + OVERLAP_LOSS * (work + loads)
         step = (together + SPILL_COST * spilled + waiting) / (size * self.width)
         # What happens once per reduction is shared by all its points.
-        stored = math.prod(n for d, n in tile.items() if d in self.parallel)
+        stored = tiles.points(self.parallel)
         once = (self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored) / self.reduced
-        return (step + once) * waste
+        return np.asarray((step + once) * waste)
 
-    def _waste(self, tile: dict[str, int]) -> float:
-        """Points of whole tiles for every point that exists."""
-        waste = 1.0
+    def _waste(self, tiles: _Tiles) -> Float64:
+        """Points of whole tiles for every point that exists, float64[k]."""
+        waste = np.ones(len(tiles.sizes))
         # In one order in every process: products of three fractions depend on it in the last bit, and choices on that.
-        for dim in sorted({*tile, *([self.lane] if self.lane else [])}):
-            step = tile.get(dim, 1) * (self.width if dim == self.lane else 1)
+        for dim in sorted({*tiles.dims, *([self.lane] if self.lane else [])}):
+            step = tiles.points((dim,)) * (self.width if dim == self.lane else 1)
             waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
         return waste
 
