@@ -85,7 +85,34 @@ def test_padded_copy__window_over_the_edge__agrees_with_torch(sizes: tuple[int, 
 
 def test_padded_copy__of_few_uses__is_not_made() -> None:
     assert "padded" in listing(window(1, 16, 64, 14, 3, 1, 1))
-    assert "padded" not in listing(window(1, 64, 1, 14, 3, 1, 1))
+    assert "padded" not in listing(window(1, 64, 1, 6, 3, 1, 1))
+
+
+def test_padded_copy__of_a_depthwise_window__is_made_where_it_stays_in_caches() -> None:
+    def depthwise(batch: int) -> HostKernel:
+        extents = {"b": batch, "y": 28, "x": 28, "c": 32, "u": 3, "v": 3}
+        rows, columns = (Affine(((o, 1), (k, 1)), -1) for o, k in (("y", "u"), ("x", "v")))
+        image = Load(0, (affine("b"), rows, columns, affine("c")), 0.0)
+        body = nest(extents, store(2, ("b", "y", "x", "c"), image * load(1, "u", "v", "c"), "add"))
+        shape = (batch, 28, 28, 32)
+        return HostKernel((shape, (3, 3, 32), shape), (f32,) * 3, 2, 1, (body,))
+
+    assert "padded" in listing(depthwise(4))
+    assert "padded" not in listing(depthwise(32))
+    x, w = (RNG.normal(size=shape).astype(np.float32) for shape in ((4, 28, 28, 32), (3, 3, 32)))
+    (got,) = run_kernel(depthwise(4), [x, w])
+    images, taps = torch.from_numpy(x).movedim(-1, 1), torch.from_numpy(w).movedim(-1, 0)[:, None]
+    wanted = torch.nn.functional.conv2d(images, taps, padding=1, groups=32).movedim(1, -1)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_lanes__over_places_far_apart__are_not_chosen() -> None:
+    # Gradients of weights of 7 by 100 channels, the latter in groups of four: lanes along the groups would gather each
+    # of their elements from a page of its own.
+    extents = {"b": 7, "g": 25, "c": 4, "i": 8192}
+    body = nest(extents, store(2, ("g", "b", "c"), load(0, "i", "b") * load(1, "g", "i", "c"), "add"))
+    kernel = HostKernel(((8192, 7), (25, 8192, 4), (25, 7, 4)), (f32,) * 3, 2, 1, (body,))
+    assert "lanes g" not in listing(kernel)
 
 
 def test_rows__reduced_one_by_one__are_read_along() -> None:

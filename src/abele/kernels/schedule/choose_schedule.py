@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from abele.kernels.nest.ir import Apply
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, free_dims
-from abele.kernels.schedule.pack_panels import Panel, can_be_packed, find_panel
+from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import Traffic
 from abele.kernels.target import HostTarget
@@ -44,6 +44,9 @@ LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
+FAR_SPREAD_COST = 8.0
+"""The same of a lane whose neighbours lie :data:`FAR_BYTES` apart: each then has a page of its own, and often the place
+of its line in the caches in common with the others, so that lines are lost before they are used up."""
 OVERLAP_LOSS = 0.15
 """Share of arithmetic and loads, which run side by side, that does not overlap."""
 SPILL_COST = 4.0
@@ -242,7 +245,8 @@ class _CostModel:
         stride = access.stride(self.lane) if self.lane else 0
         if stride == 1 or not self.lane:
             return 1.0
-        return SPREAD_COST * self.width if stride else BROADCAST_COST
+        far = abs(stride) * access.type.bytes >= FAR_BYTES
+        return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else BROADCAST_COST
 
     def costs(self, tiles: _Tiles) -> Float64:
         """Cost per point with each of some tiles, float64[k]."""

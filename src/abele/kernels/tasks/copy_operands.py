@@ -20,6 +20,9 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReductio
 
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
+MIN_GUARDED_REUSE, NEAR_BYTES = 6, 1 << 21
+"""The same where loads are guarded, and the copy stays in caches: no lanes or tiles run along a guarded dim, which costs
+more than a load that is near."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,11 @@ def _copied(
         for place, (position, extent) in enumerate(zip(ref.index, space.shape, strict=True))
     ]
     shape = tuple(r.extent for r in ranges)
-    if task.points < MIN_REUSE * math.prod(shape):
+    size, type_ = math.prod(shape), compute_type(space.type)
+    is_cheap = guards and size * type_.bytes <= NEAR_BYTES
+    if task.points < (MIN_GUARDED_REUSE if is_cheap else MIN_REUSE) * size:
         return None
-    copy = spaces.add(shape, compute_type(space.type), f"{space.name}.padded")
+    copy = spaces.add(shape, type_, f"{space.name}.padded")
     copies.append(_copy_task(ref, copy.number, ranges, space.shape, guarded))
     moved = Ref(copy.number, tuple(p - r.low for p, r in zip(ref.index, ranges, strict=True)))
     value = rewrite(reduction.value, lambda part: moved if part == ref else None)
