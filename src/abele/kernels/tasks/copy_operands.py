@@ -21,8 +21,8 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReductio
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
 MIN_GUARDED_REUSE, NEAR_BYTES = 6, 1 << 21
-"""The same where loads are guarded, and the copy stays in caches: no lanes or tiles run along a guarded dim, which costs
-more than a load that is near."""
+"""The same where loads are guarded, and the copy's bytes stay in caches: no lanes or tiles run along a guarded dim,
+which costs more than a load that is near."""
 
 
 @dataclass(frozen=True)
