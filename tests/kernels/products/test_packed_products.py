@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels_kit import run_kernel, run_plan
+from products_kit import expected, linear, listing, values
 
 from abele.errors import InvalidOptionError
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
@@ -19,30 +20,6 @@ RNG = np.random.default_rng(20)
 @pytest.fixture(autouse=True)
 def packed(monkeypatch):
     monkeypatch.setenv(VARIABLE, "packed")
-
-
-def linear(m, n, k, *, left="ik", right="kj", out="ij", types=(f32, f32, f32)):
-    """A product whose operands have their dims in the given order."""
-    extents = {"i": m, "j": n, "k": k}
-    shapes = tuple(tuple(extents[d] for d in dims) for dims in (left, right, out))
-    value = load(0, *left) * load(1, *right)
-    return HostKernel(shapes, types, 2, 1, (nest(extents, store(2, tuple(out), value, "add")),))
-
-
-def values(kernel, scale=1.0):
-    return [
-        (RNG.standard_normal(kernel.shapes[n]) * scale).astype(kernel.types[n].np) for n in range(kernel.num_inputs)
-    ]
-
-
-def expected(kernel, arrays, left="ik", right="kj", out="ij"):
-    wide = [a.astype(np.float64) for a in arrays]
-    return np.einsum(f"{left},{right}->{out}", *wide)
-
-
-def listing(kernel):
-    buffers = [Buffer(n, s, t, True, f"b{n}") for n, (s, t) in enumerate(zip(kernel.shapes, kernel.types, strict=True))]
-    return plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "product")]).listing
 
 
 @settings(max_examples=40, deadline=None)

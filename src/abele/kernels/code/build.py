@@ -11,12 +11,11 @@ from abele.kernels.code.nests import generate
 from abele.kernels.code.products import product_function
 from abele.kernels.nest.loop_nest import LoopNest
 from abele.kernels.products.schedule import Epilogue, ProductSchedule
-from abele.kernels.routines.packed import Blocking, product_module
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm.jit import Native, compile_keyed
 
-CODE_VERSION = 14
+CODE_VERSION = 15
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
@@ -44,12 +43,6 @@ def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest
     nests = [(str(e.nest), e.last_rows, e.last_columns) for e in epilogues]
     content = f"product {CODE_VERSION}\n{schedule!r}\n{nests}\n{nest.num_arrays} {nest.num_integers}"
     return _compiled(content, lambda name: product_function(schedule, epilogues, nest, name))
-
-
-def build_packed(sizes: Blocking, left: str, right: str) -> tuple[Native, int]:
-    """Native code that multiplies matrices of element types ``left`` and ``right``, and its address."""
-    content = f"packed product {CODE_VERSION}\n{sizes!r} {left} {right}"
-    return _compiled(content, lambda name: product_module(sizes, left, right, name))
 
 
 def _compiled(content: str, make: Any) -> tuple[Native, int]:

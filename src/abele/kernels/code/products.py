@@ -17,9 +17,9 @@ from abele.kernels.code.memory import stored_type
 from abele.kernels.nest.ir import Affine, affine
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.epilogue import COLUMN_SHARE, ROW_SHARE
-from abele.kernels.products.schedule import Epilogue, ProductSchedule
+from abele.kernels.products.schedule import Epilogue, LibraryCall, ProductSchedule
 from abele.kernels.routines.packed import ROUTINE
-from abele.llvm.emit import F32, I8, I64, POINTER
+from abele.llvm.emit import F32, I8, I32, I64, POINTER, VOID
 
 Value = Any
 
@@ -31,8 +31,11 @@ def product_function(schedule: ProductSchedule, epilogues: Sequence[Epilogue], n
     of ``epilogues``, which take the arrays, the sums of a share, and the integers.
     """
     writer = _ProductWriter(name, schedule, nest)
+    before = writer.set_threads(_i32(1)) if schedule.library is not None else None
     with writer.loop(writer.begin, writer.end) as unit:
         writer.share_of(unit, epilogues)
+    if before is not None:
+        writer.set_threads(before)
     return writer.finish()
 
 
@@ -102,6 +105,9 @@ class _ProductWriter(DriverWriter):
             # The routine counts from the product's first row and column.
             before = b.add(b.mul(row, _i64(schedule.columns)), column)
             target = b.gep(self.tile, [b.neg(before)], source_etype=F32)
+        if schedule.library is not None:
+            self._call_library(schedule.library, share, (row, column), target)
+            return
         # Shares after each other have columns in common: but for the first of a thread, they are packed already.
         again = b.and_(
             b.icmp_signed("!=", share.indices[ROW_SHARE], _i64(0)), b.icmp_signed("!=", share.unit, self.begin)
@@ -112,6 +118,36 @@ class _ProductWriter(DriverWriter):
         places = self.slot(self.callees + 1)
         args = [places, row, rows, column, columns, *factors, target, _i64(int(adds)), held, self.scratch]
         b.call(self._routine(self.callees, ROUTINE), args)
+
+    def set_threads(self, count: Value) -> Value:
+        """Tell the library how many threads it may use in this one; gives how many it was told before."""
+        return self.builder.call(self._routine(self.callees + 1, ll.FunctionType(I32, [I32])), [count])
+
+    def _call_library(self, call: LibraryCall, share: _ShareValues, start: tuple[Value, Value], target: Value) -> None:
+        """Multiply a share by ``sgemm_``, whose matrices are ours turned: C' = B'·A'."""
+        b, product = self.builder, self.product
+        row, column = start
+        left, right = (self._element(operand, share.indices) for operand in (product.left, product.right))
+        left = self._further(left, row, 1 if call.left.is_turned else call.left.stride)
+        right = self._further(right, column, call.right.stride if call.right.is_turned else 1)
+        target = self._further(self._further(target, row, call.result), column, 1)
+        rows, columns = (b.trunc(extent, I32) for extent in share.extents)
+        letters = [ll.Constant(I8, ord("T" if m.is_turned else "N")) for m in (call.right, call.left)]
+        strides = [_i32(n) for n in (call.right.stride, call.left.stride, call.result)]
+        adds = float(product.adds and self.schedule.is_direct)
+        values = [*letters, columns, rows, _i32(product.shape[2]), ll.Constant(F32, 1.0)]
+        args = [*map(self._referred, values), right, self._referred(strides[0]), left, self._referred(strides[1])]
+        args += [self._referred(ll.Constant(F32, adds)), target, self._referred(strides[2])]
+        b.call(self._routine(self.callees, ll.FunctionType(VOID, [POINTER] * len(args))), args)
+
+    def _further(self, pointer: Value, index: Value, stride: int) -> Value:
+        return self.builder.gep(pointer, [self.builder.mul(index, _i64(stride))], source_etype=F32)
+
+    def _referred(self, value: Value) -> Value:
+        """A place on the stack that holds ``value``: Fortran takes every argument by reference."""
+        place = self.entry.alloca(value.type)
+        self.builder.store(value, place)
+        return place
 
     def _element(self, access: ElementAccess, indices: Mapping[str, Value]) -> Value:
         """Address of the element of ``access`` at row and column 0."""
@@ -154,6 +190,10 @@ class _ProductWriter(DriverWriter):
 
     def _moved(self, builder: ll.IRBuilder, base: Value, bytes_: Value) -> Value:
         return builder.gep(base, [bytes_], source_etype=I8)
+
+
+def _i32(value: int) -> Value:
+    return ll.Constant(I32, value)
 
 
 def _i64(value: int) -> Value:

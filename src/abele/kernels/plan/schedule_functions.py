@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from abele.kernels.code.build import build_nest, build_packed, build_product
+from abele.kernels.code.build import build_nest, build_product
 from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.products.choose import choose_product
 from abele.kernels.products.epilogue import epilogues
 from abele.kernels.products.schedule import ProductSchedule
+from abele.kernels.routines.costs import ProductCosts
+from abele.kernels.routines.native import packed_routine
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
 from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.pack_panels import packed_nest
@@ -63,7 +65,8 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
     def changed(function: TaskFunction, _: LeafFunctions) -> TaskFunction:
         assert function.schedule is not None
         if isinstance(function.schedule, ProductSchedule):
-            return _product_code(function, function.schedule, keep)
+            assert program.target.products is not None
+            return _product_code(function, function.schedule, program.target.products, keep)
         native, address = build_nest(function.nest, function.schedule, function.panel)
         keep.append(native)
         return replace(function, address=address)
@@ -71,15 +74,23 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
     return replace(_changed(program, changed), keep=tuple(keep))
 
 
-def _product_code(function: TaskFunction, schedule: ProductSchedule, keep: list[object]) -> TaskFunction:
+def _product_code(
+    function: TaskFunction, schedule: ProductSchedule, costs: ProductCosts, keep: list[object]
+) -> TaskFunction:
     """``function`` with the addresses of its code and of what that calls; what holds them is added to ``keep``."""
     product = schedule.product
-    routine, multiply = build_packed(schedule.sizes, product.left.type.name, product.right.type.name)
-    places = schedule.places()
+    if schedule.library is not None:
+        assert costs.library is not None
+        called = [costs.library.sgemm, costs.library.set_threads]
+    else:
+        routine, multiply = packed_routine(schedule.sizes, product.left.type.name, product.right.type.name)
+        places = schedule.places()
+        keep += [routine, places]
+        called = [multiply, places.address]
     built = [build_nest(e.nest, own) for e, own in function.epilogues]
     native, address = build_product(schedule, [e for e, _ in function.epilogues], function.nest)
-    keep += [native, routine, places, *(n for n, _ in built)]
-    return replace(function, address=address, callees=(multiply, places.address, *(place for _, place in built)))
+    keep += [native, *(n for n, _ in built)]
+    return replace(function, address=address, callees=(*called, *(place for _, place in built)))
 
 
 def _changed(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.products.library_call import library_call
 from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.products.shares import choose_shares, product_cost
@@ -22,7 +24,14 @@ def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedul
         return None
     digits = product.inner(product.rows), product.inner(product.columns)
     shares = choose_shares(product.shape, digits, product.count, costs.sizes)
-    return ProductSchedule(product, *shares, "packed", costs.sizes) if _pays(product, shares, costs) else None
+    if not _pays(product, shares, costs):
+        return None
+    schedule = ProductSchedule(product, *shares, costs.sizes)
+    if costs.library is None:
+        return schedule
+    call = library_call(product, costs.library.name, schedule.columns, is_direct=schedule.is_direct)
+    # The library is asked for, and maybe measured, only where it could be called.
+    return replace(schedule, library=call) if call is not None and costs.takes_library() else schedule
 
 
 def _pays(product: MatrixProduct, shares: tuple[int, int], costs: ProductCosts) -> bool:

@@ -12,6 +12,36 @@ from abele.kernels.routines.places import Digits, Places, places_of
 
 
 @dataclass(frozen=True)
+class DenseMatrix:
+    """An operand as libraries take it: rows apart by ``stride`` elements, columns next to each other.
+
+    Attributes:
+        stride: Between rows.
+        is_turned: True if it is the transpose of what the product reads.
+    """
+
+    stride: int
+    is_turned: bool
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """How a library multiplies a share.
+
+    Attributes:
+        name: Of the library.
+        left: The left operand as it takes it.
+        right: The right operand.
+        result: Between rows of the results.
+    """
+
+    name: str
+    left: DenseMatrix
+    right: DenseMatrix
+    result: int
+
+
+@dataclass(frozen=True)
 class ProductSchedule:
     """A nest run as a matrix product, share by share.
 
@@ -19,15 +49,15 @@ class ProductSchedule:
         product: What is multiplied.
         rows: Of a share; the last may have fewer.
         columns: Of a share.
-        routine: What multiplies a share: ``packed``, or a library's name.
         sizes: Of the packed routine.
+        library: How a library multiplies a share; None: the packed routine does.
     """
 
     product: MatrixProduct
     rows: int
     columns: int
-    routine: str
     sizes: Blocking
+    library: LibraryCall | None = None
 
     @property
     def parts(self) -> tuple[int, int]:
@@ -70,6 +100,8 @@ class ProductSchedule:
     @property
     def tile_offset(self) -> int:
         """Where the sums of a share lie in its scratch memory, in bytes."""
+        if self.library is not None:
+            return 64
         return -(-self.sizes.work_bytes(self.product.shape[2], self.columns) // 64) * 64
 
     @property
@@ -80,7 +112,8 @@ class ProductSchedule:
     def __str__(self) -> str:
         m, n, k = self.product.shape
         batch = "".join(f"{extent}×" for _, extent in self.product.batch)
-        return f"product {batch}[{m}, {k}]x[{k}, {n}] by {self.routine} in shares of {self.rows}×{self.columns}"
+        name = self.library.name if self.library is not None else "packed"
+        return f"product {batch}[{m}, {k}]x[{k}, {n}] by {name} in shares of {self.rows}×{self.columns}"
 
 
 @dataclass(frozen=True)

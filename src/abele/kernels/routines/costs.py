@@ -1,4 +1,4 @@
-"""What is known of the host's products: sizes of the packed routine, and what it gains over loops."""
+"""What is known of the host's products: sizes of the packed routine, what it gains over loops, and a library."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import os
 from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, nearest
+from abele.kernels.routines.gains import library_gain
+from abele.kernels.routines.libraries import MatrixLibrary, loaded_library
 from abele.kernels.routines.packed import Blocking, blocking
 from abele.llvm.host import cache_bytes
 
 VARIABLE = "ABELE_PRODUCTS"
 """Environment variable: what runs matrix products (:data:`WAYS`)."""
-WAYS = ("auto", "loops", "packed")
+WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
-the packed routine, wherever a task is a product."""
+the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
 LOOPS_RATE = 0.88
 """Rate of loops over register tiles, of that of the packed routine's tiles."""
+MIN_GAIN = 1.05
+"""How many times as fast as the packed routine a library has to be to be called."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,20 @@ class ProductCosts:
     Attributes:
         sizes: Of the packed routine.
         loops_rate: Rate of loops over register tiles, of that of the packed routine's tiles.
+        library: What may multiply instead of the packed routine.
+        forced: True if it shall, wherever it can.
     """
 
     sizes: Blocking
     loops_rate: float = LOOPS_RATE
+    library: MatrixLibrary | None = None
+    forced: bool = False
+
+    def takes_library(self) -> bool:
+        """True if the library multiplies what it can; it is measured where nobody has on this host."""
+        if self.library is None:
+            return False
+        return self.forced or library_gain(self.library, self.sizes) >= MIN_GAIN
 
 
 def product_costs(lanes: int, registers: int) -> ProductCosts | None:
@@ -39,7 +53,7 @@ def product_costs(lanes: int, registers: int) -> ProductCosts | None:
         registers: Vector registers.
 
     Raises:
-        InvalidOptionError: ``ABELE_PRODUCTS`` names no way to run products.
+        InvalidOptionError: ``ABELE_PRODUCTS`` names no way to run products, or one that is not there.
     """
     way = os.environ.get(VARIABLE) or "auto"
     if way not in WAYS:
@@ -51,5 +65,12 @@ def product_costs(lanes: int, registers: int) -> ProductCosts | None:
         )
     if way == "loops":
         return None
+    library = None if way == "packed" else loaded_library()
+    if way == "mkl" and library is None:
+        raise InvalidOptionError(
+            f"{VARIABLE} is 'mkl', which is not in this process",
+            because="it is found in a PyTorch that was imported before, on x86, and never loaded for itself",
+            remedy="import torch first, or leave the variable unset",
+        )
     sizes = blocking(lanes, registers, *cache_bytes())
-    return ProductCosts(sizes, 0.0 if way == "packed" else LOOPS_RATE)
+    return ProductCosts(sizes, LOOPS_RATE if way == "auto" else 0.0, library, way == "mkl")
