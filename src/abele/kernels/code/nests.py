@@ -31,7 +31,7 @@ from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_on
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.share_expressions import shared_expressions
-from abele.kernels.nest.ir import Apply, Const, Expr, compute_type
+from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
@@ -92,7 +92,8 @@ class _NestCode:
             def body() -> None:
                 if self.panel is not None:
                     self._copy_once(self.panel, unit)
-                self._loops(self._inner(), self._tile)
+                with self._fixed_inside(self._inner()):
+                    self._loops(self._inner(), self._tile)
 
             self._units(units, self._decode(units, unit), body)
         self.builder.ret_void()
@@ -139,7 +140,7 @@ class _NestCode:
         full, rest = divmod(self.extents[dim], step)
 
         def inside(start: Value, size: int) -> None:
-            with self.at(dim, start, size):
+            with self.at(dim, start, size), self._fixed_inside(dims[1:]):
                 self._loops(dims[1:], body, clamps)
 
         if bounds:
@@ -254,27 +255,44 @@ class _NestCode:
 
     # One register tile
 
-    def _fix_invariants(self) -> None:
-        """Evaluate once, before all loops, what depends on no dim and on nothing that the nest writes."""
+    @contextmanager
+    def _fixed_inside(self, loops: Sequence[str]) -> Iterator[None]:
+        """Evaluate once, before ``loops`` and those of the reduction, what the elements of a row share."""
+        inner = (*loops, *self.schedule.reduced, self.schedule.lane)
+        around = frozenset(d for d, size in self.size.items() if size == 1 and d not in inner)
+        before = dict(self.points.fixed)
+        if around and any(d and self.extents[d] > self.schedule.step(d) for d in inner):
+            self._fix_invariants(around)
+        yield
+        self.points.fixed = before
+
+    def _fix_invariants(self, around: frozenset[str] = frozenset()) -> None:
+        """Evaluate once, before the loops to come, what depends on no dim but ``around``, and on nothing written."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
-        for part in self.nest.expressions():
+        for part in self.nest.expressions() if not around else ():
             if isinstance(part, Hash) and part.seed.array not in written and not part.seed.address.names:
                 self.points.keys_of(part, at, fix=True)
 
         def visit(expression: Expr, wanted: ElementType) -> None:
-            if isinstance(expression, NestLocal | Const):
+            if isinstance(expression, NestLocal | Const | Index) or id(expression) in self.points.fixed:
                 return
             arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
             # Locals are of a point, even where their value does not depend on one.
             known = not any(isinstance(part, NestLocal) for part in expression.walk())
-            if known and self.points.dims_of(expression) == frozenset() and not arrays & written:
+            dims = self.points.dims_of(expression)
+            if known and dims is not None and dims <= around and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
                 return
             for arg in expression.args:
-                if arg.args or not self.points.dims_of(arg):
+                if arg.args or (self.points.dims_of(arg) or frozenset()) <= around:
                     visit(arg, wanted)
 
+        if around and self.nest.accumulates:
+            # All else is worked out once per reduction anyway.
+            for accumulate in self.nest.accumulates:
+                visit(accumulate.value, accumulate.type)
+            return
         for item in self.nest.outs:
             if item.value.args:
                 visit(item.value, compute_type(item.access.type))
