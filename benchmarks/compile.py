@@ -1,16 +1,19 @@
-"""What compiling costs: both demos for one IPU, a million vertices in many compute sets, and the passes one by one.
+"""What compiling costs: demos and heavy networks, a million vertices in many compute sets, and the passes one by one.
 
 The compute sets are of two kinds: ``equal`` ones do the same to variables of their own, ``different`` ones differ in
-what each vertex is wired to. Demos and compute sets compile in processes of their own, first with an empty codelet
-cache, then with a warm one. With --json one object is printed, {"rows": [...]}: rows of demos and of compute sets carry
-``workload``, ``cold_seconds``, ``warm_seconds`` and ``peak_bytes`` (``base_bytes`` of them before compiling: Python,
-PyTorch, data); the row ``vertices`` carries ``num_vertices`` and nanoseconds a vertex of ``race_check_ns``,
-``exchange_plan_ns`` and ``cycle_model_ns``.
+what each vertex is wired to. All of them compile in processes of their own, first with an empty cache of native code,
+then with a warm one; networks train with Adam, and their native code is made too. With --json one object is printed,
+{"rows": [...]}: rows carry ``workload``, ``cold_seconds``, ``warm_seconds`` and ``peak_bytes`` (``base_bytes`` of them
+before compiling: Python, PyTorch, data); networks also carry ``cpu_seconds``, of the processor when cold, and
+``phases``, the part of them that each phase took itself; the row ``vertices`` carries ``num_vertices`` and nanoseconds
+a vertex of ``race_check_ns``, ``exchange_plan_ns`` and ``cycle_model_ns``.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib
 import json
 import os
 import resource
@@ -39,7 +42,23 @@ from abele.numerics import f32
 WITH_LOSS = {"digits": "DigitsWithLoss", "braggnn": "BraggNNWithLoss"}
 DEMOS = tuple(WITH_LOSS)
 SETS = "sets"
-WORKLOADS = (*DEMOS, f"equal {SETS}", f"different {SETS}")
+NETWORKS = ("resnet18-32", "encoder-256")
+"""Of ``workloads``."""
+WORKLOADS = (*DEMOS, *NETWORKS, f"equal {SETS}", f"different {SETS}")
+PHASES = {
+    "capture": "abele.frontends.poptorch.compiling.capture",
+    "lower to libraries": "abele.session.compiling._build",
+    "plan products": "abele.poplibs.poplin.planner.search.best_plans",
+    "analyse the program": "abele.session.compiling.compile_program",
+    "analyse exchanges": "abele.compiler.analyse.plan_exchange",
+    "count cycles": "abele.compiler.analyse.compute_cycles",
+    "lay out the engine": "abele.runtime.engine.deployment.build_image",
+    "plan native code": "abele.runtime.native.plan_runs.plan_native",
+    "choose schedules": "abele.kernels.plan.schedule_functions.choose_packed_schedule",
+    "write LLVM code": "abele.kernels.code.build._compiled",
+    "LLVM": "abele.llvm.jit._build",
+}
+"""What is timed of a network: the phases by name, and the function of each; what a phase calls of others is not its."""
 NUM_SETS = 100
 VERTEX_ELEMENTS = 4
 
@@ -50,10 +69,64 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def compile_demo(name: str) -> dict[str, float]:
-    """Compile a demo's training program in this process."""
-    import importlib
+class Phases:
+    """Processor time of each phase, without that of phases inside it.
 
+    Attributes:
+        seconds: By name.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._inside = [0.0]
+        for name, place in PHASES.items():
+            module, _, function = place.rpartition(".")
+            owner = importlib.import_module(module)
+            setattr(owner, function, self._timed(name, getattr(owner, function)))
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.process_time()
+            self._inside.append(0.0)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = time.process_time() - start
+                self.seconds[name] += took - self._inside.pop()
+                self._inside[-1] += took
+
+        return timed
+
+
+def compile_network(name: str) -> dict[str, Any]:
+    """Compile a heavy network's training program in this process, native code and all."""
+    from torch import optim
+    from workloads import WORKLOADS as NETWORKS_BY_NAME
+
+    from abele import poptorch
+
+    workload = next(w for w in NETWORKS_BY_NAME if w.name == name)
+    options = poptorch.Options().deviceIterations(workload.steps).showCompilationProgressBar(False)
+    options.Abele.allowOutOfMemory()
+    model, samples = workload.model(), workload.samples()
+    training_model = poptorch.trainingModel(model, options, optimizer=optim.Adam(model.parameters(), lr=1e-3))
+    phases, base = Phases(), peak_bytes()
+    start, cpu = time.perf_counter(), time.process_time()
+    training_model.compile(*samples)
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - cpu,
+        "peak_bytes": peak_bytes(),
+        "base_bytes": base,
+        "phases": phases.seconds,
+    }
+
+
+def compile_demo(name: str) -> dict[str, Any]:
+    """Compile a demo's training program in this process."""
+    if name in NETWORKS:
+        return compile_network(name)
     if name.endswith(SETS):
         return compile_sets(1_000_000, NUM_SETS, equal=name.startswith("equal"))
     from torch import optim
@@ -104,7 +177,8 @@ def demo_row(name: str) -> dict[str, Any]:
             json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
             for _ in range(2)
         )
-    return {
+    more = {"cpu_seconds": cold["cpu_seconds"], "phases": cold["phases"]} if "phases" in cold else {}
+    return more | {
         "workload": name,
         "cold_seconds": round(cold["seconds"], 3),
         "warm_seconds": round(warm["seconds"], 3),
@@ -165,10 +239,10 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the rows as two tables."""
+    """Print the rows as tables."""
     demos = Table(title="compiling for one IPU", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("demo", "cold", "warm", "peak memory", "before compiling"):
-        demos.add_column(heading, justify="left" if heading == "demo" else "right")
+    for heading in ("workload", "cold", "warm", "peak memory", "before compiling"):
+        demos.add_column(heading, justify="left" if heading == "workload" else "right")
     passes = Table(title="compiler passes", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("vertices", "race check", "exchange plan", "cycle model"):
         passes.add_column(heading, justify="right")
@@ -179,12 +253,30 @@ def show(rows: list[dict[str, Any]]) -> None:
         else:
             sizes = (f"{row[key] / 1e6:,.0f} MB" for key in ("peak_bytes", "base_bytes"))
             demos.add_row(row["workload"], f"{row['cold_seconds']:.2f} s", f"{row['warm_seconds']:.2f} s", *sizes)
-    Console().print(demos, passes)
+    shown = [table for table in (demos, phases_of(rows), passes) if table.row_count]
+    Console().print(*shown)
+
+
+def phases_of(rows: list[dict[str, Any]]) -> Table:
+    """Processor time of networks, phase by phase."""
+    networks = [row for row in rows if "phases" in row]
+    table = Table(title="phases, processor time when cold", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("phase", *(row["workload"] for row in networks)):
+        table.add_column(heading, justify="left" if heading == "phase" else "right")
+    if not networks:
+        return table
+    for name in PHASES:
+        table.add_row(name, *(f"{row['phases'][name]:.2f} s" for row in networks))
+    rest = (row["cpu_seconds"] - sum(row["phases"].values()) for row in networks)
+    table.add_row("the rest", *(f"{seconds:.2f} s" for seconds in rest))
+    table.add_row("all", *(f"{row['cpu_seconds']:.2f} s" for row in networks))
+    return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--only", default="", help="workloads whose name has this in it")
     parser.add_argument("--vertices", type=int, default=1_000_000, help="vertices of the compute set")
     parser.add_argument(
         "--compile-only", choices=WORKLOADS, help="compile one of them in this process and print its figures"
@@ -193,7 +285,8 @@ def main() -> None:
     if arguments.compile_only:
         print(json.dumps(compile_demo(arguments.compile_only)))
         return
-    rows = [*(demo_row(name) for name in WORKLOADS), vertices_row(arguments.vertices)]
+    rows = [demo_row(name) for name in WORKLOADS if arguments.only in name]
+    rows += [vertices_row(arguments.vertices)] if arguments.only in "vertices" else []
     if arguments.json:
         print(json.dumps({"rows": rows}))
     else:
