@@ -42,8 +42,10 @@ def run_plan(plan: NativePlan, storage: dict[int, np.ndarray], threads: int = 1)
                 storage[a.value].ctypes.data if a.kind == "buffer" else places[a.kind] + a.value for a in leaf.args
             ]
             low, high = leaf.units * thread // threads, leaf.units * (thread + 1) // threads
+            # A name of its own keeps the array while the leaf runs, which reads it all along.
+            pointers = np.array([*values, 0], np.int64)
             with denormals_flushed():
-                _LEAF(leaf.address)(low, high, np.array([*values, 0], np.int64).ctypes.data)
+                _LEAF(leaf.address)(low, high, pointers.ctypes.data)
 
         workers = [threading.Thread(target=share, args=(t,)) for t in range(threads)]
         for worker in workers:
