@@ -62,3 +62,23 @@ def _fold_pair(
     ]
     owners = first[1] + second[1]
     return combine(builder, name, parts[0], parts[1], type_), [owners[n] for n in low]
+
+
+def transposed(builder: ll.IRBuilder, rows: list[Value]) -> list[Value]:
+    """Vector n has lane n of every one of ``rows``, of which there are as many as a vector has lanes.
+
+    Blocks of one lane, then of two, four, … change places across the diagonal of pairs of rows: L·log L shuffles.
+    """
+    lanes = rows[0].type.count
+    order = ll.VectorType(ll.IntType(32), lanes)
+    rows, half = list(rows), 1
+    while half < lanes:
+        low = [n if not n & half else n - half + lanes for n in range(lanes)]
+        high = [n + half if not n & half else n + lanes for n in range(lanes)]
+        for n in (n for n in range(lanes) if not n & half):
+            pair = rows[n], rows[n + half]
+            rows[n], rows[n + half] = (
+                builder.shuffle_vector(*pair, ll.Constant(order, places)) for places in (low, high)
+            )
+        half *= 2
+    return rows

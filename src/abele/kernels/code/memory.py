@@ -126,7 +126,8 @@ def store_lanes(
     lanes = raw.type.count
     if mask is not None and valid < lanes:
         mask = builder.and_(mask, first_lanes(lanes, valid))
-    if mask is None and stride != 1:
+    # A single lane, too: LLVM makes a store of 32 bits of one narrowed 16-bit lane under a constant mask.
+    if mask is None and (stride != 1 or valid == 1):
         _scatter(builder, raw, pointer, type_, stride, valid)
         return
     if mask is None and valid == lanes:

@@ -70,7 +70,7 @@ class _NestCode:
             self.builder, arrays[: nest.num_arrays], schedule.lane, schedule.lanes, self.nest.locals, integers=integers
         )
         self.extents = nest.extents
-        self.size: dict[str, int] = {}
+        self.size = self.points.size
         self.parallel = tuple(d for d, _ in nest.parallel)
         self.unrolled = tuple(d for d in schedule.order if schedule.step(d) > 1)
         self.unrolled_reduced = tuple(d for d in schedule.reduced if schedule.step(d) > 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir as ll
 
+from abele.kernels.code.lanes import transposed
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
 from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
@@ -60,6 +61,7 @@ class Points:
         lanes: Number of lanes.
         locals: Values of ``NestLocal``, by number.
         base: Value of every dim at the tile's first element, as i64.
+        size: Elements of every dim in the tile.
         known: Values of this straight line of code, by expression and the offsets that it depends on.
         fixed: Values that hold in the whole function.
         sure: Bounds that hold at every point of the loops around.
@@ -74,6 +76,7 @@ class Points:
     lanes: int
     locals: tuple[Expr, ...] = ()
     base: dict[str, Value] = field(default_factory=dict)
+    size: dict[str, int] = field(default_factory=dict)
     known: dict[object, Any] = field(default_factory=dict)
     fixed: dict[int, Typed] = field(default_factory=dict)
     accumulators: dict[tuple[int, Point], Typed] = field(default_factory=dict)
@@ -198,11 +201,36 @@ class Points:
         kind = compute_type(access.type)
         if not stride and not masked:
             return Typed(load_one(self.builder, pointer, access.type), kind)
+        if condition is None and stride not in (0, 1):
+            across = self._across(access, at, stride)
+            if across is not None:
+                return Typed(across, kind)
         mask = condition if masked else None
         return Typed(
             load_lanes(self.builder, pointer, access.type, lanes=self.lanes, stride=stride, valid=at.valid, mask=mask),
             kind,
         )
+
+    def _across(self, access: ElementAccess, at: Point, stride: int) -> Value | None:
+        """What lies across the lanes, from a square of elements that is loaded along its rows and transposed.
+
+        None where the tile has no such square: no dim that steps by one and has as many points as there are lanes.
+        """
+        along = next((d for d, _ in at.offsets if access.stride(d) == 1 and self.size.get(d) == self.lanes), None)
+        if along is None or along == self.lane or at.valid < self.lanes:
+            return None
+        others = tuple(o for o in at.offsets if o[0] != along)
+        key = ("square", access, others)
+        if key not in self.known:
+            first = self.pointer(access, Point(others, at.valid))
+            rows = []
+            for lane in range(self.lanes):
+                place = element_pointer(self.builder, first, ll.Constant(I64, lane * stride), access.type)
+                rows.append(
+                    load_lanes(self.builder, place, access.type, self.lanes, stride=1, valid=at.valid, mask=None)
+                )
+            self.known[key] = transposed(self.builder, rows)
+        return self.known[key][dict(at.offsets)[along]]
 
     def pointer(self, access: ElementAccess, at: Point, condition: Value | None = None, stride: int = 0) -> Value:
         """Address of ``access`` in the first lane.

@@ -205,11 +205,30 @@ def _small_tiles(nest: LoopNest, lane: str, width: int) -> list[_Tiles]:
     dims = [(d, n) for d, n in dims if n > 1]
     if not dims:
         return [_ONE_POINT]
+    square = _square(nest, lane, width)
+    if square:
+        return [_Tiles((square,), np.array([[width]], dtype=np.int64))]
     dim, size = min(dims, key=lambda p: (p[0] != lane, _stride_key(nest, p[0])))
     work = sum(isinstance(e, Apply) for e in set(nest.expressions()))
     limit = 4 if work < LONG_EXPRESSION else 2
     most = max((f for f in (1, 2, 3, 4) if size % f == 0 and f <= limit), default=1)
     return [_Tiles((dim,), np.array([[most]], dtype=np.int64))]
+
+
+def _square(nest: LoopNest, lane: str, width: int) -> str:
+    """The dim that makes a square with the lanes, to be loaded along its rows and transposed; empty if there is none.
+
+    That is one along which an operand lies in memory that the lanes run across.
+    """
+    if not lane or width < 4 or nest.accumulates or nest.extents[lane] < width:
+        return ""
+    guarded = {d for f in nest.fetches for b in f.bounds for d in b.position.names}
+    across = [f.access for f in nest.fetches if not f.bounds and abs(f.access.stride(lane)) > 1]
+    # Stores across the lanes would cost as much again.
+    if not across or any(o.access.stride(lane) != 1 for o in nest.outs):
+        return ""
+    free = [d for d, n in nest.parallel if d != lane and d not in nest.unit and d not in guarded and n >= width]
+    return next((d for d in free if any(a.stride(d) == 1 for a in across)), "")
 
 
 class _CostModel:
@@ -222,6 +241,7 @@ class _CostModel:
     def __init__(self, nest: LoopNest, lane: str, width: int, target: HostTarget) -> None:
         self.nest, self.lane, self.width = nest, lane, width
         self.vector = max(1, width // target.lanes)
+        self.square = _square(nest, lane, width)
         self.registers = target.registers
         self.extents = nest.extents
         inner = [a.value for a in nest.accumulates]
@@ -243,6 +263,8 @@ class _CostModel:
 
     def _load_cost(self, access: ElementAccess) -> float:
         stride = access.stride(self.lane) if self.lane else 0
+        if self.square and abs(stride) > 1 and access.stride(self.square) == 1:
+            return 1.0 + math.log2(self.width)
         if stride == 1 or not self.lane:
             return 1.0
         far = abs(stride) * access.type.bytes >= FAR_BYTES
