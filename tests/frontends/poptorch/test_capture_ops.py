@@ -178,6 +178,16 @@ def test_attention__values_and_gradients__equal_pytorch(name: str) -> None:
     check_against_torch(Lossy(Apply(ATTENTION[name], (4, 6))), (torch.randn(4, 6),), rtol=1e-7)
 
 
+@pytest.mark.parametrize(("heads", "causal"), [(1, False), (2, True), (4, True)])
+def test_attention__query_heads_share_keys__equals_pytorch(heads: int, causal: bool) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        queries, keys = x.view(2, 4, 3, 5), x.view(2, 4, 3, 5)[:, :heads].sin()
+        return functional.scaled_dot_product_attention(queries, keys, keys * 0.5, is_causal=causal, enable_gqa=True)
+
+    torch.manual_seed(6)
+    check_against_torch(Lossy(Apply(function, (8, 15))), (torch.randn(8, 15),), rtol=1e-7)
+
+
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(6, 5), (4, 6)),
     "linear_no_bias": (lambda: nn.Linear(6, 5, bias=False), (4, 6)),

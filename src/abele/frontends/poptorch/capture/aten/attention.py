@@ -27,16 +27,32 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """softmax(query · keyᵀ · scale + mask) · value; a bool mask leaves only the places where it is true."""
-    if enable_gqa:
-        raise call.refuse("with enable_gqa has no lowering", "repeat keys and values for every query head")
+    """softmax(query · keyᵀ · scale + mask) · value; a bool mask leaves only the places where it is true.
+
+    Query heads that share keys (grouped queries) are further rows of one product, so that keys and values are not
+    repeated.
+    """
     net = call.net
+    rows = _rows_of_shared_heads(query, key) if enable_gqa else query.shape
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    scores = build.matmul(net, build.map_(net, arg(0) * factor, [query]), build.transpose(net, key))
+    queries = build.reshape(net, build.map_(net, arg(0) * factor, [query]), rows)
+    scores = build.matmul(net, queries, build.transpose(net, key))
+    if rows != query.shape:
+        scores = build.reshape(net, scores, (*query.shape[:-1], key.shape[-2]))
     if is_causal:
         mask = net.constant(np.tri(query.shape[-2], key.shape[-2]), bool_, "causal")
     if mask is not None:
         masked = select(arg(1), arg(0), -math.inf) if mask.dtype == bool_ else arg(0) + arg(1)
         scores = build.map_(net, masked, [scores, mask])
     shares = build.softmax(net, scores, -1)
-    return build.matmul(net, build.dropout(net, shares, dropout) if dropout else shares, value)
+    shares = build.dropout(net, shares, dropout) if dropout else shares
+    if rows == query.shape:
+        return build.matmul(net, shares, value)
+    mixed = build.matmul(net, build.reshape(net, shares, (*rows[:-1], key.shape[-2])), value)
+    return build.reshape(net, mixed, (*query.shape[:-1], value.shape[-1]))
+
+
+def _rows_of_shared_heads(query: Value, key: Value) -> tuple[int, ...]:
+    """Shape of the queries with those that share keys one after the other; PyTorch has seen that heads divide."""
+    heads, shared = query.shape[-3], key.shape[-3]
+    return (*query.shape[:-3], shared, heads // shared * query.shape[-2], query.shape[-1])
