@@ -83,4 +83,4 @@ def _of_share(nest: LoopNest, schedule: ProductSchedule, last_rows: bool, last_c
 
 def _linear(product: MatrixProduct, names: tuple[str, ...], step: int) -> tuple[tuple[str, int], ...]:
     """The dims ``names`` with the strides that a row-major dim of ``step`` between elements has."""
-    return ((names[0], step * product.inner(names)), *((d, step) for d in names[1:]))
+    return tuple((d, step * product.length(names[n + 1 :])) for n, d in enumerate(names))
