@@ -18,7 +18,7 @@ from abele.llvm.host import host_cpu
 CODEGEN_VERSION = 2
 """Part of every cache key; raised when this module makes other code from the same IR."""
 CLEANED = 1
-"""Optimisation level up to which code is cleaned up only: its writer has vectorised and unrolled it."""
+"""Optimisation level up to which code is cleaned up only: its writer has vectorised and unrolled it. At 0 it stays."""
 
 _lock = threading.RLock()
 _numbers = itertools.count()
@@ -109,7 +109,8 @@ def _optimised(text: str, speed: int) -> Any:
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = speed > CLEANED
     options.loop_interleaving = speed > CLEANED
     passes = binding.create_pass_builder(machine, options)
-    (_cleaning() if speed <= CLEANED else passes.getModulePassManager()).run(parsed, passes)
+    if speed:
+        (_cleaning() if speed <= CLEANED else passes.getModulePassManager()).run(parsed, passes)
     return parsed
 
 

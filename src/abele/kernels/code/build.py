@@ -19,6 +19,8 @@ CODE_VERSION = 17
 """Part of every cache key; raised when the same nest and schedule come to give other code."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
+DRIVER_SPEED = 0
+"""Optimisation level of drivers: they are many, run a few times a leaf, and take longer to optimise than to run."""
 
 
 def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = None) -> tuple[Native, int]:
@@ -35,7 +37,7 @@ def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = Non
 def build_driver(driver: Driver, *, timed: bool = False) -> tuple[Native, int]:
     """Native code of a driver, and its address."""
     content = f"driver {CODE_VERSION} {'timed ' * timed}{driver!r}"
-    return _compiled(content, lambda name: driver_module(driver, name, timed=timed))
+    return _compiled(content, lambda name: driver_module(driver, name, timed=timed), speed=DRIVER_SPEED)
 
 
 def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest: LoopNest) -> tuple[Native, int]:
@@ -45,7 +47,7 @@ def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest
     return _compiled(content, lambda name: product_function(schedule, epilogues, nest, name))
 
 
-def _compiled(content: str, make: Any) -> tuple[Native, int]:
+def _compiled(content: str, make: Any, *, speed: int = LLVM_SPEED) -> tuple[Native, int]:
     name = f"kernel_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    native = compile_keyed(content, lambda: make(name), speed=LLVM_SPEED)
+    native = compile_keyed(content, lambda: make(name), speed=speed)
     return native, native.address(name)
