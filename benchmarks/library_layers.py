@@ -13,6 +13,7 @@ from library_cases import Case, Data
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import f32
 from abele.poplibs import popnn
+from abele.poplibs.poplin import create_matmul_input_lhs, create_matmul_input_rhs, matmul_grouped
 from abele.poplibs.popnn import lstm
 
 EPS = 1e-5
@@ -31,6 +32,31 @@ def all_layers() -> Iterator[Case]:
     options = {"options": {"groupNormStridedChannelGrouping": "false"}}
     yield norm("group", shape, group, options, lambda x, g, b: F.group_norm(x, 8, g, b, EPS), num_groups=8)
     yield recurrent(32, 64, 256)
+    for heads, tokens, depth in ((32, 128, 64), (48, 256, 64), (24, 512, 64), (32, 64, 32)):
+        yield attention(heads, tokens, depth)
+
+
+def attention(heads: int, tokens: int, depth: int) -> Case:
+    """softmax(q · kᵀ) · v for so many heads, of all samples together."""
+    rows, columns = (heads, tokens, depth), (heads, depth, tokens)
+
+    def build(graph: Graph, prog: Sequence) -> tuple[dict[str, Tensor], list[Tensor]]:
+        q = create_matmul_input_lhs(graph, "f32", rows, columns, "q")
+        k = create_matmul_input_rhs(graph, "f32", rows, columns, "k")
+        scores = matmul_grouped(graph, q, k, prog)
+        shares = popnn.softmax(graph, scores, prog)
+        v = create_matmul_input_rhs(graph, "f32", (heads, tokens, tokens), rows, "v")
+        return {"q": q, "k": k, "v": v}, [matmul_grouped(graph, shares, v, prog)]
+
+    def data() -> Data:
+        return {"q": torch.randn(rows), "k": torch.randn(columns), "v": torch.randn(rows)}
+
+    def reference(d: Data) -> Callable[[], Any]:
+        q, k, v = d["q"][None], d["k"].mT.contiguous()[None], d["v"][None]
+        return lambda: F.scaled_dot_product_attention(q, k, v, scale=1.0)
+
+    work = 4.0 * heads * tokens * tokens * depth
+    return Case(f"attention f32 {heads}x[{tokens}x{depth}]", "GFLOP/s", work, data, build, reference)
 
 
 def norm(
