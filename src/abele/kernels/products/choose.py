@@ -22,6 +22,9 @@ def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedul
     product = find_product(nest)
     if product is None:
         return None
+    # One share packs least: where that does not pay, no cut does, and none has to be looked for.
+    if not _pays(product, product.shape[:2], costs):
+        return None
     digits = product.inner(product.rows), product.inner(product.columns)
     shares = choose_shares(product.shape, digits, product.count, costs.sizes)
     if not _pays(product, shares, costs):
