@@ -107,7 +107,7 @@ class LookUp(OpRule):
         """One multi-slice."""
         table, index = op.inputs
         plan = _plan(to, table.shape, op.output)
-        rows = popops.multi_slice(to.graph, to[table], _offsets(to, index), [0], [1], to.prog, plan)
+        rows = popops.multi_slice(to.graph, to[table], _offsets(to, index), [0], [1], to.prog, plan=plan)
         return rows.reshape(op.output.shape)
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
@@ -116,7 +116,7 @@ class LookUp(OpRule):
         if operand != 0:
             return None
         plan = _plan(to, table.shape, op.output)
-        return popops.create_sliceable_tensor(to.graph, table.dtype, table.shape, [0], [1], plan, name=table.name)
+        return popops.create_sliceable_tensor(to.graph, table.dtype, table.shape, [0], [1], plan=plan, name=table.name)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Rows of the gradient added up by their numbers."""
@@ -152,7 +152,9 @@ class AddRows(OpRule):
         table = popops.create_sliceable_tensor(graph, rows.dtype, shape, [0], [1], plan, name="rows")
         popops.zero(graph, table, prog)
         added = to[rows].reshape((rows.shape[0], 1, rows.shape[1]))
-        popops.multi_update_add(graph, table, added, _offsets(to, index), 1.0, [0], [1], prog, plan)
+        popops.multi_update_add(
+            graph, table, added, _offsets(to, index), 1.0, dims=[0], sizes=[1], prog=prog, plan=plan
+        )
         return table
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

@@ -5,19 +5,21 @@ Gates are in the order input, forget, cell, output; the weights of all gates are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from abele.graph import Tensor
+from abele.graph import Copy, Tensor
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.ops.constant import full
 from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
 from abele.poplibs.popnn import lstm as layers
+from abele.poplibs.popnn.recurrent.calls import units_of
 from abele.poplibs.popnn.recurrent.cell import Weights
+from abele.poplibs.poputil.order import storage_order
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -87,6 +89,18 @@ def _weights(tensors: Sequence[Tensor]) -> Weights:
     return Weights(of_input, of_output, tensors[2].reshape((4, tensors[2].size // 4)))
 
 
+def _laid_out(to: Lowering, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    """``value`` [steps, …] as ``make`` would make it, so that each step is a slice of near elements; copied if not.
+
+    A loop over steps slices its operands at every step: one copy before it costs less than rearranging each slice.
+    """
+    made = make()
+    if storage_order(value) == storage_order(made) and len(value.intervals()[0]) <= len(made.intervals()[0]):
+        return value
+    to.prog.add(Copy(value, made, name="lay_out_steps"))
+    return made
+
+
 def _as_matrix(gates: Tensor) -> Tensor:
     """Weights [4, inputs, units] as [4 · units, inputs]."""
     return gates.transpose((0, 2, 1)).reshape((4 * gates.shape[2], gates.shape[1]))
@@ -139,9 +153,11 @@ class Lstm(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn layer."""
         x, output, cell, *weights = (to[v] for v in op.inputs)
+        params = _params(op)
+        x = _laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
         made = layers.lstm_fwd(
             to.graph,
-            _params(op),
+            params,
             layers.LstmState(output, cell),
             x,
             _weights(weights),
@@ -209,15 +225,19 @@ class LstmGrad(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn backward pass."""
         x, output, cell, *weights, kept, by_output, by_cell = (to[v] for v in op.inputs)
+        params = _params(op, input_gradient=op.attrs["input"])
+        x = _laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
+        outputs = units_of(to.graph, params)
+        by_output = _laid_out(to, by_output, lambda: outputs.sequence(params.time_steps, "output_gradient"))
         found = layers.lstm_bwd_with_wu(
             to.graph,
-            _params(op, input_gradient=op.attrs["input"]),
+            params,
             layers.LstmState(output, cell),
             kept,
-            _weights(weights),
-            x,
-            by_output,
-            to.prog,
+            weights=_weights(weights),
+            input=x,
+            output_gradient=by_output,
+            prog=to.prog,
             cell_state_gradient=by_cell,
         )
         made, states = found.weights, found.state
