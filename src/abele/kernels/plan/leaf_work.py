@@ -28,6 +28,8 @@ from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.program import Space, Task
 
 _FREE = frozenset({"neg", "abs", "select"})
+_OFTEN = 8
+"""Uses of a vector from which on filling it lane by lane costs less than they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ def filled_lanes(function: TaskFunction, target: HostTarget) -> int:
         return target.lanes  # it packs its operands for the lanes, or a library does
     if schedule is None or not schedule.lane:
         return 1
+    # A register tile uses each vector so often that it hardly matters how it was filled.
+    if math.prod(n for d, n in schedule.tile if d != schedule.lane) >= _OFTEN:
+        return schedule.lanes
     accesses = (*(f.access for f in nest.fetches), *(o.access for o in nest.outs))
     strides = [abs(a.stride(schedule.lane)) for a in accesses]
     moving = [stride for stride in strides if stride]
