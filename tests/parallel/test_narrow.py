@@ -14,18 +14,18 @@ from abele.expr import Const
 from abele.expr.derivative import arg
 from abele.numerics import f32, i32
 from abele.parallel import Network, NetworkBuilder, Value, evaluate, verify
-from abele.parallel.network.part import Digit, Part, some_digits, take, whole_digits
+from abele.parallel.network.part import Digit, ValuePart, some_digits, take, whole_digits
 from abele.parallel.ops import build
 from abele.parallel.passes import DeadCode, Narrow, differentiate
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def rows_of_first_tokens(samples: int, tokens: int, width: int) -> Part:
-    return Part(((Digit(samples, 0, samples), Digit(tokens, 0, 1)), whole_digits(width)))
+def rows_of_first_tokens(samples: int, tokens: int, width: int) -> ValuePart:
+    return ValuePart(((Digit(samples, 0, samples), Digit(tokens, 0, 1)), whole_digits(width)))
 
 
-def elements(part: Part, shape: tuple[int, ...]) -> set[int]:
+def elements(part: ValuePart, shape: tuple[int, ...]) -> set[int]:
     """The positions of a part in a row-major array, from its meaning alone."""
     inside = np.ones([d.extent for digits in part.dims for d in digits], bool)
     for place, digit in enumerate(d for digits in part.dims for d in digits):
@@ -36,14 +36,15 @@ def elements(part: Part, shape: tuple[int, ...]) -> set[int]:
 
 def test_part__one_token_of_rows__is_a_range_where_tokens_are_a_dimension() -> None:
     part = rows_of_first_tokens(4, 5, 3).reshaped((20, 3), (4, 5, 3))
-    assert part == Part((whole_digits(4), some_digits(5, 0, 1), whole_digits(3)))
+    assert part == ValuePart((whole_digits(4), some_digits(5, 0, 1), whole_digits(3)))
     assert part.reshaped((4, 5, 3), (20, 3)) == rows_of_first_tokens(4, 5, 3)
 
 
 def test_part__border_within_a_digit__grows_to_what_can_be_told() -> None:
     # Five of six rows cannot be told apart in a shape of four by three.
-    assert Part((some_digits(12, 0, 5),)).reshaped((12,), (4, 3)) == Part((some_digits(4, 0, 2), whole_digits(3)))
-    assert Part(((Digit(2, 0, 2), Digit(6, 0, 3)),)).reshaped((12,), (3, 4)).is_whole
+    part = ValuePart((some_digits(12, 0, 5),))
+    assert part.reshaped((12,), (4, 3)) == ValuePart((some_digits(4, 0, 2), whole_digits(3)))
+    assert ValuePart(((Digit(2, 0, 2), Digit(6, 0, 3)),)).reshaped((12,), (3, 4)).is_whole
 
 
 SHAPES = st.sampled_from([(12,), (4, 3), (2, 2, 3), (3, 4), (2, 6), (6, 2), (3, 2, 2), (1, 12), (2, 1, 6)])
@@ -63,8 +64,8 @@ def digits(draw: Any, extent: int) -> tuple[Digit, ...]:
 
 
 @st.composite
-def parts(draw: Any, shape: tuple[int, ...]) -> Part:
-    return Part(tuple(draw(digits(n)) for n in shape))
+def parts(draw: Any, shape: tuple[int, ...]) -> ValuePart:
+    return ValuePart(tuple(draw(digits(n)) for n in shape))
 
 
 @given(data=st.data(), old=SHAPES, new=SHAPES)

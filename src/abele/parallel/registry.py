@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import NetworkError, UnsupportedOpError, nearest
-from abele.parallel.network.part import Part, whole_digits
+from abele.parallel.network.part import ValuePart, whole_digits
 
 if TYPE_CHECKING:
     from abele.graph import Tensor
@@ -81,16 +81,16 @@ class OpRule:
         """
         return None
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """What of the operands is needed for ``part`` of the result, the first one where nothing reads the others.
 
         Returns:
             The part that :meth:`emit_part` makes, which has all of ``part``, and for it the part of each operand; None
             for an operand of which nothing is needed. By default everything is.
         """
-        return Part.whole(op.output.shape), [Part.whole(v.shape) for v in op.inputs]
+        return ValuePart.whole(op.output.shape), [ValuePart.whole(v.shape) for v in op.inputs]
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """Append what makes ``part`` of the result of the parts of those operands of which anything is needed."""
         return net.emit(op.kind, inputs, part.shape, op.output.dtype, **op.attrs)
 
@@ -136,16 +136,16 @@ class RowWise(OpRule):
 
     row_dims: ClassVar[int] = 0
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same part of every operand."""
         made = part.with_whole(*range(-self.row_dims, 0))
         return made, [made] * len(op.inputs)
 
 
-def broadcast_needs(op: NetworkOp, part: Part) -> list[Part]:
+def broadcast_needs(op: NetworkOp, part: ValuePart) -> list[ValuePart]:
     """What operands that broadcast to the result have to give for ``part`` of it."""
     return [
-        Part(
+        ValuePart(
             tuple(
                 digits if n == extent else whole_digits(n)
                 for n, extent, digits in zip(v.shape, op.output.shape[-v.ndim :], part.dims[-v.ndim :], strict=True)

@@ -12,7 +12,7 @@ from abele.kernels.code.lanes import transposed
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
 from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Acc, Argument, Bound, ElementAccess, Fetch, Hash, NestLocal, affine_dims
+from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, IntegerArgument, NestLocal, affine_dims
 from abele.llvm import convert
 from abele.llvm import random as llvm_random
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
@@ -83,7 +83,7 @@ class Points:
     dims: dict[int, frozenset[str] | None] = field(default_factory=dict)
     sure: frozenset[Bound] = frozenset()
     integers: Sequence[Value] = ()
-    keys: dict[tuple[ElementAccess, int | Argument], llvm_random.Keys] = field(default_factory=dict)
+    keys: dict[tuple[ElementAccess, int | IntegerArgument], llvm_random.Keys] = field(default_factory=dict)
 
     def dims_of(self, expression: Expr) -> frozenset[str] | None:
         """The dims that ``expression`` depends on; None if it depends on accumulators."""
@@ -167,7 +167,7 @@ class Points:
                 for n in (0, 1)
             ]
             modifier = expression.modifier
-            number = self.integers[modifier.number] if isinstance(modifier, Argument) else modifier
+            number = self.integers[modifier.number] if isinstance(modifier, IntegerArgument) else modifier
             keys = llvm_random.emit_keys(self.builder, halves[0], halves[1], number)
             if not fix:
                 return keys

@@ -17,7 +17,7 @@ from abele.kernels.code.memory import stored_type
 from abele.kernels.nest.ir import Affine, affine
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.epilogue import COLUMN_SHARE, ROW_SHARE
-from abele.kernels.products.schedule import Epilogue, LibraryCall, ProductSchedule
+from abele.kernels.products.schedule import Epilogue, ProductSchedule, ShareProduct
 from abele.kernels.routines.packed import ROUTINE
 from abele.llvm.emit import F32, I8, I32, I64, POINTER, VOID
 
@@ -123,7 +123,7 @@ class _ProductWriter(DriverWriter):
         """Tell the library how many threads it may use in this one; gives how many it was told before."""
         return self.builder.call(self._routine(self.callees + 1, ll.FunctionType(I32, [I32])), [count])
 
-    def _call_library(self, call: LibraryCall, share: _ShareValues, start: tuple[Value, Value], target: Value) -> None:
+    def _call_library(self, call: ShareProduct, share: _ShareValues, start: tuple[Value, Value], target: Value) -> None:
         """Multiply a share by ``sgemm_``, whose matrices are ours turned: C' = B'·A'."""
         b, product = self.builder, self.product
         row, column = start

@@ -97,11 +97,11 @@ class NestLocal(Expr):
 class Hash(Expr):
     """A u32 from the counter hash of the two u32 at ``seed``, a modifier and ``index``.
 
-    The modifier is ``modifier``, or an :class:`Argument` that the function is called with.
+    The modifier is ``modifier``, or an :class:`IntegerArgument` that the function is called with.
     """
 
     seed: ElementAccess
-    modifier: int | Argument
+    modifier: int | IntegerArgument
     index: Affine
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Hash(Expr):
 
 
 @dataclass(frozen=True)
-class Argument:
+class IntegerArgument:
     """Integer ``number`` of those that a function is called with."""
 
     number: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abele.kernels.nest.loop_nest import ElementAccess
 from abele.kernels.products.matrix_product import MatrixProduct
-from abele.kernels.products.schedule import DenseMatrix, LibraryCall
+from abele.kernels.products.schedule import DenseMatrix, ShareProduct
 from abele.numerics import f32
 
 MAX_INT = (1 << 31) - 1
 
 
-def library_call(product: MatrixProduct, name: str, columns: int, *, is_direct: bool) -> LibraryCall | None:
+def library_call(product: MatrixProduct, name: str, columns: int, *, is_direct: bool) -> ShareProduct | None:
     """How library ``name`` multiplies shares of ``columns`` of ``product``; None where it cannot.
 
     Args:
@@ -31,7 +31,7 @@ def library_call(product: MatrixProduct, name: str, columns: int, *, is_direct: 
         result = placed.stride
     if left is None or right is None or max(*product.shape, left.stride, right.stride, result) > MAX_INT:
         return None
-    return LibraryCall(name, left, right, result)
+    return ShareProduct(name, left, right, result)
 
 
 def _dense(

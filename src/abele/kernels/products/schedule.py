@@ -25,7 +25,7 @@ class DenseMatrix:
 
 
 @dataclass(frozen=True)
-class LibraryCall:
+class ShareProduct:
     """How a library multiplies a share.
 
     Attributes:
@@ -57,7 +57,7 @@ class ProductSchedule:
     rows: int
     columns: int
     sizes: Blocking
-    library: LibraryCall | None = None
+    library: ShareProduct | None = None
 
     @property
     def parts(self) -> tuple[int, int]:

@@ -57,10 +57,11 @@ def _packed(sizes: Blocking, *, is_turned: bool) -> Callable[[], None]:
     places = places_of([row, column, *((column, row) if is_turned else (row, column)), row, column], keeps=True)
     a, b, c, work = _matrix(), _matrix(), _matrix(), np.zeros(sizes.work_bytes(n, n), np.uint8)
     run = _ROUTINE(address)
+    args = (places.address, 0, n, 0, n, *(x.ctypes.data for x in (a, b, c)), 0, 0, work.ctypes.data)
 
     def multiply() -> None:
         assert native is not None  # keeps the code
-        run(places.address, 0, n, 0, n, *(x.ctypes.data for x in (a, b, c)), 0, 0, work.ctypes.data)
+        run(*args)
 
     return multiply
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import Argument, Hash, LoopNest
+from abele.kernels.nest.loop_nest import Hash, IntegerArgument, LoopNest
 from abele.kernels.nest.rewrite import rewrite
 
 
@@ -20,7 +20,7 @@ def lifted_integers(nest: LoopNest) -> tuple[LoopNest, tuple[int, ...]]:
     numbers = {modifier: place for place, modifier in enumerate(n for n in found if isinstance(n, int))}
     if not numbers:
         return nest, ()
-    lifted = _with_modifiers(nest, lambda m: Argument(numbers[m]) if isinstance(m, int) else m)
+    lifted = _with_modifiers(nest, lambda m: IntegerArgument(numbers[m]) if isinstance(m, int) else m)
     return replace(lifted, num_integers=len(numbers)), tuple(numbers)
 
 
@@ -28,11 +28,11 @@ def lowered_integers(nest: LoopNest, integers: Sequence[int]) -> LoopNest:
     """``nest`` with its integer arguments as constants again."""
     if not nest.num_integers:
         return nest
-    lowered = _with_modifiers(nest, lambda m: integers[m.number] if isinstance(m, Argument) else m)
+    lowered = _with_modifiers(nest, lambda m: integers[m.number] if isinstance(m, IntegerArgument) else m)
     return replace(lowered, num_integers=0)
 
 
-def _with_modifiers(nest: LoopNest, modifier: Callable[[int | Argument], int | Argument]) -> LoopNest:
+def _with_modifiers(nest: LoopNest, modifier: Callable[[int | IntegerArgument], int | IntegerArgument]) -> LoopNest:
     def change(part: Expr) -> Expr | None:
         return replace(part, modifier=modifier(part.modifier)) if isinstance(part, Hash) else None
 

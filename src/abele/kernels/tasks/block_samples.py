@@ -116,11 +116,11 @@ class _LeafBuilder:
             rows.block,
             chunks.count,
             tuple(names[-1] for names in rows.dims),
-            tuple(chunks.starts),
-            frozenset(chunks.partials),
-            rows.extents[:-1],
-            tuple(names[:-1] for names in rows.dims),
-            {space: places[-1] for space, places in rows.local.items()},
+            starts=tuple(chunks.starts),
+            partials=frozenset(chunks.partials),
+            outer=rows.extents[:-1],
+            outer_dims=tuple(names[:-1] for names in rows.dims),
+            places={space: places[-1] for space, places in rows.local.items()},
         )
         return LeafTasks(tuple(tasks), loop), after
 

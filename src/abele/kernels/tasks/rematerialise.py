@@ -35,7 +35,7 @@ def rematerialise(program: TaskProgram) -> TaskProgram:
     before: dict[int, list[Task]] = {}
     tasks = list(program.tasks)
     for item in wanted:
-        copies = _Copies(program, history, item, spaces)
+        copies = _LateCopies(program, history, item, spaces)
         for space in sorted(item.spaces):
             copies.make(space)
         before.setdefault(min(item.readers), []).extend(copies.tasks)
@@ -123,7 +123,7 @@ def _can_be_made_again(
     return True
 
 
-class _Copies:
+class _LateCopies:
     """Tasks that make again what one level reads late, in order, and the spaces that they write, by the original."""
 
     def __init__(self, program: TaskProgram, history: _History, item: _ReadLate, spaces: SpaceTable) -> None:

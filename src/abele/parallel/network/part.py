@@ -60,7 +60,7 @@ def some_digits(extent: int, low: int, high: int) -> Digits:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ValuePart:
     """Some indices of each dimension of a value.
 
     Attributes:
@@ -70,9 +70,9 @@ class Part:
     dims: tuple[Digits, ...]
 
     @staticmethod
-    def whole(shape: Shape) -> Part:
+    def whole(shape: Shape) -> ValuePart:
         """All of a value."""
-        return Part(tuple(map(whole_digits, shape)))
+        return ValuePart(tuple(map(whole_digits, shape)))
 
     @property
     def is_whole(self) -> bool:
@@ -89,22 +89,22 @@ class Part:
         """Elements in the part."""
         return math.prod(self.shape)
 
-    def with_dim(self, dim: int, digits: Digits) -> Part:
+    def with_dim(self, dim: int, digits: Digits) -> ValuePart:
         """The part with another one of one dimension."""
-        return Part((*self.dims[:dim], joined_digits(digits), *self.dims[dim + 1 :]))
+        return ValuePart((*self.dims[:dim], joined_digits(digits), *self.dims[dim + 1 :]))
 
-    def with_whole(self, *dims: int) -> Part:
+    def with_whole(self, *dims: int) -> ValuePart:
         """The part with all indices of some dimensions."""
         places = {d % len(self.dims) for d in dims}
-        return Part(
+        return ValuePart(
             tuple(whole_digits(_extent(digits)) if d in places else digits for d, digits in enumerate(self.dims))
         )
 
-    def union(self, other: Part) -> Part:
+    def union(self, other: ValuePart) -> ValuePart:
         """A part that has what either has, and perhaps more."""
-        return Part(tuple(map(_either, self.dims, other.dims)))
+        return ValuePart(tuple(map(_either, self.dims, other.dims)))
 
-    def reshaped(self, old: Shape, new: Shape) -> Part:
+    def reshaped(self, old: Shape, new: Shape) -> ValuePart:
         """The smallest part of the value in shape ``new`` that can be told and has all of this one."""
         from abele.graph.refit import matching_groups
 
@@ -113,14 +113,14 @@ class Part:
             flat = joined_digits(tuple(d for dim in before for d in self.dims[dim]))
             for dim, digits in zip(after, _divided(flat, [new[d] for d in after]), strict=True):
                 dims[dim] = digits
-        return Part(tuple(dims))
+        return ValuePart(tuple(dims))
 
-    def inside(self, other: Part) -> Part:
+    def inside(self, other: ValuePart) -> ValuePart:
         """This part of a value as a part of ``other`` of it, which has all of this."""
-        return Part(tuple(map(_inside, self.dims, other.dims)))
+        return ValuePart(tuple(map(_inside, self.dims, other.dims)))
 
 
-def take(net: BlockBuilder, value: Value, part: Part) -> Value:
+def take(net: BlockBuilder, value: Value, part: ValuePart) -> Value:
     """A part of a value: its dimensions split into digits, sliced, and joined again."""
     from abele.parallel.ops.views import reshape, slice_
 

@@ -13,7 +13,7 @@ from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, bool_
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.network.part import Part
+from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
 from abele.parallel.registry import (
@@ -104,7 +104,7 @@ class Map(OpRule):
         own = broadcast(*(v.shape for v in kept))
         return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same part of every operand, as far as it does not broadcast."""
         return part, broadcast_needs(op, part)
 

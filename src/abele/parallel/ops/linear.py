@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.network.part import Part, whole_digits
+from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.reduction import reduce, sum_to
 from abele.parallel.ops.views import expand, reshape, transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -70,11 +70,11 @@ class Linear(OpRule):
         """The product in NumPy."""
         return x @ weight.T + (bias[0] if bias else 0)
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same rows of x. Weights are used whole, so that they can lie as the matmul wants them."""
         made = part.with_whole(1)
         x, *rest = op.inputs
-        return made, [Part((made.dims[0], whole_digits(x.shape[1]))), *(Part.whole(v.shape) for v in rest)]
+        return made, [ValuePart((made.dims[0], whole_digits(x.shape[1]))), *(ValuePart.whole(v.shape) for v in rest)]
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
@@ -121,11 +121,11 @@ class MatMul(OpRule):
         """NumPy's matmul."""
         return a @ b
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same groups of both, the same rows of one and columns of the other."""
         *groups, rows, columns = part.dims
         inner = whole_digits(op.inputs[0].shape[-1])
-        return part, [Part((*groups, rows, inner)), Part((*groups, inner, columns))]
+        return part, [ValuePart((*groups, rows, inner)), ValuePart((*groups, inner, columns))]
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""

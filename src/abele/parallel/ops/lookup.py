@@ -11,7 +11,7 @@ import numpy as np
 from abele.graph import Tensor
 from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.network.part import Part
+from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.elementwise import cast
 from abele.parallel.ops.views import concat, expand, reshape, reverse, slice_
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -83,10 +83,10 @@ class LookUp(OpRule):
         require(index.ndim == 1 and index.dtype == i32, f"the numbers are {index}, they have to be i32[n]")
         return [((index.size, table.shape[1]), table.dtype)]
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same numbers, and the table."""
         made = part.with_whole(1)
-        return made, [Part.whole(op.inputs[0].shape), Part(made.dims[:1])]
+        return made, [ValuePart.whole(op.inputs[0].shape), ValuePart(made.dims[:1])]
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """Views of the table put together, where the numbers are known and follow each other in a few runs."""

@@ -17,7 +17,7 @@ import numpy as np
 from abele.graph import Tensor
 from abele.numerics import f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.network.part import Part
+from abele.parallel.network.part import ValuePart
 from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
 from abele.poplibs.popnn.norms import view as popnn_norms
 from abele.poplibs.popnn.norms.view import NormView
@@ -117,14 +117,14 @@ class Norm(OpRule):
         out = white * _channels(sides[0], x) + _channels(sides[1], x) if sides else white
         return out, white, mean.reshape(-1), inverse.reshape(-1)
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same samples, which have statistics of their own in all norms but one."""
         x, *sides = op.inputs
         samples = 1 if op.attrs["groups"] else 0
         made = part.with_whole(*range(samples, x.ndim))
-        return made, [made, *(Part.whole(v.shape) for v in sides)]
+        return made, [made, *(ValuePart.whole(v.shape) for v in sides)]
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """The norm of fewer samples."""
         x, *sides = inputs
         return norm(net, x, op.attrs["groups"], op.attrs["eps"], *sides)[0]

@@ -13,7 +13,7 @@ from abele.expr.simplify import product
 from abele.graph import Tensor
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
-from abele.parallel.network.part import Part, whole_digits
+from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
@@ -99,11 +99,11 @@ class Reduce(OpRule):
             return None
         return net.constant(_NUMPY[op.attrs["operation"]](contents, axis=dims) * scale, op.output.dtype)
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same part of the dimensions that stay, all of the others."""
         kept = iter(part.dims)
         shape, gone = op.inputs[0].shape, op.attrs["dims"]
-        return part, [Part(tuple(whole_digits(n) if d in gone else next(kept) for d, n in enumerate(shape)))]
+        return part, [ValuePart(tuple(whole_digits(n) if d in gone else next(kept) for d, n in enumerate(shape)))]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The reduction in NumPy."""

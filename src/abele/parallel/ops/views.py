@@ -10,7 +10,7 @@ import numpy as np
 from abele import graph as tile_graph
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.network.part import Digit, Part, some_digits, whole_digits
+from abele.parallel.network.part import Digit, ValuePart, some_digits, whole_digits
 from abele.parallel.ops.constant import full
 from abele.parallel.registry import (
     Array,
@@ -138,7 +138,7 @@ class Reshape(View):
         require(made.size == value.size, f"{list(value.shape)} has {value.size} elements, not {made.size}")
         return [(made.shape, value.dtype)]
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same elements; more of them where they are no part in the other shape."""
         old, new = op.inputs[0].shape, op.output.shape
         while True:
@@ -149,7 +149,7 @@ class Reshape(View):
                 return made, [read]
             part = made
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """The part of the input in the shape of the part."""
         return reshape(net, inputs[0], part.shape)
 
@@ -182,10 +182,10 @@ class Permute(View):
         """True if the order is the one that there was."""
         return bool(op.attrs["order"] == tuple(range(op.output.ndim)))
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The part with its dimensions in the order that they had."""
         order = op.attrs["order"]
-        return part, [Part(tuple(part.dims[order.index(d)] for d in range(len(order))))]
+        return part, [ValuePart(tuple(part.dims[order.index(d)] for d in range(len(order))))]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's transpose."""
@@ -211,11 +211,11 @@ class Expand(View):
         require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
         return [(made.shape, value.dtype)]
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same part of the dimensions that are not repeated."""
         return part, broadcast_needs(op, part)
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """The part of the input repeated to the shape of the part."""
         return expand(net, inputs[0], part.shape)
 
@@ -249,7 +249,7 @@ class Slice(View):
         require(inside, f"the indices {begin}:{end}:{step} are not in a dimension of {value.shape[dim]}")
         return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """What of the taken indices is asked for: every second one, say, is the first of a digit of two."""
         dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
         extent, count = op.inputs[0].shape[dim], op.output.shape[dim]
@@ -261,7 +261,7 @@ class Slice(View):
         low, high = begin + digits[0].low * step, begin + (digits[0].high - 1) * step + 1
         return part, [part.with_dim(dim, some_digits(extent, low, high))]
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """The part of the input; where steps have been no digit of it, every so many-th index."""
         dim = op.attrs["dim"]
         extent = inputs[0].shape[dim]
@@ -309,7 +309,7 @@ class Reverse(View):
         """True if no dimension is turned."""
         return not op.attrs["dims"]
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same indices, counted from the other end."""
         turned = part
         for dim in op.attrs["dims"]:
@@ -355,11 +355,11 @@ class Concat(View):
         """True for one value alone."""
         return len(op.inputs) == 1
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """What of each value lies in the part."""
         dim = op.attrs["dim"]
         made = part if len(part.dims[dim]) == 1 else part.with_whole(dim)
-        (digit,), begin, read = made.dims[dim], 0, list[Part | None]()
+        (digit,), begin, read = made.dims[dim], 0, list[ValuePart | None]()
         for value in op.inputs:
             extent = value.shape[dim]
             low, high = max(digit.low - begin, 0), min(digit.high - begin, extent)
@@ -367,7 +367,7 @@ class Concat(View):
             begin += extent
         return made, read
 
-    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: Part, inputs: Sequence[Value]) -> Value:
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
         """The parts of the values after each other."""
         return concat(net, inputs, op.attrs["dim"])
 
@@ -402,7 +402,7 @@ class Detach(View):
         """False: what it changes is where gradients flow."""
         return False
 
-    def needs(self, op: NetworkOp, part: Part) -> tuple[Part, Sequence[Part | None]]:
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same part."""
         return part, [part]
 

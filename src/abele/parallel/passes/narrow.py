@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from abele.parallel.network import BlockBuilder, Network, NetworkOp, Value, needed
-from abele.parallel.network.part import Part, take
+from abele.parallel.network.part import ValuePart, take
 from abele.parallel.passes.base import BlockPass, reading
 from abele.parallel.registry import rule_of
 
 MOST_PROPORTION = 0.75
 """Proportion of a value from which it is computed whole."""
 
-_Needs = tuple[Part, Sequence[Part | None]]
+_Needs = tuple[ValuePart, Sequence[ValuePart | None]]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Narrow(BlockPass):
     ) -> None:
         """Append each op for the part of its result that is read."""
         results = list(results)
-        demand = {v: Part.whole(v.shape) for v in results}
+        demand = {v: ValuePart.whole(v.shape) for v in results}
         plan = _plan(needed(ops, results), demand)
-        there: dict[Value, Part] = {}
+        there: dict[Value, ValuePart] = {}
         for op in ops:
             if demand.keys().isdisjoint(op.outputs):
                 continue
@@ -57,7 +57,7 @@ class Narrow(BlockPass):
             part, wanted = plan[op]
             with into.at(op.debug, stage=op.stage, place=op.place):
                 read = [
-                    take(into, values[v], p.inside(there.get(v) or Part.whole(v.shape)))
+                    take(into, values[v], p.inside(there.get(v) or ValuePart.whole(v.shape)))
                     for v, p in zip(op.inputs, wanted, strict=True)
                     if p is not None
                 ]
@@ -65,7 +65,7 @@ class Narrow(BlockPass):
             there[op.outputs[0]] = part
 
 
-def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp, _Needs]:
+def _plan(ops: Sequence[NetworkOp], demand: dict[Value, ValuePart]) -> dict[NetworkOp, _Needs]:
     """The ops of which a part is made, or that read parts, with what they make and read.
 
     Args:
@@ -89,14 +89,14 @@ def _plan(ops: Sequence[NetworkOp], demand: dict[Value, Part]) -> dict[NetworkOp
     return {op: needs for op, needs in plan.items() if not narrow.isdisjoint((*op.inputs, *op.outputs))}
 
 
-def _needs(op: NetworkOp, demand: dict[Value, Part]) -> _Needs:
+def _needs(op: NetworkOp, demand: dict[Value, ValuePart]) -> _Needs:
     first, *others = op.outputs
     # Of several results, a part can be made of the first alone: a norm whose statistics nothing reads.
     if op.blocks or not demand.keys().isdisjoint(others):
-        return Part.whole(first.shape), [Part.whole(v.shape) for v in op.inputs]
+        return ValuePart.whole(first.shape), [ValuePart.whole(v.shape) for v in op.inputs]
     part = demand[first]
     if part.size > MOST_PROPORTION * first.size:
-        part = Part.whole(first.shape)
+        part = ValuePart.whole(first.shape)
     while True:
         made, read = rule_of(op).needs(op, part)
         # Readers know their parts as parts of what they asked for; what is made instead has to be as easy to tell.
