@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
-from abele.graph.block import StridedBlock, row_major, strides_of
+from abele.graph.block import StridedBlock, row_major
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
 from abele.numerics import ElementType
 from abele.runtime.control.leaf import StreamUse
@@ -94,7 +94,9 @@ class Binder:
         if blocks is not None and len(blocks) <= MOST_PARTS:
             # A reshape may leave parts that lie between each other: those of every sample, say.
             for block in blocks:
-                yield block.extents, _block_binding(number, tensor.shape, block), self._block_source(block)
+                # A dimension for every factor: both sides have the same ones, and nothing has to be split for a copy.
+                shape = tuple(n for along in block.factors for n, _, _ in along)
+                yield shape, _block_binding(number, tensor.shape, block), self._block_source(block)
             return
         found = regrouped(tensor)
         assert found is not None
@@ -120,7 +122,7 @@ class Binder:
 
     def _block_source(self, block: StridedBlock) -> OperandBinding:
         """The view of a block in its variable."""
-        factors = tuple(strides_of(f) for f in block.factors)
+        factors = tuple(((n, stride),) for along in block.factors for n, _, stride in along)
         return OperandBinding(self._number(block.variable), factors, block.offset)
 
     def _number(self, variable: Variable) -> int:
@@ -169,7 +171,6 @@ def _block_binding(number: int, shape: tuple[int, ...], block: StridedBlock) -> 
     """The view of a block's places in a row-major buffer of ``shape``."""
     strides = row_major(shape)
     factors = tuple(
-        tuple((n, step * stride) for n, step, _ in along) or ((1, 0),)
-        for along, stride in zip(block.factors, strides, strict=True)
+        ((n, step * stride),) for along, stride in zip(block.factors, strides, strict=True) for n, step, _ in along
     )
     return OperandBinding(number, factors, sum(o * stride for o, stride in zip(block.origin, strides, strict=True)))
