@@ -58,9 +58,10 @@ def _packed(sizes: Blocking, *, is_turned: bool) -> Callable[[], None]:
     a, b, c, work = _matrix(), _matrix(), _matrix(), np.zeros(sizes.work_bytes(n, n), np.uint8)
     run = _ROUTINE(address)
     args = (places.address, 0, n, 0, n, *(x.ctypes.data for x in (a, b, c)), 0, 0, work.ctypes.data)
+    held = (native, places, a, b, c, work)
 
     def multiply() -> None:
-        assert native is not None  # keeps the code
+        assert held  # what the arguments point to, and the code
         run(*args)
 
     return multiply
