@@ -30,6 +30,7 @@ from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
+from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
@@ -49,7 +50,7 @@ def generate(nest: LoopNest, schedule: NestSchedule, name: str, panel: Panel | N
     module = ll.Module(name=name)
     pointer = ll.PointerType()
     function = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, pointer]), name)
-    _NestCode(function, shared_expressions(nest), schedule, panel).emit()
+    _NestCode(function, shared_expressions(with_raw_moves(nest)), schedule, panel).emit()
     return module
 
 
