@@ -91,6 +91,17 @@ def test_found_advice__smaller_batches__the_first_that_fits_leads() -> None:
     assert lines[-1].startswith("Settings(allow_out_of_memory=True)")
 
 
+def test_found_advice__batches_tried_in_vain__are_not_named() -> None:
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        raise too_full(needed_bytes=1500, temporaries=900)
+
+    error = too_full(needed_bytes=1400, temporaries=900)
+    untried = found_advice(case(Settings()), error, compile_, None).lines()
+    tried = found_advice(case(Settings()), error, compile_, lambda parts: case(Settings())).lines()
+    assert any("micro-batch" in line for line in untried)
+    assert not any("micro-batch" in line or "tried" in line for line in tried)
+
+
 def test_has_room__parts_of_temporaries__count_beside_the_rest() -> None:
     error = too_full(needed_bytes=2500, temporaries=1600)
     assert [parts for parts in (0, 2, 4, 8) if _has_room(error, parts)] == [0, 8]

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llvmlite import ir as ll
-
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import FieldPlace, VertexMemory, stored_type
 from abele.codelet.vertex import NUM_WORKERS
-from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant
+from abele.llvm.emit import I64, POINTER, Value, constant, counted_loop, intrinsic, prefetch
 
 LINE_BYTES = 64
 """Bytes of a cache line on x86-64 and most AArch64 hosts; on others a few prefetches more or less are made."""
@@ -57,37 +55,14 @@ def emit_prefetch(memory: VertexMemory, found: tuple[NextRows, ...], worker: Val
         if worker is not None:
             each = constant(I64, -(-rows.rows // NUM_WORKERS))
             first = b.mul(worker, each)
-            last = _smaller(b, b.add(first, each), last)
+            last = intrinsic(b, "llvm.smin", b.add(first, each), last)
         _rows(memory, rows, first, last)
-
-
-def _smaller(b: ll.IRBuilder, one: Value, other: Value) -> Value:
-    return b.select(b.icmp_signed("<", one, other), one, other)
 
 
 def _rows(memory: VertexMemory, found: NextRows, first: Value, last: Value) -> None:
     b = memory.builder
-    head, body, done = (b.append_basic_block(n) for n in ("ahead", "line", "asked"))
-    before = b.block
-    b.branch(head)
-    b.position_at_end(head)
-    row = b.phi(I64)
-    row.add_incoming(first, before)
-    b.cbranch(b.icmp_signed("<", row, last), body, done)
-    b.position_at_end(body)
-    pointer = memory.table(found.place.pointer, row, POINTER)
     element, size = stored_type(found.field.type), found.field.type.bytes
-    for line in range(found.lines):
-        at = b.gep(pointer, [constant(I64, line * LINE_BYTES // size)], source_etype=element)
-        _prefetch(b, at)
-    row.add_incoming(b.add(row, constant(I64, 1)), b.block)
-    b.branch(head)
-    b.position_at_end(done)
-
-
-def _prefetch(b: ll.IRBuilder, address: Value) -> None:
-    kind = ll.FunctionType(VOID, [POINTER, I32, I32, I32])
-    name = "llvm.prefetch.p0"
-    function = b.module.globals.get(name) or ll.Function(b.module, kind, name)
-    # Read, into all caches, of data.
-    b.call(function, [address, constant(I32, 0), constant(I32, 3), constant(I32, 1)])
+    with counted_loop(b, first, last) as row:
+        pointer = memory.table(found.place.pointer, row, POINTER)
+        for line in range(found.lines):
+            prefetch(b, b.gep(pointer, [constant(I64, line * LINE_BYTES // size)], source_etype=element))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -19,7 +17,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from abele.llvm.cache import cache_directory
+from abele.llvm.cache import cache_directory, write_whole
 from abele.llvm.host import host_cpu, num_threads
 
 T = TypeVar("T")
@@ -105,12 +103,4 @@ def _store(name: str, version: int, fact: object) -> None:
     if path is None:
         return
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, partial = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(fact)))
-            os.replace(partial, path)
-        except OSError:
-            os.unlink(partial)
-            raise
+        write_whole(path, msgspec.json.format(msgspec.json.encode(fact)))

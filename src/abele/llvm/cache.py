@@ -65,16 +65,25 @@ def store_object(key: str, data: bytes) -> None:
     if path is None or directory is None:
         return
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, partial = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(data).digest() + data)
-            os.replace(partial, path)
-        except OSError:
-            os.unlink(partial)
-            raise
+        write_whole(path, hashlib.sha256(data).digest() + data)
         note_stored(directory, len(data) + _DIGEST_BYTES)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of the cache whole or not at all; its folder is made, for the user alone.
+
+    Raises:
+        OSError: The operating system refused.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, partial = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except OSError:
+        os.unlink(partial)
+        raise
 
 
 @lru_cache(maxsize=1)

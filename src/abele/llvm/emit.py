@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir as ll
@@ -46,6 +48,33 @@ def intrinsic(builder: ll.IRBuilder, name: str, *args: Value) -> Value:
     """A call of the LLVM intrinsic ``name``, overloaded on the type of its first argument, which it returns."""
     type_ = args[0].type
     return builder.call(declared(builder, f"{name}.{suffix(type_)}", type_, [a.type for a in args]), args)
+
+
+def prefetch(builder: ll.IRBuilder, address: Value, *, write: bool = False) -> None:
+    """Ask for the cache line at ``address``, into all caches; an address without memory does no harm."""
+    args = [address, constant(I32, int(write)), constant(I32, 3), constant(I32, 1)]
+    builder.call(declared(builder, "llvm.prefetch.p0", VOID, [a.type for a in args]), args)
+
+
+@contextmanager
+def counted_loop(
+    builder: ll.IRBuilder, low: Value, high: Value, step: Value | int = 1, flags: tuple[str, ...] = ()
+) -> Iterator[Value]:
+    """A loop from ``low`` to before ``high``, of i64; yields its index. ``flags`` are those of the step."""
+    head, body, done = (builder.function.append_basic_block(part) for part in ("head", "loop", "done"))
+    before = builder.block
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(I64)
+    index.add_incoming(low, before)
+    builder.cbranch(builder.icmp_signed("<", index, high), body, done)
+    builder.position_at_end(body)
+    # Blocks that the body appends come between, so the back edge starts from wherever the builder is then.
+    yield index
+    further = builder.add(index, constant(I64, step) if isinstance(step, int) else step, flags=flags)
+    index.add_incoming(further, builder.block)
+    builder.branch(head)
+    builder.position_at_end(done)
 
 
 def multiply_add(builder: ll.IRBuilder, x: Value, y: Value, z: Value) -> Value:

@@ -90,8 +90,19 @@ def found_advice(case: NetworkCase, error: OutOfMemoryError, build: Build, small
         chosen = changed.settings.memory_proportion is not None
         if any(_fits(c, build) for c in ((changed,) if chosen else (changed, *_shares(changed)))):
             return said
-        if said.tried == "machine":
-            known = replace(known, machine=None)
+        known = _without(known, said.tried)
+    return known
+
+
+def _without(known: Advice, tried: str) -> Advice:
+    """The advice without what was tried in vain; recomputing is named only where it helps."""
+    match tried:
+        case "proportion":
+            return replace(known, proportion=None)
+        case "batch":
+            return replace(known, batch=None)
+        case "machine":
+            return replace(known, machine=None)
     return known
 
 

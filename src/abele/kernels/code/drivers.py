@@ -8,13 +8,13 @@ has a row of :data:`STEP_WORDS` words: how often it was called, and how long tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir as ll
 
-from abele.llvm.emit import I8, I32, I64, POINTER, VOID, declared
+from abele.llvm.emit import I8, I32, I64, POINTER, VOID, counted_loop, declared
 
 Value = Any
 
@@ -199,18 +199,6 @@ class DriverWriter:
         with self.builder.if_then(condition):
             body()
 
-    @contextmanager
-    def loop(self, low: Value, high: Value) -> Iterator[Value]:
+    def loop(self, low: Value, high: Value) -> AbstractContextManager[Value]:
         """A loop from ``low`` to before ``high``; yields its index."""
-        head, body, done = (self.function.append_basic_block(n) for n in ("head", "loop", "done"))
-        before = self.builder.block
-        self.builder.branch(head)
-        self.builder.position_at_end(head)
-        index = self.builder.phi(I64)
-        index.add_incoming(low, before)
-        self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
-        self.builder.position_at_end(body)
-        yield index
-        index.add_incoming(self.builder.add(index, ll.Constant(I64, 1)), self.builder.block)
-        self.builder.branch(head)
-        self.builder.position_at_end(done)
+        return counted_loop(self.builder, low, high)

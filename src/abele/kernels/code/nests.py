@@ -36,6 +36,7 @@ from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.llvm.emit import counted_loop
 from abele.numerics import ElementType, bool_, f32
 
 Value = Any
@@ -220,23 +221,9 @@ class _NestCode:
     @contextmanager
     def loop(self, low: Value, high: Value, step: int = 1) -> Iterator[Value]:
         """A loop from ``low`` to before ``high``; yields its index."""
-        head = self.function.append_basic_block("head")
-        body = self.function.append_basic_block("loop")
-        done = self.function.append_basic_block("done")
-        before = self.builder.block
-        self.builder.branch(head)
-        self.builder.position_at_end(head)
-        index = self.builder.phi(I64)
-        index.add_incoming(low, before)
-        self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
-        self.builder.position_at_end(body)
-        self.points.known = {}
-        # Blocks that the body appends come between, so the back edge starts from wherever the builder is then.
-        yield index
-        after = self.builder.add(index, ll.Constant(I64, step), flags=("nsw", "nuw"))
-        index.add_incoming(after, self.builder.block)
-        self.builder.branch(head)
-        self.builder.position_at_end(done)
+        with counted_loop(self.builder, low, high, step, flags=("nsw", "nuw")) as index:
+            self.points.known = {}
+            yield index
         self.points.known = {}
 
     def branch(self, condition: Value, then: Body, otherwise: Body | None = None) -> None:

@@ -23,14 +23,14 @@ as threads need them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir as ll
 
 from abele.llvm import convert
-from abele.llvm.emit import F32, I16, I32, I64, POINTER, VOID, constant, declared, suffix
+from abele.llvm.emit import F32, I16, I32, I64, POINTER, VOID, constant, counted_loop, declared, prefetch, suffix
 
 Value = Any
 
@@ -227,7 +227,7 @@ class _PackedWriter:
         # The results are on their way while products are summed; all rows but the last are there.
         for r in range(max(1, height - 1)):
             for v in range(vectors):
-                self._prefetch(element(r, v))
+                prefetch(self.builder, element(r, v), write=True)
         # Turns of the loop cost little beside a large tile.
         unrolled = 4
         whole = self.builder.and_(depth, _i64(-unrolled))
@@ -467,10 +467,6 @@ class _PackedWriter:
         full = f"{name}.{suffix(result)}"
         return self.builder.call(declared(self.builder, full, result, [a.type for a in args]), args)
 
-    def _prefetch(self, place: Value) -> None:
-        args = [place, ll.Constant(I32, 1), ll.Constant(I32, 3), ll.Constant(I32, 1)]
-        self.builder.call(declared(self.builder, "llvm.prefetch.p0", VOID, [a.type for a in args]), args)
-
     def _masked_load(self, place: Value, mask: Value, type_: Any) -> Value:
         args = [place, ll.Constant(I32, 2), mask, constant(type_, 0)]
         full = f"llvm.masked.load.{suffix(type_)}.p0"
@@ -481,22 +477,9 @@ class _PackedWriter:
         full = f"llvm.masked.store.{suffix(value.type)}.p0"
         self.builder.call(declared(self.builder, full, VOID, [a.type for a in args]), args)
 
-    @contextmanager
-    def _loop(self, low: Value, high: Value, step: Value | int) -> Iterator[Value]:
+    def _loop(self, low: Value, high: Value, step: Value | int) -> AbstractContextManager[Value]:
         """A loop from ``low`` to before ``high``; yields its index."""
-        head, body, done = (self.function.append_basic_block(part) for part in ("head", "loop", "done"))
-        before = self.builder.block
-        self.builder.branch(head)
-        self.builder.position_at_end(head)
-        index = self.builder.phi(I64)
-        index.add_incoming(low, before)
-        self.builder.cbranch(self.builder.icmp_signed("<", index, high), body, done)
-        self.builder.position_at_end(body)
-        yield index
-        further = self.builder.add(index, _i64(step) if isinstance(step, int) else step)
-        index.add_incoming(further, self.builder.block)
-        self.builder.branch(head)
-        self.builder.position_at_end(done)
+        return counted_loop(self.builder, low, high, step)
 
 
 _TILE = ll.FunctionType(VOID, [I64, *[POINTER] * 5, I64, I64, I64])

@@ -59,6 +59,29 @@ def _dot(self, one, row, other, column, length):
     return total
 
 
+@macro
+def _eliminate_four(self, shared, row, rows, length, target, stride, d):
+    """Subtract from four elements ``stride`` apart the products of one row with four others, ``n`` apart; divide by d.
+
+    Four rows share each load of the fifth, and their sums do not wait for each other.
+    """
+    n = i64(self.n)
+    s0 = f32(0.0)
+    s1 = f32(0.0)
+    s2 = f32(0.0)
+    s3 = f32(0.0)
+    for k in range(length):
+        t = shared[row + k]
+        s0 += self.x[rows + k] * t
+        s1 += self.x[rows + n + k] * t
+        s2 += self.x[rows + 2 * n + k] * t
+        s3 += self.x[rows + 3 * n + k] * t
+    self.x[target] = (self.x[target] - s0) / d
+    self.x[target + stride] = (self.x[target + stride] - s1) / d
+    self.x[target + 2 * stride] = (self.x[target + 2 * stride] - s2) / d
+    self.x[target + 3 * stride] = (self.x[target + 3 * stride] - s3) / d
+
+
 @codelet
 class HostFactorSquare(Vertex):
     """Columns ``first`` and on of the factor, for the rows of the same numbers; zeros above the diagonal."""
@@ -73,33 +96,12 @@ class HostFactorSquare(Vertex):
         rows = i64(len(self.x)) // n
         # What the columns before have to do with the square, four columns of a row at a time; then the square alone.
         for i in range(rows):
-            for quad in range(i // 4 + 1):
-                j = 4 * quad * n
-                s0 = f32(0.0)
-                s1 = f32(0.0)
-                s2 = f32(0.0)
-                s3 = f32(0.0)
-                # Rows beyond the last are the last once more.
-                a1 = min(j + n, (rows - 1) * n)
-                a2 = min(j + 2 * n, (rows - 1) * n)
-                a3 = min(j + 3 * n, (rows - 1) * n)
-                for k in range(first):
-                    t = self.x[i * n + k]
-                    s0 += self.x[j + k] * t
-                    s1 += self.x[a1 + k] * t
-                    s2 += self.x[a2 + k] * t
-                    s3 += self.x[a3 + k] * t
-                at = i * n + first + 4 * quad
-                self.x[at] = self.x[at] - s0
-                if 4 * quad + 3 < rows:
-                    self.x[at + 1] = self.x[at + 1] - s1
-                    self.x[at + 2] = self.x[at + 2] - s2
-                    self.x[at + 3] = self.x[at + 3] - s3
-                else:
-                    if 4 * quad + 1 < rows:
-                        self.x[at + 1] = self.x[at + 1] - s1
-                    if 4 * quad + 2 < rows:
-                        self.x[at + 2] = self.x[at + 2] - s2
+            at = i * n + first
+            fours = min(i // 4 + 1, rows // 4)
+            for quad in range(fours):
+                _eliminate_four(self, self.x, i * n, 4 * quad * n, first, at + 4 * quad, 1, f32(1.0))
+            for j in range(4 * fours, i + 1):
+                self.x[at + j] = self.x[at + j] - _dot(self, self.x, i * n, self.x, j * n, first)
         for i in range(rows):
             at = i * n + first
             for j in range(i):
@@ -125,27 +127,13 @@ class HostFactorBelow(Vertex):
         rows = i64(len(self.x)) // n
         for j in range(i64(len(self.top)) // n):
             at = first + j
+            d = self.top[j * n + at]
             for quad in range(rows // 4):
                 i = 4 * quad * n
-                s0 = f32(0.0)
-                s1 = f32(0.0)
-                s2 = f32(0.0)
-                s3 = f32(0.0)
-                # Four rows share each load of the fifth, and their sums do not wait for each other.
-                for k in range(at):
-                    t = self.top[j * n + k]
-                    s0 += self.x[i + k] * t
-                    s1 += self.x[i + n + k] * t
-                    s2 += self.x[i + 2 * n + k] * t
-                    s3 += self.x[i + 3 * n + k] * t
-                d = self.top[j * n + at]
-                self.x[i + at] = (self.x[i + at] - s0) / d
-                self.x[i + n + at] = (self.x[i + n + at] - s1) / d
-                self.x[i + 2 * n + at] = (self.x[i + 2 * n + at] - s2) / d
-                self.x[i + 3 * n + at] = (self.x[i + 3 * n + at] - s3) / d
+                _eliminate_four(self, self.top, j * n, i, at, i + at, n, d)
             for i in range(rows // 4 * 4, rows):
                 s = self.x[i * n + at] - _dot(self, self.x, i * n, self.top, j * n, at)
-                self.x[i * n + at] = s / self.top[j * n + at]
+                self.x[i * n + at] = s / d
 
 
 @cache
@@ -168,20 +156,7 @@ def substitute_codelet(*, lower: bool, unit: bool) -> type:
                 d = f32(1.0) if unit else self.a[i * n + i]
                 for quad in range(sides // 4):
                     x = 4 * quad * n
-                    s0 = f32(0.0)
-                    s1 = f32(0.0)
-                    s2 = f32(0.0)
-                    s3 = f32(0.0)
-                    for k in range(step):
-                        t = self.a[row + k]
-                        s0 += self.x[x + begin + k] * t
-                        s1 += self.x[x + n + begin + k] * t
-                        s2 += self.x[x + 2 * n + begin + k] * t
-                        s3 += self.x[x + 3 * n + begin + k] * t
-                    self.x[x + i] = (self.x[x + i] - s0) / d
-                    self.x[x + n + i] = (self.x[x + n + i] - s1) / d
-                    self.x[x + 2 * n + i] = (self.x[x + 2 * n + i] - s2) / d
-                    self.x[x + 3 * n + i] = (self.x[x + 3 * n + i] - s3) / d
+                    _eliminate_four(self, self.a, row, x + begin, step, x + i, n, d)
                 for side in range(sides // 4 * 4, sides):
                     x = side * n
                     self.x[x + i] = (self.x[x + i] - _dot(self, self.a, row, self.x, x + begin, step)) / d
