@@ -144,6 +144,37 @@ def test_macro__two_results__are_the_variables_they_are_assigned_to() -> None:
     assert x.tolist() == [0, 1, 2, 3, 2, 2.5, 3, 3.5]
 
 
+def difference(a, b, scale):
+    return (a - b) * scale
+
+
+def test_calls__arguments_by_name__mean_what_they_mean_by_position() -> None:
+    @codelet
+    class Named(Vertex):
+        x: InOut[Vector[f32]]
+
+        def compute(self):
+            first, last = bounds(0, part=1, stop=len(self.x))
+            for i in range(first, last):
+                halve(i=i, x=self.x)
+                self.x[i] = difference(scale=self.x[0], b=self.x[i], a=self.x[i - first])
+
+    @codelet
+    class Plain(Vertex):
+        x: InOut[Vector[f32]]
+
+        def compute(self):
+            first, last = bounds(0, len(self.x), 1)
+            for i in range(first, last):
+                halve(self.x, i)
+                self.x[i] = difference(self.x[i - first], self.x[i], self.x[0])
+
+    assert same_code(Named, Plain)
+    x = np.arange(2, 6, dtype=np.float32)
+    interpret(Named.codelet, {"x": x})
+    assert x.tolist() == [2, 3, (2 - 4 / 2) * 2, (3 - 5 / 2) * 2]
+
+
 def test_macro__variable_of_the_caller__is_left_alone() -> None:
     @macro
     def squared(x):

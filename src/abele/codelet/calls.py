@@ -30,9 +30,11 @@ class Calls(Expressions):
 
     def call(self, node: ast.Call) -> Any:
         """What a call stands for."""
-        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self.origin.problem(node, "keyword or starred arguments", "give all arguments by position")
         called = self.resolve(node.func)
+        if node.keywords and not isinstance(called, VertexMethod | FunctionType):
+            raise self.origin.problem(node, "keyword arguments", "give all arguments by position")
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.origin.problem(node, "starred arguments", "give each argument by itself")
         if isinstance(called, ElementType):
             return self._cast(node, called)
         if isinstance(called, VertexFunction):
@@ -43,6 +45,20 @@ class Calls(Expressions):
         raise self.origin.problem(
             node, "this cannot be called", "call types, functions of the language or plain functions"
         )
+
+    def positional(self, node: ast.Call, function: FunctionType, given: int) -> ast.Call:
+        """The call with all arguments by position; ``given`` parameters of the function come before those written."""
+        if not node.keywords:
+            return node
+        code = function.__code__
+        names = code.co_varnames[given + len(node.args) : code.co_argcount]
+        written = {k.arg: k.value for k in node.keywords}
+        if set(written) != set(names):
+            wants, got = ", ".join(names), ", ".join(k or "**" for k in written)
+            problem = f"{function.__name__} takes ({wants}) beside what is given by position, got ({got})"
+            raise self.origin.problem(node, problem, "name each parameter that is left")
+        call = ast.Call(node.func, [*node.args, *(written[n] for n in names)], [])
+        return ast.copy_location(call, node)
 
     def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
         """What a call of a macro stands for."""
@@ -101,6 +117,7 @@ class Calls(Expressions):
         return construct.random_word(args, node.lineno)
 
     def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> VertexExpr:
+        node = self.positional(node, function, len(first))
         arguments = first + [self._argument(a) for a in node.args]
         count = function.__code__.co_argcount
         if len(arguments) != count:

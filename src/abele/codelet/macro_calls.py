@@ -75,7 +75,7 @@ class Macros(Prints):
 
     def macro_called(self, node: ast.expr) -> tuple[FunctionType, list[Any]] | None:
         """The macro that ``node`` calls, and what it is given beside the arguments; None where it calls none."""
-        if not isinstance(node, ast.Call) or node.keywords or not isinstance(node.func, ast.Name | ast.Attribute):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return None
         called = self.resolve(node.func)
         first: list[Any] = []
@@ -94,6 +94,7 @@ class Macros(Prints):
 
     def macro_values(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
         """What a macro returns: a list where that is several values, None where it returns nothing."""
+        node = self.positional(node, function, len(first))
         code, expansion = function.__code__, self.expansion
         names = code.co_varnames[: code.co_argcount]
         if code.co_kwonlyargcount or code.co_flags & 0x0C or len(names) != len(first) + len(node.args):

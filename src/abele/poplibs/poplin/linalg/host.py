@@ -99,7 +99,8 @@ class HostFactorSquare(Vertex):
             at = i * n + first
             fours = min(i // 4 + 1, rows // 4)
             for quad in range(fours):
-                _eliminate_four(self, self.x, i * n, 4 * quad * n, first, at + 4 * quad, 1, f32(1.0))
+                where = at + 4 * quad
+                _eliminate_four(self, self.x, i * n, 4 * quad * n, first, target=where, stride=1, d=f32(1.0))
             for j in range(4 * fours, i + 1):
                 self.x[at + j] = self.x[at + j] - _dot(self, self.x, i * n, self.x, j * n, first)
         for i in range(rows):
@@ -130,7 +131,7 @@ class HostFactorBelow(Vertex):
             d = self.top[j * n + at]
             for quad in range(rows // 4):
                 i = 4 * quad * n
-                _eliminate_four(self, self.top, j * n, i, at, i + at, n, d)
+                _eliminate_four(self, self.top, j * n, i, at, target=i + at, stride=n, d=d)
             for i in range(rows // 4 * 4, rows):
                 s = self.x[i * n + at] - _dot(self, self.x, i * n, self.top, j * n, at)
                 self.x[i * n + at] = s / d
@@ -156,7 +157,7 @@ def substitute_codelet(*, lower: bool, unit: bool) -> type:
                 d = f32(1.0) if unit else self.a[i * n + i]
                 for quad in range(sides // 4):
                     x = 4 * quad * n
-                    _eliminate_four(self, self.a, row, x + begin, step, x + i, n, d)
+                    _eliminate_four(self, self.a, row, x + begin, step, target=x + i, stride=n, d=d)
                 for side in range(sides // 4 * 4, sides):
                     x = side * n
                     self.x[x + i] = (self.x[x + i] - _dot(self, self.a, row, self.x, x + begin, step)) / d
