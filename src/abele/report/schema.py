@@ -250,16 +250,20 @@ Python (streams that are not arrays, host functions, prints)."""
 
 _SECONDS = "<f8"
 _LANES = "vector lanes that its code fills (of a leaf: its heaviest function's), 1 for scalar code, 0 when unknown"
+_CARRIED_OUT = _text("what it carries out: names of steps with their scopes", since=4)
+_ORIGIN = {
+    "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
+    "file": _text("source file of the user's line", since=4),
+    "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
+}
 
 HOST_LEAVES = Schema(
     "host_leaves",
     {
-        "name": _text("what it carries out: names of steps with their scopes", since=4),
+        "name": _CARRIED_OUT,
         "kind": _text("one of HOST_KINDS", since=4, choices=HOST_KINDS),
         "calls": _text("library functions that it carries out, wholly or in part, joined by commas", since=4),
-        "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
-        "file": _text("source file of the user's line", since=4),
-        "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
+        **_ORIGIN,
         "executions": _count("how often it ran in the measured runs", since=4),
         "seconds": ColumnSpec(_SECONDS, "time of all executions, from barrier to barrier", 0.0, since=4),
         "busy_seconds": ColumnSpec(_SECONDS, "time that threads worked on it, summed over threads", 0.0, since=4),
@@ -279,10 +283,8 @@ HOST_FUNCTIONS = Schema(
     "host_functions",
     {
         "leaf": _owner("row in the host_leaves table of the leaf that calls it", "host_leaves", since=4),
-        "name": _text("what it carries out: names of steps with their scopes", since=4),
-        "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
-        "file": _text("source file of the user's line", since=4),
-        "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
+        "name": _CARRIED_OUT,
+        **_ORIGIN,
         "calls": _count("how often it was called in the measured runs", since=4),
         "seconds": ColumnSpec(_SECONDS, "time of all calls, on the thread that took longest", 0.0, since=4),
         "busy_seconds": ColumnSpec(_SECONDS, "time of all calls, summed over threads", 0.0, since=4),
