@@ -2,13 +2,13 @@
 
     python benchmarks/captured.py [--json] [--only PART_OF_NAME] [--ops]
 
-Both are compiled for one Bow IPU and not run; both sum products in f32. Cycles are those of one run without what
-streams between host and tiles take; memory is what all tiles hold. Training is a forward pass, a backward pass from a
-gradient that is given, and the update of all weights by SGD; what enters is trained too, so that its gradient is
-computed as within a network. ``--ops`` lists, kind by kind of library call, where the two differ. The bars are 1.15
-times the cycles and 1.2 times the memory; the exit code is 1 where one is missed. With --json one object is printed:
-{"rows": [...]}, with ``layer``, ``use``, and for ``hand`` and ``captured`` ``cycles``, ``bytes``, ``fullest``,
-``cpu_seconds`` and ``by_kind``.
+Both are compiled for one Bow IPU and not run; both have the same type of partial sums, f32 or f16. Cycles are those of
+one run without what streams between host and tiles take; memory is what all tiles hold. Training is a forward pass, a
+backward pass from a gradient that is given, and the update of all weights by SGD; what enters is trained too, so that
+its gradient is computed as within a network. ``--ops`` lists, kind by kind of library call, where the two differ. The
+bars are 1.15 times the cycles and 1.2 times the memory; the exit code is 1 where one is missed. With --json one object
+is printed: {"rows": [...]}, with ``layer``, ``use``, ``partials``, and for ``hand`` and ``captured`` ``cycles``,
+``bytes``, ``fullest``, ``cpu_seconds`` and ``by_kind``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from abele import poptorch
 from abele.compiler import compile_program
 from abele.graph import Copy, Graph, Sequence, Tensor
 from abele.machine import systems
-from abele.numerics import f16, f32
+from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin, popnn, popops
 from abele.poplibs.popops import Op, _1, _2
 from abele.report import Report
@@ -83,12 +84,12 @@ def graph_of_one() -> Graph:
 
 # --- BERT-Large's encoder layer --------------------------------------------------------------------------------------
 
-CONFIG = BertConfig(partials=f32)
+CONFIG = BertConfig()
 
 
-def hand_bert(*, training: bool) -> Report:
+def hand_bert(partials: ElementType, *, training: bool) -> Report:
     """An encoder layer of library calls."""
-    config = BertConfig(partials=f32, trains=training)
+    config = BertConfig(partials=partials, trains=training)
     graph, prog = graph_of_one(), Sequence()
     weights, x = create_layer(graph, config), create_tokens(graph, config)
     saved = forward(graph, config, weights, x, prog)
@@ -121,10 +122,11 @@ class Trained(nn.Module):
         return y, poptorch.identity_loss((y * dy).sum(), "none")
 
 
-def captured(layer: nn.Module, shape: tuple[int, ...], *, training: bool) -> Report:
+def captured(layer: nn.Module, shape: tuple[int, ...], partials: ElementType, *, training: bool) -> Report:
     """A layer as PopTorch compiles it."""
     options = poptorch.Options()
     options.Abele.allowOutOfMemory()
+    options.Precision.setPartialsType(torch.float16 if partials == f16 else torch.float32)
     given = torch.zeros(shape, dtype=torch.float16)
     if not training:
         inference = poptorch.inferenceModel(layer.half().eval(), options)
@@ -136,12 +138,12 @@ def captured(layer: nn.Module, shape: tuple[int, ...], *, training: bool) -> Rep
     return trained.report()
 
 
-def captured_bert(*, training: bool) -> Report:
+def captured_bert(partials: ElementType, *, training: bool) -> Report:
     """PyTorch's encoder layer of the same sizes."""
     layer = nn.TransformerEncoderLayer(
         CONFIG.hidden, CONFIG.heads, CONFIG.feed_forward, dropout=0.0, activation="gelu", batch_first=True
     )
-    return captured(layer, (1, CONFIG.sequence, CONFIG.hidden), training=training)
+    return captured(layer, (1, CONFIG.sequence, CONFIG.hidden), partials, training=training)
 
 
 # --- ResNet-50's bottleneck ------------------------------------------------------------------------------------------
@@ -174,10 +176,12 @@ class Bottleneck:
     weights: Tensors = field(default_factory=dict)
     saved: Tensors = field(default_factory=dict)
     training: bool = True
+    partials: ElementType = f32
 
     def options(self, step: str) -> dict[str, str]:
         """Options of a convolution in a pass."""
-        return {"partialsType": "float", "pass": f"TRAINING_{step}" if self.training else "INFERENCE_FWD"}
+        kind = f"TRAINING_{step}" if self.training else "INFERENCE_FWD"
+        return {"partialsType": self.partials.poplar_name, "pass": kind}
 
     def forward(self, x: Tensor) -> Tensor:
         """The block's result."""
@@ -249,10 +253,10 @@ class Bottleneck:
         )
 
 
-def hand_bottleneck(*, training: bool) -> Report:
+def hand_bottleneck(partials: ElementType, *, training: bool) -> Report:
     """A bottleneck of library calls."""
     graph, prog = graph_of_one(), Sequence()
-    made = Bottleneck(graph, prog, training=training)
+    made = Bottleneck(graph, prog, training=training, partials=partials)
     x = poplin.create_input(graph, made.params["reduce"], f16, "x", options=made.options("FWD"))
     y = made.forward(x)
     if training:
@@ -281,9 +285,9 @@ class TorchBottleneck(nn.Module):
         return torch.relu(x + self.norm3(self.expand(out)))
 
 
-def captured_bottleneck(*, training: bool) -> Report:
+def captured_bottleneck(partials: ElementType, *, training: bool) -> Report:
     """PyTorch's bottleneck of the same sizes."""
-    return captured(TorchBottleneck(), (BATCH, CHANNELS, FIELD, FIELD), training=training)
+    return captured(TorchBottleneck(), (BATCH, CHANNELS, FIELD, FIELD), partials, training=training)
 
 
 # --- both ------------------------------------------------------------------------------------------------------------
@@ -294,22 +298,22 @@ LAYERS: dict[str, tuple[Callable[..., Report], Callable[..., Report]]] = {
 }
 
 
-def figures(build: Callable[..., Report], *, training: bool) -> Figures:
+def figures(build: Callable[..., Report], partials: ElementType, *, training: bool) -> Figures:
     """What building and compiling one gives."""
     start = time.process_time()
-    report = build(training=training)
+    report = build(partials, training=training)
     return Figures.of(report, time.process_time() - start)
 
 
 def measured(only: str) -> list[dict[str, Any]]:
-    """One row for each layer and use."""
+    """One row for each layer, use and type of partials."""
     rows = []
     for layer, (hand, from_torch) in LAYERS.items():
-        for use in ("forward", "training"):
-            if only in f"{layer} {use}":
-                ways = {"hand": hand, "captured": from_torch}
-                made = {way: asdict(figures(build, training=use == "training")) for way, build in ways.items()}
-                rows.append({"layer": layer, "use": use, **made})
+        ways = {"hand": hand, "captured": from_torch}
+        for use, partials in product(("forward", "training"), (f32, f16)):
+            if only in f"{layer} {use} {partials}":
+                made = {w: asdict(figures(b, partials, training=use == "training")) for w, b in ways.items()}
+                rows.append({"layer": layer, "use": use, "partials": partials.name, **made})
     return rows
 
 
@@ -320,9 +324,9 @@ def ratio(row: dict[str, Any], figure: str) -> float:
 
 def table_of(rows: list[dict[str, Any]]) -> Table:
     """The rows for people."""
-    table = Table("layer", "use", "cycles by hand", "captured", "", "MB by hand", "captured", "", "CPU-s")
+    table = Table("layer", "use", "partials", "cycles by hand", "captured", "", "MB by hand", "captured", "", "CPU-s")
     for row in rows:
-        cells = [row["layer"], row["use"]]
+        cells = [row["layer"], row["use"], row["partials"]]
         for figure, unit in (("cycles", 1), ("bytes", 1e6)):
             digits = 0 if unit == 1 else 1
             cells += [f"{row[way][figure] / unit:,.{digits}f}" for way in ("hand", "captured")]
@@ -334,7 +338,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 def differences(row: dict[str, Any]) -> Table:
     """Cycles of each kind of call in both, largest difference first."""
     hand, made = row["hand"]["by_kind"], row["captured"]["by_kind"]
-    table = Table(f"{row['layer']}, {row['use']}", "by hand", "captured", "difference")
+    table = Table(f"{row['layer']}, {row['use']}, {row['partials']}", "by hand", "captured", "difference")
     for kind in sorted(hand | made, key=lambda k: -abs(made.get(k, 0) - hand.get(k, 0))):
         one, other = hand.get(kind, 0), made.get(kind, 0)
         table.add_row(kind, f"{one:,}", f"{other:,}", f"{other - one:+,}")

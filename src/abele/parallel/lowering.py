@@ -9,6 +9,7 @@ from typing import Any
 
 from abele.graph import Copy, DebugRecord, Graph, Tensor
 from abele.graph import Sequence as Steps
+from abele.numerics import ElementType, f16
 from abele.parallel.network import Dense, NetworkOp, OpBlock, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
@@ -28,7 +29,7 @@ class Lowering:
     Attributes:
         graph: Where variables and vertices are made.
         prog: The sequence that rules append to.
-        planning: Options of matrix products and convolutions.
+        planning: Options of matrix products, convolutions and recurrent layers; see :meth:`planned`.
         updates: The device side of each optimiser, by number; see ``update`` ops.
         repeats: What was built so far, for ops whose like was lowered before.
     """
@@ -80,6 +81,12 @@ class Lowering:
             return self._tensors[model]
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
+
+    def planned(self, dtype: ElementType) -> dict[str, Any]:
+        """The options of a product of operands of ``dtype``: f32 operands have f32 partials, whatever others have."""
+        if dtype == f16:
+            return self.planning
+        return {name: value for name, value in self.planning.items() if name != "partials_type"}
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:

@@ -187,5 +187,6 @@ def _described(net: Network, schedule: Schedule, settings: Settings, *, training
             "gradient_accumulation": schedule.accumulation,
             "engine_mode": settings.mode,
             **({} if settings.memory_proportion is None else {"memory_proportion": settings.memory_proportion}),
+            **({} if settings.partials == "f32" else {"partials": settings.partials}),
         },
     }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from abele.machine import System, systems
-from abele.options import Option, OptionTable, flag, integer, text
+from abele.options import Option, OptionTable, choice, flag, integer, text
 from abele.runtime.engine.setup import MODES
 
 DEFAULT_SYSTEM = "bow-2000"
@@ -32,6 +32,9 @@ SETTINGS = OptionTable(
         "allow_out_of_memory": flag(False, doc="report a program that does not fit on its tiles, and do not refuse it"),
         "memory_proportion": Option(
             None, Share | None, doc="share of a tile's memory that products and convolutions plan with; null: theirs"
+        ),
+        "partials": choice(
+            "f32", "f16", doc="type in which products and convolutions of f16 operands keep partial sums"
         ),
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
         "progress": flag(False, doc="compiling shows a bar, where the standard error is a terminal"),
@@ -62,6 +65,7 @@ class Settings:
     threads: int = 0
     allow_out_of_memory: bool = False
     memory_proportion: float | None = None
+    partials: str = "f32"
     exceptions: bool = False
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Settings:
         return systems.resolve(self.system or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM).with_ipus(1)
 
     @property
-    def planning(self) -> dict[str, float] | None:
-        """Options of matrix products and convolutions."""
-        share = self.memory_proportion
-        return None if share is None else {"available_memory_proportion": share}
+    def planning(self) -> dict[str, Any]:
+        """Options of matrix products, convolutions and recurrent layers, as the libraries name them."""
+        share = {} if self.memory_proportion is None else {"available_memory_proportion": self.memory_proportion}
+        return share if self.partials == SETTINGS["partials"].default else share | {"partials_type": self.partials}

@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[poptorch.Options], object], str]] = {
     "period": (lambda o: o.outputMode(poptorch.OutputMode.EveryN), "requires a positive output_return_period"),
     "loss_scaling": (lambda o: o.Training.setAutomaticLossScaling(True), "automatic loss scaling does not exist"),
     "stochastic": (lambda o: o.Precision.enableStochasticRounding(True), "stochastic rounding does not exist"),
-    "partials": (lambda o: o.Precision.setPartialsType(torch.half), "products accumulate in torch.float32"),
+    "partials": (lambda o: o.Precision.setPartialsType(torch.bfloat16), "partial sums are .* not torch.bfloat16"),
     "memory_key": (lambda o: o.setAvailableMemoryProportion({"ipu": 0.5}), "Invalid key: ipu"),
     "memory_share": (lambda o: o.setAvailableMemoryProportion({"IPU0": 1.5}), "each a number above 0, at most 1, got"),
     "mode": (lambda o: o.Abele.mode("fast"), "'engine_mode' takes one of native, tiles, got 'fast'"),

@@ -104,7 +104,7 @@ class Convolution(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planning)
+        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planned(x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
@@ -113,7 +113,8 @@ class Convolution(OpRule):
         """Input and weights as the convolution's planner wants them."""
         value = op.inputs[operand]
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
-        return create(to.graph, op.attrs["params"], value.dtype, value.name) if create else None
+        options = to.planned(value.dtype)
+        return create(to.graph, op.attrs["params"], value.dtype, value.name, **options) if create else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A convolution by data, one by weights, and the sum of the gradient for the bias."""
@@ -160,7 +161,8 @@ class ConvolutionGradData(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution by the gradient's parameters."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
-        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **to.planning)
+        options = to.planned(grad.dtype)
+        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **options)
 
 
 @rule("convolution_grad_weight")
@@ -189,5 +191,5 @@ class ConvolutionGradWeight(OpRule):
         """One calculation of weight deltas."""
         grad, x = to[op.inputs[0]], to[op.inputs[1]]
         return poplin.calculate_weight_deltas(
-            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planning
+            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planned(x.dtype)
         )

@@ -79,7 +79,7 @@ class Linear(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planning)
+        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planned(x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
@@ -89,8 +89,9 @@ class Linear(OpRule):
         x, weight = op.inputs[:2]
         if operand != 1:
             return None
-        rhs = poplin.create_matmul_input_rhs(to.graph, weight.dtype, x.shape, weight.shape[::-1], name=weight.name)
-        return rhs.T
+        shapes = x.shape, weight.shape[::-1]
+        options = to.planned(weight.dtype)
+        return poplin.create_matmul_input_rhs(to.graph, weight.dtype, *shapes, name=weight.name, **options).T
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Two matmuls, and the sum of the gradient over rows for the bias."""
@@ -131,7 +132,7 @@ class MatMul(OpRule):
         """One matmul, grouped for three dimensions."""
         a, b = (to[v] for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
-        return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planning)
+        return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planned(a.dtype))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""

@@ -162,7 +162,7 @@ class Lstm(OpRule):
             x,
             _weights(weights),
             to.prog,
-            options={"inferenceOnly": not op.attrs["keeps"]},
+            options={"inferenceOnly": not op.attrs["keeps"], **to.planned(x.dtype)},
         )
         kept = () if made.intermediates is None else (made.intermediates,)
         return (made.output, made.cell_state, *kept)
@@ -239,6 +239,7 @@ class LstmGrad(OpRule):
             output_gradient=by_output,
             prog=to.prog,
             cell_state_gradient=by_cell,
+            options=to.planned(x.dtype),
         )
         made, states = found.weights, found.state
         assert made is not None

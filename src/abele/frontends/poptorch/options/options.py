@@ -221,6 +221,7 @@ class Options(CheckedOptions):
             threads=abele.num_threads,
             allow_out_of_memory=abele.allow_out_of_memory,
             memory_proportion=self.available_memory_proportion.get("IPU0"),
+            partials=self.Precision.partials,
             exceptions=self.Precision.floating_point_exceptions,
             progress=self.show_compilation_progress_bar,
             name=self.model_name if self.exists("model_name") else name,

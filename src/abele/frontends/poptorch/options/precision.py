@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -10,6 +10,9 @@ from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import Option, OptionTable, flag
 from abele.session.settings import SETTINGS
+
+_PARTIALS = {torch.float32: "f32", torch.float16: "f16"}
+"""Types of partial sums, with their names on the machine."""
 
 
 class PrecisionOptions(CheckedOptions):
@@ -21,7 +24,7 @@ class PrecisionOptions(CheckedOptions):
             "floating_point_exceptions": SETTINGS["exceptions"],
             "stochastic_rounding": flag(False, honoured=False, doc="refused when enabled: halves round to nearest"),
             "partials_type": Option(
-                torch.float32, torch.dtype, honoured=False, doc="products accumulate in torch.float32 alone"
+                torch.float32, torch.dtype, doc="type in which float16 products and convolutions keep partial sums"
             ),
         },
     )
@@ -38,7 +41,19 @@ class PrecisionOptions(CheckedOptions):
         return self.set(stochastic_rounding=False)
 
     def setPartialsType(self, dtype: torch.dtype) -> Self:
-        """Type in which matrix products and convolutions accumulate: float32 only."""
-        if dtype is not torch.float32:
-            raise InvalidOptionError(f"products accumulate in torch.float32 here, not {dtype}")
+        """Type in which matrix products and convolutions of float16 keep partial sums: float32 or float16.
+
+        Those of float32 have partial sums in float32 either way.
+        """
         return self.set(partials_type=dtype)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        checked = super()._checked(name, value)
+        if name == "partials_type" and checked not in _PARTIALS:
+            raise InvalidOptionError(f"partial sums are torch.float32 or torch.float16, not {value}")
+        return checked
+
+    @property
+    def partials(self) -> str:
+        """The type of partial sums under the machine's name."""
+        return _PARTIALS[self.partials_type]
