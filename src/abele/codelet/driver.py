@@ -20,7 +20,7 @@ from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
-from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, intrinsic
+from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
 
 VIOLATION = "violation"
 OVERHEAD: dict[str, Overhead] = {"vertex": VERTEX, "multi": MULTI_VERTEX, "supervisor": SUPERVISOR}
@@ -176,23 +176,13 @@ def _per_worker(definition: CodeletDef, loop: VertexLoop, counter: Value | None,
         return None if counter is None else overhead.cost(b, b.load(counter, typ=I64))
     longest = _entry_slot(b, "longest")
     b.store(zero, longest)
-    test, inside, after = (b.append_basic_block(n) for n in ("worker", "work", "done"))
-    before = b.block
-    b.branch(test)
-    b.position_at_end(test)
-    worker = b.phi(I64)
-    worker.add_incoming(zero, before)
-    b.cbranch(b.icmp_signed("<", worker, constant(I64, NUM_WORKERS)), inside, after)
-    b.position_at_end(inside)
-    if counter is not None:
-        b.store(zero, counter)
-    one(worker)
-    if counter is not None:
-        mine = intrinsic(b, "llvm.smax", b.load(longest, typ=I64), b.load(counter, typ=I64))
-        b.store(mine, longest)
-    worker.add_incoming(b.add(worker, constant(I64, 1)), b.block)
-    b.branch(test)
-    b.position_at_end(after)
+    with counted_loop(b, zero, constant(I64, NUM_WORKERS)) as worker:
+        if counter is not None:
+            b.store(zero, counter)
+        one(worker)
+        if counter is not None:
+            mine = intrinsic(b, "llvm.smax", b.load(longest, typ=I64), b.load(counter, typ=I64))
+            b.store(mine, longest)
     return None if counter is None else overhead.cost(b, b.load(longest, typ=I64))
 
 
@@ -219,34 +209,25 @@ def _function(
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
     fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
     begin, end, tables, *out = fn.args
-    entry = fn.append_basic_block("entry")
-    start, test, body, done = (fn.append_basic_block(n) for n in ("start", "vertices", "vertex", "done"))
+    entry, start = (fn.append_basic_block(n) for n in ("entry", "start"))
     ll.IRBuilder(entry).branch(start)
     b = ll.IRBuilder(start)
     mode = flush.emit_enter(b) if flushes else None
     columns = _columns(b, tables, definition.fields)
     draws = Draws(b, out[-1]) if rounding.is_random else None
-    b.branch(test)
-    b.position_at_end(test)
-    number = b.phi(I64, name="vertex")
-    number.add_incoming(begin, start)
-    b.cbranch(b.icmp_signed("<", number, end), body, done)
-    b.position_at_end(body)
-    aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
-    memory = (VertexMemory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
-    if isinstance(memory, CheckedMemory):
-        memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
-    if prints:
-        column = sum(num_columns(f) for f in definition.fields)
-        sink = b.load(b.gep(tables, [constant(I32, column)], source_etype=POINTER), typ=POINTER)
-        memory.said = Said(sink, number, {p: n for n, p in enumerate(prints)})
-    for field, own in columns:
-        memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
-    ahead = _ahead(memory, columns, number, end, sizes)
-    vertex(VertexLoop(b, memory, number, out[0] if out else None, ahead))
-    number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
-    b.branch(test)
-    b.position_at_end(done)
+    with counted_loop(b, begin, end, flags=("nsw",)) as number:
+        aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
+        memory = (VertexMemory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
+        if isinstance(memory, CheckedMemory):
+            memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
+        if prints:
+            column = sum(num_columns(f) for f in definition.fields)
+            sink = b.load(b.gep(tables, [constant(I32, column)], source_etype=POINTER), typ=POINTER)
+            memory.said = Said(sink, number, {p: n for n, p in enumerate(prints)})
+        for field, own in columns:
+            memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
+        ahead = _ahead(memory, columns, number, end, sizes)
+        vertex(VertexLoop(b, memory, number, out[0] if out else None, ahead))
     if mode is not None:
         flush.emit_leave(b, mode)
     b.ret_void()

@@ -19,7 +19,7 @@ from abele.codelet.driver import OVERHEAD
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.llvm import flush
-from abele.llvm.emit import I1, I8, I32, I64, POINTER, VOID, Value, constant, intrinsic
+from abele.llvm.emit import I1, I8, I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
 from abele.llvm.random import GOLDEN, emit_mix
 
 _POINTER_BYTES = 8
@@ -137,8 +137,7 @@ class _VertexLoop:
         arguments += [I64] * (function.one_worker and not function.checks)
         fn = ll.Function(self.module, ll.FunctionType(VOID, arguments), function.name)
         begin, end, tables, *out = fn.args
-        start, test, inside, done = (fn.append_basic_block(n) for n in ("start", "vertices", "vertex", "done"))
-        b = ll.IRBuilder(start)
+        b = ll.IRBuilder(fn.append_basic_block("start"))
         self.counter, self.random = b.alloca(I64, name="slots"), b.alloca(I64, name="random")
         self.counter.type = self.random.type = POINTER
         if function.checks:
@@ -150,19 +149,11 @@ class _VertexLoop:
             self.worker = b.trunc(noted, I32)
         mode = flush.emit_enter(b) if function.reads_data else None
         columns = self._columns(b, tables)
-        b.branch(test)
-        b.position_at_end(test)
-        number = b.phi(I64, name="vertex")
-        number.add_incoming(begin, start)
-        b.cbranch(b.icmp_signed("<", number, end), inside, done)
-        b.position_at_end(inside)
-        cost = self._vertex(b, columns, number)
-        if cost is not None:
-            place = b.gep(out[0], [number], inbounds=True, source_etype=I64)
-            b.store(b.add(b.load(place, typ=I64), cost) if self.function.adds else cost, place)
-        number.add_incoming(b.add(number, constant(I64, 1), flags=("nsw",)), b.block)
-        b.branch(test)
-        b.position_at_end(done)
+        with counted_loop(b, begin, end, flags=("nsw",)) as number:
+            cost = self._vertex(b, columns, number)
+            if cost is not None:
+                place = b.gep(out[0], [number], inbounds=True, source_etype=I64)
+                b.store(b.add(b.load(place, typ=I64), cost) if self.function.adds else cost, place)
         if mode is not None:
             flush.emit_leave(b, mode)
         if self.prints:
@@ -304,18 +295,8 @@ class _VertexLoop:
     @staticmethod
     def _fill(b: ll.IRBuilder, table: Value, num: Value, each: int, write: Callable[[Value, Value], None]) -> None:
         """Write all entries of a table, ``each`` bytes apart."""
-        before = b.block
-        test, inside, after = (b.append_basic_block(n) for n in ("rows", "row", "filled"))
-        b.branch(test)
-        b.position_at_end(test)
-        row = b.phi(I64, name="row")
-        row.add_incoming(constant(I64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", row, num), inside, after)
-        b.position_at_end(inside)
-        write(row, b.gep(table, [b.mul(row, constant(I64, each))], source_etype=I8))
-        row.add_incoming(b.add(row, constant(I64, 1)), b.block)
-        b.branch(test)
-        b.position_at_end(after)
+        with counted_loop(b, constant(I64, 0), num) as row:
+            write(row, b.gep(table, [b.mul(row, constant(I64, each))], source_etype=I8))
 
     @staticmethod
     def _entry(b: ll.IRBuilder, column: Value, number: Value, type_: Any) -> Value:
