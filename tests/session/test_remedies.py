@@ -6,22 +6,22 @@ import logging
 
 import pytest
 
-from abele.errors import OutOfMemoryError
+from abele.errors import NetworkError, OutOfMemoryError
 from abele.machine import System, systems
 from abele.parallel import Network, NetworkBuilder, Schedule
 from abele.parallel.ops import build
 from abele.session import Settings, compile_network
-from abele.session.remedies import NetworkCase, _has_room, fitted, found_advice
+from abele.session.remedies import Halved, NetworkCase, _has_room, fitted, found_advice
 
 
 def chip(tiles: int) -> System:
     return systems.bow_2000().evolve(ipu={"num_tiles": tiles})
 
 
-def product(rows: int, width: int) -> Network:
+def product(rows: int, width: int, dtype: str = "f32") -> Network:
     net = NetworkBuilder()
-    x = net.input((rows, width), "f32", "x")
-    net.output(build.linear(net, x, net.parameter((width, width), "f32", "weight")))
+    x = net.input((rows, width), dtype, "x")
+    net.output(build.linear(net, x, net.parameter((width, width), dtype, "weight")))
     return net.finish()
 
 
@@ -99,12 +99,93 @@ def test_found_advice__batches_tried_in_vain__are_not_named() -> None:
     untried = found_advice(case(Settings()), error, compile_, None).lines()
     tried = found_advice(case(Settings()), error, compile_, lambda parts: case(Settings())).lines()
     assert any("micro-batch" in line for line in untried)
-    assert not any("micro-batch" in line or "tried" in line for line in tried)
+    assert not any("micro-batch" in line or "(tried" in line for line in tried)
+
+
+HOPEFUL = too_full(needed_bytes=1500, temporaries=900, variables=500)
+HALF = "half precision: weights and inputs of type f16"
+
+
+def halved_lines(halved: Halved | None, *, fitting: str) -> list[str]:
+    """The advice where the networks of this name fit."""
+
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        if of.settings.name != fitting:
+            raise HOPEFUL
+        return "ends", "executable"
+
+    return found_advice(case(Settings(memory_proportion=0.6)), HOPEFUL, compile_, halved=halved).lines()
+
+
+def half_case() -> NetworkCase:
+    return case(Settings(name="half"))
+
+
+def test_found_advice__half_precision_that_fits__leads() -> None:
+    assert halved_lines(half_case, fitting="half")[0] == f"{HALF} (tried: it fits)"
+
+
+def test_found_advice__half_precision_tried_in_vain__is_not_named() -> None:
+    assert not any("half" in line for line in halved_lines(half_case, fitting="none"))
+
+
+def test_found_advice__half_precision_that_was_not_tried__says_why() -> None:
+    def fails() -> NetworkCase:
+        raise NetworkError("the layer casts to f32")
+
+    assert f"{HALF} (not tried: the front end makes no network of f16)" in halved_lines(None, fitting="none")
+    assert f"{HALF} (not tried: the layer casts to f32)" in halved_lines(fails, fitting="none")
+    assert f"{HALF} (not tried: what is said first fits)" in halved_lines(half_case, fitting="network")
+
+
+def test_found_advice__half_of_the_data_too_much__is_not_tried() -> None:
+    def asked() -> NetworkCase:
+        raise AssertionError("it was")
+
+    error = too_full(needed_bytes=3000, temporaries=900, variables=1500)
+    assert not found_advice(case(Settings()), error, build_below(0, []), halved=asked).halve
+
+
+def test_found_advice__smaller_batches_that_cannot_be_recorded__are_not_named() -> None:
+    def smaller(parts: int) -> NetworkCase:
+        raise NetworkError("the model says its batch")
+
+    found = found_advice(case(Settings()), HOPEFUL, build_below(0, []), smaller)
+    assert found.batch is None
+
+
+def test_found_advice__what_was_tried_in_vain_before__is_not_named_beside_what_fits() -> None:
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        if of.settings.name != "cut":
+            raise HOPEFUL
+        return "ends", "executable"
+
+    settings = Settings(memory_proportion=0.6)
+    lines = found_advice(case(settings), HOPEFUL, compile_, lambda parts: case(Settings(name="cut"))).lines()
+    assert "micro-batch" in lines[0]
+    assert not any("memory_proportion" in line for line in lines)
 
 
 def test_has_room__parts_of_temporaries__count_beside_the_rest() -> None:
     error = too_full(needed_bytes=2500, temporaries=1600)
     assert [parts for parts in (0, 2, 4, 8) if _has_room(error, parts)] == [0, 8]
+
+
+def test_found_advice__partial_sums_of_halves__are_tried_in_f16() -> None:
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        if of.settings.partials != "f16":
+            raise HOPEFUL
+        return "ends", "executable"
+
+    halves = NetworkCase(product(4, 4, "f16"), Schedule(), None, Settings(memory_proportion=0.6))
+    first = found_advice(halves, HOPEFUL, compile_).lines()[0]
+    assert first == 'Settings(partials="f16"): partial sums of products in half precision (tried: it fits)'
+    assert not found_advice(case(Settings()), HOPEFUL, compile_).partials
+
+
+def test_compile__partial_sums_in_f16__are_in_the_report() -> None:
+    compiled = compile_network(product(4, 4, "f16"), settings=Settings(system=chip(20), partials="f16"))
+    assert compiled.executable.report.meta["options"]["partials"] == "f16"
 
 
 def test_compile__temporaries_of_products_too_large__fits_with_a_smaller_share() -> None:

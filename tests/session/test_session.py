@@ -339,7 +339,7 @@ def test_compile__too_little_memory__says_what_settings_can_do() -> None:
     net.output(build.map_(net, arg(0) * 2.0, [net.input((4, 100_000), "f32", "x")]))
     with pytest.raises(OutOfMemoryError) as caught:
         compile_network(net.finish(), settings=Settings(system=small))
-    assert "half precision: weights and inputs of type f16" in str(caught.value)
+    assert "half precision" not in str(caught.value), "half of the data is too much as well"
     assert "a smaller micro-batch than 4" in str(caught.value)
     assert "Settings(allow_out_of_memory=True)" in str(caught.value)
     reported = compile_network(

@@ -23,14 +23,16 @@ class Advice:
 
     Attributes:
         halve: Use half precision.
+        why_not_halved: Why half precision was not tried; empty where it was, or nothing was.
         batch: Use a smaller micro-batch than this one.
         micro_batches: Micro-batches of a run that then make the same run.
         recompute: Compute cheap activations again in the backward pass.
         proportion: Plan with this share of a tile's memory instead.
         proportion_now: The share that was planned with.
+        partials: Keep partial sums of f16 products in f16.
         machine: Use this machine, whose IPUs have more memory.
-        tried: The one of ``recompute``, ``batch``, ``proportion`` and ``machine`` that was tried and makes the program
-            fit; empty where none was found.
+        tried: The one of ``recompute``, ``batch``, ``proportion``, ``partials``, ``halve`` and ``machine`` that was
+            tried and makes the program fit; empty where none was found.
     """
 
     halve: bool
@@ -41,6 +43,8 @@ class Advice:
     machine: str | None
     recompute: bool = False
     tried: str = ""
+    why_not_halved: str = ""
+    partials: bool = False
 
     def lines(self) -> list[str]:
         """The advice in the words of a session's own settings."""
@@ -49,6 +53,8 @@ class Advice:
             found["halve"] = "half precision: weights and inputs of type f16"
         if self.recompute:
             found["recompute"] = "Settings(recompute=True)"
+        if self.partials:
+            found["partials"] = 'Settings(partials="f16"): partial sums of products in half precision'
         if self.batch is not None:
             found["batch"] = (
                 f"a smaller micro-batch than {self.batch}, with {self.micro_batches} of them for the same run"
@@ -61,6 +67,8 @@ class Advice:
 
     def ordered(self, found: dict[str, str], report: str) -> list[str]:
         """Sentences by the field that they are about: what was tried first, and how to get a report last."""
+        if self.why_not_halved and "halve" in found:
+            found["halve"] += f" (not tried: {self.why_not_halved})"
         first = [found.pop(self.tried) + TRIED] if self.tried in found else []
         return [*first, *found.values(), report]
 

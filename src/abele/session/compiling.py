@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from abele.session.advice import Advice, Words
 from abele.session.ends import Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
-from abele.session.remedies import Build, NetworkCase, Smaller, fitted, found_advice
+from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice
 from abele.session.settings import Settings
 
 
@@ -73,6 +73,7 @@ def compile_network(
     words: Words = Advice.lines,
     progress: Progress | None = None,
     smaller: Smaller | None = None,
+    halved: Halved | None = None,
 ) -> Compiled:
     """Compile a network for one schedule; nothing runs and no data is needed.
 
@@ -87,6 +88,7 @@ def compile_network(
         words: Puts advice about memory into the words of a front end.
         progress: Called with each stage and the part of it that is done; by default a bar, where settings ask for one.
         smaller: Makes the same network with smaller micro-batches, for advice about memory; None where none can.
+        halved: Makes the same network with weights and inputs in half precision, for advice about memory.
 
     Raises:
         AbeleError: See :func:`abele.parallel.training_program` and :func:`abele.compiler.compile_program`.
@@ -98,7 +100,9 @@ def compile_network(
         try:
             ends, executable = build(case)
         except OutOfMemoryError as error:
-            case, ends, executable = _remedied(case, error, build, words, smaller)
+            case, ends, executable = _remedied(
+                case, error, build, partial(found_advice, smaller=smaller, halved=halved), words
+            )
     settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
@@ -128,13 +132,13 @@ def _compile(case: NetworkCase, report: Progress) -> tuple[Ends, Executable]:
 
 
 def _remedied(
-    case: NetworkCase, error: OutOfMemoryError, build: Build, words: Words, smaller: Smaller | None
+    case: NetworkCase, error: OutOfMemoryError, build: Build, find: Callable[..., Advice], words: Words
 ) -> tuple[NetworkCase, Ends, Executable]:
     """The network compiled so that it fits; otherwise the error says what the user can do."""
     try:
         return fitted(case, error, build)
     except OutOfMemoryError:
-        hints = words(found_advice(case, error, build, smaller))
+        hints = words(find(case, error, build))
     raise _advised(error, hints) from None
 
 

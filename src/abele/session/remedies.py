@@ -2,19 +2,23 @@
 
 Some remedies leave the results and the user's program as they are: products and convolutions planned with a smaller
 share of a tile's memory run in several parts after each other (serial splits). These are taken without asking. Others
-are the user's to choose: recomputing activations, smaller micro-batches, another machine. Of these the first that fits
-is named in the error. Each try is a compilation, so what the error itself shows to be hopeless is not tried: if all but
-the temporaries of the fullest tile are too much for it already, no batch is small enough.
+are the user's to choose: recomputing activations, partial sums in f16, smaller micro-batches, half precision, another
+machine. Of these the first that fits leads the error. Each try is a compilation, so what the error itself shows to be
+hopeless is not tried: if all but the temporaries of the fullest tile are too much for it already, no batch is small
+enough.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from abele.compiler import Executable
 from abele.errors import AbeleError, OutOfMemoryError
+from abele.numerics import f16
 from abele.parallel import Group, Network, Schedule
 from abele.session.advice import DEFAULT_PROPORTION, Advice, advice, temporaries_matter
 from abele.session.ends import Ends
@@ -49,6 +53,8 @@ class NetworkCase:
 
 Smaller = Callable[[int], NetworkCase | None]
 """The same with micro-batches cut into so many parts; None where they cannot be."""
+Halved = Callable[[], NetworkCase]
+"""The same with weights and inputs in half precision."""
 Build = Callable[[NetworkCase], tuple[Ends, Executable]]
 """Compiles; raises :class:`OutOfMemoryError` where it does not fit."""
 
@@ -75,56 +81,98 @@ def fitted(case: NetworkCase, error: OutOfMemoryError, build: Build) -> tuple[Ne
     raise error
 
 
-def found_advice(case: NetworkCase, error: OutOfMemoryError, build: Build, smaller: Smaller | None) -> Advice:
+@dataclass(frozen=True)
+class Remedy:
+    """Something that may help.
+
+    Attributes:
+        field: The field of the advice that is about it.
+        said: What the advice says where it helps.
+        in_vain: What the advice says where it does not.
+        make: The network so changed; None where it cannot be changed so.
+    """
+
+    field: str
+    said: Mapping[str, Any]
+    in_vain: Mapping[str, Any]
+    make: Callable[[], NetworkCase | None]
+
+
+def found_advice(
+    case: NetworkCase,
+    error: OutOfMemoryError,
+    build: Build,
+    smaller: Smaller | None = None,
+    halved: Halved | None = None,
+) -> Advice:
     """What the user can do about a program that does not fit; the first remedy that was tried and fits leads.
 
     What was tried in vain is not named.
     """
+    known = _worth_saying(case, error)
+    if known.halve:
+        known = replace(known, why_not_halved="the front end makes no network of f16" if halved is None else "")
+    for remedy in _remedies(case, error, known, smaller=smaller, halved=halved):
+        try:
+            changed = remedy.make()
+        except AbeleError as failed:
+            # A model may say its batch or its types in its code, and not be recorded with others.
+            fails = {"why_not_halved": failed.message} if remedy.field == "halve" else remedy.in_vain
+            known = replace(known, **fails)
+            continue
+        if changed is not None and _fits_somehow(changed, build):
+            untried = known.halve and not known.why_not_halved and remedy.field not in ("halve", "machine")
+            why = "what is said first fits" if untried else known.why_not_halved
+            return replace(known, tried=remedy.field, why_not_halved=why, **remedy.said)
+        known = replace(known, **remedy.in_vain)
+    return known
+
+
+def _worth_saying(case: NetworkCase, error: OutOfMemoryError) -> Advice:
+    """What can be said before anything was tried, without what the error shows to be hopeless."""
     known = advice(error, case.net, case.schedule, case.settings)
     if not _has_room(error):
         known = replace(known, batch=None)
     if case.settings.memory_proportion is None or not _has_room(error):
         known = replace(known, proportion=None)
-    for said, changed in _remedies(case, error, known, smaller):
-        # What happens once the advice is taken: plans that need less memory are tried then, too.
-        chosen = changed.settings.memory_proportion is not None
-        if any(_fits(c, build) for c in ((changed,) if chosen else (changed, *_shares(changed)))):
-            return said
-        known = _without(known, said.tried)
-    return known
-
-
-def _without(known: Advice, tried: str) -> Advice:
-    """The advice without what was tried in vain; recomputing is named only where it helps."""
-    match tried:
-        case "proportion":
-            return replace(known, proportion=None)
-        case "batch":
-            return replace(known, batch=None)
-        case "machine":
-            return replace(known, machine=None)
-    return known
+    return replace(known, halve=known.halve and _has_room_for_half(error))
 
 
 def _remedies(
-    case: NetworkCase, error: OutOfMemoryError, known: Advice, smaller: Smaller | None
-) -> Iterator[tuple[Advice, NetworkCase]]:
-    """What may help, the least change first."""
+    case: NetworkCase, error: OutOfMemoryError, known: Advice, *, smaller: Smaller | None, halved: Halved | None
+) -> Iterator[Remedy]:
+    """What may help, the least change first: to results, then to the machine."""
     settings = case.settings
     if known.proportion is not None:
         for changed in _shares(case):
-            share = changed.settings.memory_proportion
-            yield replace(known, proportion=share, tried="proportion"), changed
+            said = {"proportion": changed.settings.memory_proportion}
+            yield Remedy("proportion", said, {"proportion": None}, partial(_as_it_is, changed))
     if case.groups is not None and not settings.recompute and temporaries_matter(error) and _has_room(error):
         again = replace(case, settings=replace(settings, recompute=True))
-        yield replace(known, recompute=True, tried="recompute"), again
+        yield Remedy("recompute", {"recompute": True}, {}, partial(_as_it_is, again))
+    halves = any(v.dtype == f16 for v in (*case.net.parameters, *case.net.inputs))
+    if halves and settings.partials != "f16" and temporaries_matter(error) and _has_room(error):
+        narrow = replace(case, settings=replace(settings, partials="f16"))
+        yield Remedy("partials", {"partials": True}, {}, partial(_as_it_is, narrow))
     for parts in PARTS if smaller is not None and known.batch is not None else ():
-        if _has_room(error, parts) and (cut := smaller(parts) if smaller else None) is not None:
-            micro_batches = parts * case.schedule.micro_batches
-            yield replace(known, micro_batches=micro_batches, tried="batch"), cut
+        if smaller is not None and _has_room(error, parts):
+            said = {"batch": known.batch, "micro_batches": parts * case.schedule.micro_batches}
+            yield Remedy("batch", said, {"batch": None}, partial(smaller, parts))
+    if known.halve and halved is not None:
+        yield Remedy("halve", {}, {"halve": False}, halved)
     if known.machine is not None:
         larger = replace(case, settings=replace(settings, system=known.machine))
-        yield replace(known, tried="machine"), larger
+        yield Remedy("machine", {}, {"machine": None}, partial(_as_it_is, larger))
+
+
+def _as_it_is(case: NetworkCase) -> NetworkCase:
+    return case
+
+
+def _fits_somehow(case: NetworkCase, build: Build) -> bool:
+    """True if ``case`` fits as it would once the advice is taken: plans that need less memory are tried then, too."""
+    chosen = case.settings.memory_proportion is not None
+    return any(_fits(c, build) for c in ((case,) if chosen else (case, *_shares(case))))
 
 
 def _shares(case: NetworkCase) -> list[NetworkCase]:
@@ -140,6 +188,15 @@ def _has_room(error: OutOfMemoryError, parts: int = 0) -> bool:
     temporaries = worst.get("temporaries", 0)
     rest = worst.get("needed_bytes", temporaries) - temporaries
     return rest + (temporaries / parts if parts else 0) <= MARGIN * worst.get("available_bytes", 0)
+
+
+def _has_room_for_half(error: OutOfMemoryError) -> bool:
+    """True if the fullest tile might have room for its data in half precision: all else stays as it is."""
+    if not error.tiles:
+        return True
+    worst = error.tiles[0]
+    data = worst.get("variables", 0) + worst.get("temporaries", 0)
+    return worst.get("needed_bytes", data) - data / 2 <= MARGIN * worst.get("available_bytes", 0)
 
 
 def _fits(case: NetworkCase, build: Build) -> bool:

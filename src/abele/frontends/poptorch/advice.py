@@ -17,6 +17,8 @@ def words(advice: Advice, *, training: bool) -> list[str]:
         found["halve"] = "half precision: model.half() and inputs in torch.float16"
     if advice.recompute:
         found["recompute"] = "options.Abele.recompute(): cheap activations are computed again, not kept"
+    if advice.partials:
+        found["partials"] = "options.Precision.setPartialsType(torch.half): partial sums of products in half precision"
     if advice.batch is not None:
         more = "Training.gradientAccumulation" if training else "deviceIterations"
         found["batch"] = (

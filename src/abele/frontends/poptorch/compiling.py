@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from abele.compiler.collector import collector_paused
 from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
+from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.tensors import from_array, to_array
 from abele.frontends.poptorch.weights import cell_of, plain
@@ -86,6 +88,14 @@ def compile_model(
             groups = None if optimiser is None else tuple(_groups(again, optimiser))
             return NetworkCase(again.net, _with_more(batching.schedule(), parts, batching.training), groups, settings)
 
+        def halved() -> NetworkCase:
+            with plain(weights):
+                again = capture(_half(model), *tree_map(_half_tensor, (args, kwargs)), training=batching.training)
+            # The copy's parameters stand for those that the optimiser holds.
+            twin = replace(again, weights=captured.weights)
+            groups = None if optimiser is None else tuple(_groups(twin, optimiser))
+            return NetworkCase(again.net, batching.schedule(), groups, settings)
+
         compiled = compile_network(
             captured.net,
             batching.schedule(),
@@ -94,6 +104,7 @@ def compile_model(
             words=functools.partial(words, training=batching.training),
             progress=progress,
             smaller=smaller,
+            halved=halved,
         )
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
@@ -108,6 +119,22 @@ def _cut(arguments: tuple[tuple[Any, ...], dict[str, Any]], parts: int) -> Any:
         return None
     cut = [t.narrow(0, 0, t.shape[0] // parts) if any(t is b for b in batched) else t for t in leaves]
     return tree_unflatten(cut, form)
+
+
+def _half(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a model in half precision.
+
+    Raises:
+        Error: It cannot be copied.
+    """
+    try:
+        return copy.deepcopy(model).half()
+    except Exception as error:  # Whatever the owner's own classes raise.
+        raise Error(f"the model cannot be copied: {error}") from error
+
+
+def _half_tensor(leaf: Any) -> Any:
+    return leaf.half() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
 def _with_more(schedule: Schedule, parts: int, training: bool) -> Schedule:
