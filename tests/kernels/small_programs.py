@@ -157,6 +157,16 @@ def half_histogram() -> Calls:
     return made
 
 
+def large_map() -> Calls:
+    """An array and its squares, of 64 MiB each, more than most caches hold; the first row of squares is used again."""
+    made = Calls()
+    x, y = made.buffer((8192, 2048), "x", True), made.buffer((8192, 2048), "y", True)
+    row = made.buffer((2048,), "row", True)
+    made.call("square", [x], y, {"r": 8192, "c": 2048}, ("r", "c"), load(0, "r", "c") * load(0, "r", "c"))
+    made.call("row", [y], row, {"c": 2048}, ("c",), load(0, 0, "c") + 1.0)
+    return made
+
+
 PROGRAMS = {
     made.__name__: made
     for made in (
@@ -169,5 +179,6 @@ PROGRAMS = {
         attention,
         token_norm,
         half_histogram,
+        large_map,
     )
 }

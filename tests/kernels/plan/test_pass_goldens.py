@@ -30,6 +30,7 @@ SHOWN = {
     "copy_operands": ("convolution",),
     "split_reductions": ("long_product",),
     "group_leaves": ("convolution",),
+    "stream_stores": ("large_map",),
     "lower_tasks": ("training_step", "softmax"),
     "merge_dims": ("training_step", "samples_in_blocks"),
     "shift_arrays": ("long_product",),

@@ -59,11 +59,13 @@ class Driver:
         steps: What it calls.
         chunks: Its units, each a run of blocks; 0 where its steps are side by side.
         blocks: Blocks of all units together.
+        streams: True if its functions store past the caches, and leave the fence after that to it.
     """
 
     steps: tuple[DriverStep, ...]
     chunks: int = 0
     blocks: int = 0
+    streams: bool = False
 
     @property
     def units(self) -> int:
@@ -74,12 +76,13 @@ class Driver:
 def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Module:
     """A module with the driver as its function."""
     if driver.chunks:
-        return _block_loop(driver.steps, driver.chunks, driver.blocks, DriverWriter(name, timed))
+        return _block_loop(driver, DriverWriter(name, timed))
     return _side_by_side(driver.steps, DriverWriter(name, timed))
 
 
-def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: DriverWriter) -> ll.Module:
+def _block_loop(driver: Driver, code: DriverWriter) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
+    steps, chunks, blocks = driver.steps, driver.chunks, driver.blocks
 
     def chunk(unit: Value) -> None:
         arrays = [code.arrays(s.pointers, unit) for s in steps]
@@ -98,6 +101,8 @@ def _block_loop(steps: Sequence[DriverStep], chunks: int, blocks: int, code: Dri
 
     with code.loop(code.begin, code.end) as unit:
         chunk(unit)
+    if driver.streams:
+        code.builder.fence("seq_cst")
     return code.finish()
 
 

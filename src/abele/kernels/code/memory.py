@@ -143,6 +143,20 @@ def store_lanes(
         intrinsic(builder, "llvm.masked.scatter", [raw, pointers, align, mask], void, raw.type, pointers.type)
 
 
+def stream_lanes(builder: ll.IRBuilder, value: Value, pointer: Value, type_: ElementType, piece_bytes: int) -> None:
+    """Store all lanes of ``value``, narrowed, past the caches, in pieces at addresses that ``piece_bytes`` divides."""
+    raw = narrow(builder, value, type_)
+    lanes = piece_bytes // type_.bytes
+    mark = builder.module.add_metadata([ll.Constant(I32, 1)])
+    for first in range(0, raw.type.count, lanes):
+        part = raw
+        if lanes < raw.type.count:
+            chosen = [ll.Constant(I32, first + n) for n in range(lanes)]
+            part = builder.shuffle_vector(raw, raw, ll.Constant(ll.VectorType(I32, lanes), chosen))
+        place = element_pointer(builder, pointer, ll.Constant(I64, first), type_)
+        builder.store(part, place, align=piece_bytes).set_metadata("nontemporal", mark)
+
+
 def _scatter(builder: ll.IRBuilder, raw: Value, pointer: Value, type_: ElementType, stride: int, valid: int) -> None:
     for lane in range(valid):
         place = builder.gep(pointer, [ll.Constant(I64, lane * stride)], source_etype=stored_type(type_))

@@ -17,7 +17,7 @@ Within a tile step, values of equal expressions at equal points are emitted once
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -27,11 +27,12 @@ from llvmlite import ir as ll
 
 from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
-from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one
+from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one, stream_lanes
 from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
+from abele.kernels.code.streams import by_alignment, stream_pieces
 from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
 from abele.kernels.schedule.pack_panels import Panel
@@ -49,17 +50,37 @@ def generate(nest: LoopNest, schedule: NestSchedule, name: str, panel: Panel | N
     With a panel, ``nest`` reads the copy, for which there is one argument more.
     """
     module = ll.Module(name=name)
-    pointer = ll.PointerType()
-    function = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, pointer]), name)
-    _NestCode(function, shared_expressions(with_raw_moves(nest)), schedule, panel).emit()
+    nest = shared_expressions(with_raw_moves(nest))
+    pieces = stream_pieces(nest, schedule)
+
+    def function(ending: str = "") -> ll.Function:
+        made = ll.Function(module, ll.FunctionType(ll.VoidType(), [I64, I64, ll.PointerType()]), name + ending)
+        made.linkage = "internal" if ending else ""
+        return made
+
+    if not pieces:
+        _NestCode(function(), nest, schedule, panel).emit()
+        return module
+    streaming, plain = function(".streaming"), function(".plain")
+    _NestCode(streaming, nest, schedule, panel, pieces).emit()
+    _NestCode(plain, nest, schedule, panel).emit()
+    by_alignment(function(), pieces, streaming, plain)
     return module
 
 
 class _NestCode:
     """The code of one nest while it is written."""
 
-    def __init__(self, function: ll.Function, nest: LoopNest, schedule: NestSchedule, panel: Panel | None) -> None:
+    def __init__(
+        self,
+        function: ll.Function,
+        nest: LoopNest,
+        schedule: NestSchedule,
+        panel: Panel | None,
+        pieces: Mapping[int, int] | None = None,
+    ) -> None:
         self.nest, self.schedule, self.function, self.panel = nest, schedule, function, panel
+        self.pieces = pieces or {}
         self.entry = ll.IRBuilder(function.append_basic_block("entry"))
         self.builder = ll.IRBuilder(function.append_basic_block("body"))
         args = function.args[2]
@@ -98,6 +119,9 @@ class _NestCode:
                     self._loops(self._inner(), self._tile)
 
             self._units(units, self._decode(units, unit), body)
+        # Where a driver calls the function round after round, the fence is the driver's.
+        if self.pieces and not self.nest.unit:
+            self.builder.fence("seq_cst")
         self.builder.ret_void()
         self.entry.branch(first)
 
@@ -424,6 +448,9 @@ class _NestCode:
         lanes = self.schedule.lanes
         in_lanes = bool(stride)
         wide = self.points.vector(value) if in_lanes else value.value
+        if out.streams and out.access.array in self.pieces and at.valid == lanes and mask is None:
+            stream_lanes(self.builder, wide, pointer, out.access.type, self.pieces[out.access.array])
+            return
         if out.combine != "set":
             if in_lanes:
                 before = load_lanes(

@@ -16,6 +16,8 @@ from abele.numerics import ElementType
 
 Dims = tuple[tuple[str, int], ...]
 """Loop dims with their extents, outermost first."""
+PAST_CACHES = " past the caches"
+"""What texts say of a store that streams."""
 
 
 @dataclass(frozen=True)
@@ -134,17 +136,21 @@ class NestReduction:
 
 @dataclass(frozen=True)
 class Out:
-    """A store of ``value``; other combines than ``set`` read, combine and write the element, point after point."""
+    """A store of ``value``; other combines than ``set`` read, combine and write the element, point after point.
+
+    One that ``streams`` goes past the caches to memory, where code can fill whole pieces of lines.
+    """
 
     access: ElementAccess
     value: Expr
     combine: str = "set"
     guards: tuple[Bound, ...] = ()
+    streams: bool = False
 
     def __str__(self) -> str:
         guards = "".join(f" if {g}" for g in self.guards)
         sign = "=" if self.combine == "set" else f"{self.combine}="
-        return f"{self.access} {sign} {self.value}{guards}"
+        return f"{self.access} {sign} {self.value}{guards}{PAST_CACHES * self.streams}"
 
 
 @dataclass(frozen=True)

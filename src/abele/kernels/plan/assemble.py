@@ -74,7 +74,8 @@ class _Binder:
             return PlanLeaf(function.address, function.units, args, calls, origins)
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
-        driver = Driver(tuple(steps), *_rounds(leaf))
+        streams = leaf.loop is not None and any(put.streams for task in tasks for put in task.puts)
+        driver = Driver(tuple(steps), *_rounds(leaf), streams)
         native, address = build_driver(driver)
         keep.append(native)
         return PlanLeaf(address, driver.units, tuple(slots), calls, origins, driver)

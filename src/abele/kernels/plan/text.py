@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Factors, OperandBinding
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out
+from abele.kernels.nest.loop_nest import PAST_CACHES, ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.tasks.text import (
@@ -99,7 +99,8 @@ def _accumulate(nest: LoopNest, item: NestReduction, arrays: Sequence[str]) -> s
 
 def _out(out: Out, arrays: Sequence[str]) -> str:
     sign = "=" if out.combine == "set" else f"{out.combine}="
-    return f"{_place(out.access, arrays)} {sign} {_value(out.value, arrays)}{where(out.guards)}"
+    value = f"{_value(out.value, arrays)}{where(out.guards)}{PAST_CACHES * out.streams}"
+    return f"{_place(out.access, arrays)} {sign} {value}"
 
 
 def _value(expression: Expr, arrays: Sequence[str]) -> Expr:

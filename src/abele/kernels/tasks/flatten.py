@@ -163,7 +163,8 @@ class _Flattener:
     def out(self, put: Put) -> Out:
         """``put`` at its address."""
         guards = self.bounds(put.guards) + self._ragged(put.space, put.index)
-        return Out(self.access(put.space, put.index), self.expression(put.value), put.combine, guards)
+        access = self.access(put.space, put.index)
+        return Out(access, self.expression(put.value), put.combine, guards, put.streams)
 
     def expression(self, expression: Expr) -> Expr:
         """``expression`` over addresses."""

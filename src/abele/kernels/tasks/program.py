@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, Dims, Hash
+from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.layout import SpaceLayout, row_major
@@ -86,18 +86,21 @@ class TaskReduction:
 
 @dataclass(frozen=True)
 class Put:
-    """A store into a space; combines other than ``set`` read, combine and write."""
+    """A store into a space, past the caches if it ``streams``; combines other than ``set`` read, combine and write."""
 
     space: int
     index: tuple[Affine, ...]
     value: Expr
     combine: str = "set"
     guards: tuple[Bound, ...] = ()
+    streams: bool = False
 
     def __str__(self) -> str:
         sign = "=" if self.combine == "set" else f"{self.combine}="
         guards = "".join(f" if {g}" for g in self.guards)
-        return f"${self.space}[{', '.join(map(str, self.index))}] {sign} {self.value}{guards}"
+        return (
+            f"${self.space}[{', '.join(map(str, self.index))}] {sign} {self.value}{guards}{PAST_CACHES * self.streams}"
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import Bound, Dims, Hash
+from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop
@@ -75,7 +75,8 @@ class Names:
     def store(self, put: Put) -> str:
         """A store in a line."""
         sign = "=" if put.combine == "set" else f"{put.combine}="
-        return f"{self.of[put.space]}[{_index(put)}] {sign} {self.value(put.value)}{where(put.guards)}"
+        value = f"{self.value(put.value)}{where(put.guards)}{PAST_CACHES * put.streams}"
+        return f"{self.of[put.space]}[{_index(put)}] {sign} {value}"
 
 
 def program_text(program: TaskProgram) -> str:
