@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from abele.compiler.links import link_cycles
+from abele.compiler.moves import GRANULES, Moves
 from abele.compiler.tile_vector import TileSet, TileVector
-from abele.compiler.traffic import ExchangePhase, Moves
+from abele.compiler.traffic import ExchangePhase
 from abele.machine import Ipu, System
 
 _KIB = 1024
@@ -54,15 +55,15 @@ def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> TileVector:
     """
     tiles = TileSet.of([moves.tile], num_tiles)
     rate = ipu.tile.memcpy_bytes_per_cycle
-    overhead = np.zeros(9)
-    for granule in (1, 2, 4, 8):
+    # Costs are fractions of cycles, rounded up once per tile: they are added up as whole numbers of this part of one.
+    parts = _KIB * rate
+    overhead = np.zeros(GRANULES[-1] + 1, dtype=np.int64)
+    for granule in GRANULES:
         # The regression gives cycles per KiB of pieces of one width; what exceeds the copy rate is the cost per piece.
-        overhead[granule] = max(ipu.rearrange.cycles_per_kib(granule) * granule / _KIB - granule / rate, 0.0)
-    cost = overhead[moves.granule] + moves.bytes / rate
-    # Costs of pieces are fractions of cycles; they are rounded up once per tile.
-    busy = np.bincount(tiles.positions(moves.tile), weights=cost, minlength=len(tiles) + 1)
-    cycles = np.where(busy > 0, ipu.rearrange.local_copy_cycles + np.ceil(busy), 0).astype(np.int64)
-    return TileVector(tiles, cycles)
+        overhead[granule] = max(granule * (ipu.rearrange.cycles_per_kib(granule) * rate - _KIB), 0)
+    cost = overhead[moves.granule] * moves.pieces + moves.bytes * _KIB
+    busy = tiles.sum(tiles.positions(moves.tile), cost)
+    return TileVector(tiles, np.where(busy > 0, ipu.rearrange.local_copy_cycles - (-busy // parts), 0))
 
 
 def host_cycles(num_bytes: int, num_ipus: int, system: System, *, rendezvous: bool = True) -> int:

@@ -14,17 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.compiler.audiences import WantedRegions, find_audiences
 from abele.compiler.layout import Layout
+from abele.compiler.moves import Moves, granules
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.tile_vector import TileSet, TileVector, added
 from abele.compiler.traffic import (
     PAIR_BYTES,
     WORD_BYTES,
+    Bool,
     ExchangePhase,
     LinkBytes,
-    Moves,
     Transfers,
-    granules,
     phase_of,
 )
 from abele.compiler.uses import FieldUse
@@ -53,21 +54,17 @@ class ExchangePlan:
     buffer_bytes: TileVector
 
 
-class _Collector:
-    """Transfers and moves of one direction."""
+class _Wish(NamedTuple):
+    """What a field has elsewhere: pairs of a tile and a region that is not in one piece there."""
 
-    def __init__(self) -> None:
-        self.transfers: list[Transfers] = []
-        self.moves: list[Moves] = []
+    residence: Residence
+    tile: Int32
+    region: Int64
 
-    def phase(self, layout: Layout, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
-        """The phase of all transfers and all copies of this direction."""
-        if not self.transfers:
-            return None, Moves.joined(self.moves)
-        transfers = Transfers.joined(self.transfers)
-        self.transfers.clear()
-        phase, finishing = phase_of(transfers, layout.num_tiles, tiles_per_ipu)
-        return phase, Moves.joined([*self.moves, finishing])
+    def wanted(self) -> WantedRegions:
+        """The same as those look at it who compare tiles."""
+        begin, length = self.residence.begin, self.residence.length
+        return WantedRegions(self.tile, self.region, int(begin.min()), int((begin + length).max()))
 
 
 def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
@@ -82,8 +79,9 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
     parts from other tiles arrive where they are wanted, parts of its own are copied in. An element crosses to a tile
     once per phase; wishes for it in another arrangement are copies on the tile. Outputs go the other way.
     """
-    incoming, outgoing = _Collector(), _Collector()
     known: dict[int, Residence] = {}
+    inputs: list[_Wish] = []
+    outputs: list[tuple[PairPieces, int]] = []
     buffers: list[TileVector | None] = []
     for use in uses:
         regions = use.edge.regions
@@ -94,45 +92,97 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
         tile, region = foreign_pairs(residence, use.row_tile, use.edge.index)
         if len(tile) == 0:
             continue
-        pieces = pair_pieces(residence, tile, region)
         if use.reads:
-            _collect(incoming, pieces, residence.width, outward=False)
+            inputs.append(_Wish(residence, tile, region))
         if use.writes:
-            _collect(outgoing, pieces, residence.width, outward=True)
+            pieces = pair_pieces(residence, tile, region)
+            outputs.append((pieces, residence.width))
             # What is read was counted with what arrives or is gathered; its buffer serves for the way back as well.
             if not use.reads:
                 buffers.append(TileVector.sum_of(pieces.needer, pieces.length * residence.width, layout.num_tiles))
-    before, gather = incoming.phase(layout, tiles_per_ipu)
-    after, scatter = outgoing.phase(layout, tiles_per_ipu)
+    before, gather = _inward(inputs, layout.num_tiles, tiles_per_ipu)
+    after, scatter = _outward(outputs, layout.num_tiles, tiles_per_ipu)
     if len(gather.tile):
         buffers.append(gather.bytes_by_tile(layout.num_tiles))
     buffers.append(None if before is None else before.received_bytes)
     return ExchangePlan(before, after, gather, scatter, added(buffers, layout.num_tiles))
 
 
-def _collect(collector: _Collector, pieces: PairPieces, width: int, *, outward: bool) -> None:
-    """Add the pieces of pairs: own parts as copies, others as transfers (from the needing tile when ``outward``)."""
-    is_own = pieces.holder == pieces.needer
-    own, far = np.flatnonzero(is_own), np.flatnonzero(~is_own)
-    size = pieces.length[own] * width
-    # Alignment counts from where the tile's memory of the variable starts, not from the address.
-    offset = (pieces.begin[own] - pieces.share[own]) * width
-    collector.moves.append(Moves(pieces.needer[own], size, granules(offset, size)))
-    if len(far) == 0:
-        return
-    needer, holder = pieces.needer[far], pieces.holder[far]
-    widths = np.full(len(needer), width, dtype=np.int8)
-    collector.transfers.append(
-        Transfers(
-            receiver=holder if outward else needer,
-            sender=needer if outward else holder,
-            begin=pieces.begin[far],
-            length=pieces.length[far],
-            share=pieces.share[far],
-            width=widths,
-            alone=np.ones(len(needer), dtype=bool) if outward else pieces.alone[far],
+class _Pieces(NamedTuple):
+    """Pieces of tiles' memory: first packed address, elements and share of each, and bytes of an element."""
+
+    begin: Int64
+    length: Int64
+    share: Int64
+    width: int
+
+    def copied(self, tile: Int32) -> Moves:
+        """A copy of each piece on its tile."""
+        size = self.length * self.width
+        # Alignment counts from where the tile's memory of the variable starts, not from the address.
+        return Moves.single(tile, size, granules((self.begin - self.share) * self.width, size))
+
+    def transferred(self, receiver: Int64 | Int32, sender: Int32, alone: Bool) -> Transfers:
+        """Each piece as a transfer."""
+        return Transfers(
+            receiver=receiver,
+            sender=sender,
+            begin=self.begin,
+            length=self.length,
+            share=self.share,
+            width=np.full(len(self.begin), self.width, dtype=np.int8),
+            alone=alone,
         )
-    )
+
+
+def _inward(wishes: Sequence[_Wish], num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
+    """The exchange that brings what tiles want, and the copies that arrange it, those of own data among them."""
+    if not wishes:
+        return None, Moves.joined([])
+    audiences, pairs = find_audiences([w.wanted() for w in wishes], num_tiles)
+    moves, transfers = [], []
+    for (residence, _, _), (audience, region) in zip(wishes, pairs, strict=True):
+        at, number = residence.pieces_of(region)
+        receiver, sender = audience[number], residence.tile[at]
+        own = audiences.members(receiver, sender)
+        moves.append(_pieces(residence, at[own], residence.width).copied(sender[own]))
+        far = np.ones(len(at), dtype=bool)
+        # What a member holds the others of its audience still want, if there are others.
+        far[own[audiences.sizes[receiver[own]] == 1]] = False
+        far = np.flatnonzero(far)
+        if len(far):
+            alone = residence.counts[region] == 1
+            found = _pieces(residence, at[far], residence.width)
+            transfers.append(found.transferred(receiver[far], sender[far], alone[number[far]]))
+    if not transfers:
+        return None, Moves.joined(moves)
+    phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu, audiences)
+    return phase, Moves.joined([*moves, finishing])
+
+
+def _outward(
+    outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int
+) -> tuple[ExchangePhase | None, Moves]:
+    """The exchange that sends results home, and the copies that put them in place, from pieces and widths of elements.
+
+    Only one vertex writes a piece, so receivers have nothing in common, and each is looked at by itself.
+    """
+    moves, transfers = [], []
+    for pieces, width in outputs:
+        is_own = pieces.holder == pieces.needer
+        own, far = np.flatnonzero(is_own), np.flatnonzero(~is_own)
+        moves.append(_pieces(pieces, own, width).copied(pieces.needer[own]))
+        if len(far):
+            alone = np.ones(len(far), dtype=bool)
+            transfers.append(_pieces(pieces, far, width).transferred(pieces.holder[far], pieces.needer[far], alone))
+    if not transfers:
+        return None, Moves.joined(moves)
+    phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu)
+    return phase, Moves.joined([*moves, finishing])
+
+
+def _pieces(found: Residence | PairPieces, at: Int64, width: int) -> _Pieces:
+    return _Pieces(found.begin[at], found.length[at], found.share[at], width)
 
 
 class _Pairs(NamedTuple):
@@ -166,15 +216,8 @@ class _Pairs(NamedTuple):
 
     def wishes(self, far: Int64) -> Transfers:
         """The pairs of positions ``far`` as transfers."""
-        return Transfers(
-            receiver=self.receiver[far],
-            sender=self.sender[far],
-            begin=self.source_at[far],
-            length=self.length[far],
-            share=self.source_share[far],
-            width=np.full(len(far), self.width, dtype=np.int8),
-            alone=np.zeros(len(far), dtype=bool),
-        )
+        pieces = _Pieces(self.source_at[far], self.length[far], self.source_share[far], self.width)
+        return pieces.transferred(self.receiver[far], self.sender[far], np.zeros(len(far), dtype=bool))
 
     @property
     def granule(self) -> Int64:
@@ -191,7 +234,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     pairs = _Pairs.of(source, destination, layout)
     own, far = np.flatnonzero(pairs.sender == pairs.receiver), np.flatnonzero(pairs.sender != pairs.receiver)
     size, granule = pairs.length * pairs.width, pairs.granule
-    moves = Moves(pairs.receiver[own], size[own], granule[own])
+    moves = Moves.single(pairs.receiver[own], size[own], granule[own])
     before = None
     if len(far):
         before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu)
@@ -200,7 +243,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     # All reads come before the first write, so the whole view passes through a buffer.
     if source.overlaps(destination):
         buffers = TileVector.sum_of(pairs.receiver, size, layout.num_tiles)
-        moves = Moves.joined([moves, Moves(pairs.receiver, size, granule)])
+        moves = Moves.joined([moves, Moves.single(pairs.receiver, size, granule)])
     return ExchangePlan(before, None, Moves.joined([]), moves, buffers)
 
 
@@ -227,7 +270,7 @@ def plan_replica_copy(
     if source.overlaps(destination):
         buffers = phase.received_bytes
         size = pairs.length * pairs.width
-        finishing = Moves.joined([finishing, Moves(pairs.receiver, size, pairs.granule)])
+        finishing = Moves.joined([finishing, Moves.single(pairs.receiver, size, pairs.granule)])
     return ExchangePlan(replace(phase, link_bytes=links), None, Moves.joined([]), finishing, buffers)
 
 
@@ -281,28 +324,21 @@ def plan_delivery(
         tiles_per_ipu: Tiles of one IPU.
         outward: The tiles send the elements home instead of getting them.
     """
-    pieces = layout.cut(*tensor.intervals())
-    ends = np.cumsum(pieces.length)
+    held = layout.cut(*tensor.intervals())
+    ends = np.cumsum(held.length)
     # Cut at the ends of the view's pieces and wherever the wanted tile changes.
     cuts = distinct(np.concatenate([ends, np.flatnonzero(tile[1:] != tile[:-1]) + 1]))
     length = np.diff(cuts, prepend=0)
     start = cuts - length
     source = np.searchsorted(ends, start, side="right")
-    begin = pieces.begin[source] + start - (ends - pieces.length)[source]
-    needer, holder = tile[start], pieces.tile[source]
+    begin = held.begin[source] + start - (ends - held.length)[source]
+    needer, holder = tile[start], held.tile[source]
     far = np.flatnonzero(needer != holder)
     if len(far) == 0:
         return nothing_moves(layout)
     here, there = (needer, holder) if not outward else (holder, needer)
-    wishes = Transfers(
-        receiver=here[far],
-        sender=there[far],
-        begin=begin[far],
-        length=length[far],
-        share=pieces.share[source][far],
-        width=np.full(len(far), tensor.dtype.bytes, dtype=np.int8),
-        alone=np.ones(len(far), dtype=bool),
-    )
+    pieces = _Pieces(begin[far], length[far], held.share[source][far], tensor.dtype.bytes)
+    wishes = pieces.transferred(here[far], there[far], np.ones(len(far), dtype=bool))
     phase, moves = phase_of(wishes, layout.num_tiles, tiles_per_ipu)
     buffers = TileVector.zero(layout.num_tiles) if outward else phase.received_bytes
     return ExchangePlan(phase, None, Moves.joined([]), moves, buffers)

@@ -1,5 +1,14 @@
 """Race check: within a compute set no element is written by two vertices, or by two fields of one, or written by one
-vertex and read by another."""
+vertex and read by another.
+
+Vertices of a compute set run in no order, so any of these would make results depend on one. The check is a sweep:
+written intervals are sorted by address, and one that begins before the furthest end so far overlaps an earlier one.
+That finds every write-write race in O(n log n); comparing vertices pair by pair would be quadratic, and a mark per
+element would follow the size of variables instead of what the compute set touches. Without such a race the written
+intervals are apart, so those that a read overlaps are one stretch of the sorted list, found by two binary searches,
+and it is enough to know whether one vertex owns the whole stretch. Intervals are exact to the element, so what is
+reported is a race and never an approximation of one.
+"""
 
 from __future__ import annotations
 
@@ -164,14 +173,7 @@ def _readers(use: FieldUse, num_regions: int) -> tuple[Int64, Int64]:
     if use.is_identity:
         return vertex, vertex
     first, last = np.full(num_regions, -1, np.int64), np.full(num_regions, -1, np.int64)
-    # The last assignment to an element wins: in reverse order that leaves the first reader. !Vertices of a compute set
-    # run in no order, so any of these would make results depend on one. The check is a sweep: !written intervals are
-    # sorted by address, and one that begins before the furthest end so far overlaps an earlier one. !That finds every
-    # write-write race in O(n log n); comparing vertices pair by pair would be quadratic, and a mark per !element would
-    # follow the size of variables instead of what the compute set touches. Without such a race the written !intervals
-    # are apart, so those that a read overlaps are one stretch of the sorted list, found by two binary searches, !and it
-    # is enough to know whether one vertex owns the whole stretch. Intervals are exact to the element, so what is
-    # !reported is a race and never an approximation of one.
+    # The last assignment to an element wins: in reverse order that leaves the first reader.
     first[use.edge.index[::-1]] = vertex[::-1]
     last[use.edge.index] = vertex
     return first, last

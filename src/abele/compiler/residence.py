@@ -44,6 +44,18 @@ class Residence:
     home: Int32
     width: int
 
+    @property
+    def counts(self) -> Int64:
+        """Pieces of each region, int64[num]."""
+        return np.diff(self.ptr)
+
+    def pieces_of(self, region: Int64) -> tuple[Int64, Int64]:
+        """The pieces of some regions, one region after the other, and which entry of ``region`` each is of."""
+        count = self.counts[region]
+        number = np.repeat(np.arange(len(region), dtype=np.int64), count)
+        starts = np.cumsum(count) - count
+        return np.arange(len(number), dtype=np.int64) + np.repeat(self.ptr[:-1][region] - starts, count), number
+
 
 class PairPieces(NamedTuple):
     """Pieces of (tile, region) pairs: what the tile needs, and where it lies.
@@ -124,16 +136,13 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
 
 def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
     """The pieces that pairs of a tile and a region are made of."""
-    count = np.diff(residence.ptr)[region]
-    needer = np.repeat(tile, count)
-    starts = np.cumsum(count) - count
     # Each pair repeats the pieces of its region.
-    source = np.arange(len(needer), dtype=np.int64) + np.repeat(residence.ptr[:-1][region] - starts, count)
+    source, pair = residence.pieces_of(region)
     return PairPieces(
-        needer,
+        tile[pair],
         residence.begin[source],
         residence.length[source],
         residence.tile[source],
         residence.share[source],
-        np.repeat(count == 1, count),
+        (residence.counts[region] == 1)[pair],
     )

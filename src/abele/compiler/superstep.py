@@ -9,9 +9,10 @@ from abele.compiler.access import Access
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
+from abele.compiler.moves import Moves
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.tile_vector import TileVector, added
-from abele.compiler.traffic import ExchangePhase, Moves
+from abele.compiler.traffic import ExchangePhase
 from abele.graph.program import Program
 from abele.machine import System
 
@@ -89,7 +90,7 @@ class Copied:
             return None
         by_tile = copy_cycles_by_tile(moves, system.ipu, system.num_tiles).packed()
         meeting = groups.touched(by_tile)
-        return Copied(by_tile, int(moves.bytes.sum()), len(moves.tile), meeting, groups.num_tiles(meeting))
+        return Copied(by_tile, int(moves.bytes.sum()), int(moves.pieces.sum()), meeting, groups.num_tiles(meeting))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,6 +8,8 @@ belong to one tile: each element leaves once, and the fabric delivers it to all 
 IPU, address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Wishes that
 are content with any arrangement come before the others at the same address; only the others pay for a copy where their
 elements have come already.
+
+A receiver is an audience (``audiences``): tiles that want the same are swept once.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler.audiences import Audiences, Neighbours
+from abele.compiler.moves import GRANULES, Moves, granules
 from abele.compiler.tile_vector import TileSet, TileVector
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 
 Bool = npt.NDArray[np.bool_]
@@ -30,13 +34,15 @@ Int8 = npt.NDArray[np.int8]
 WORD_BYTES = 4
 PAIR_BYTES = 8
 """What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
+_MOST_COMPARED = 1 << 20
+"""Pieces of neighbouring tiles that are compared at a time, which bounds the memory for it."""
 
 
 class Transfers(NamedTuple):
     """Pieces of memory that tiles want from other tiles.
 
     Attributes:
-        receiver: Tile that wants the piece, int32[k].
+        receiver: Tile, or audience, that wants the piece, int[k].
         sender: Tile that holds it, int32[k].
         begin: First packed address, int64[k].
         length: Elements, int64[k].
@@ -46,7 +52,7 @@ class Transfers(NamedTuple):
             wish for the same element on a tile costs a copy there.
     """
 
-    receiver: Int32
+    receiver: npt.NDArray[np.integer[Any]]
     sender: Int32
     begin: Int64
     length: Int64
@@ -56,49 +62,10 @@ class Transfers(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Transfers]) -> Transfers:
-        """All pieces of several sets."""
+        """All pieces of several sets, of which there is one at least."""
         if len(parts) == 1:
             return parts[0]
-        if not parts:
-            empty, tiles = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-            return Transfers(
-                receiver=tiles,
-                sender=tiles,
-                begin=empty,
-                length=empty,
-                share=empty,
-                width=empty.astype(np.int8),
-                alone=empty > 0,
-            )
         return Transfers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-class Moves(NamedTuple):
-    """Copies within tiles.
-
-    Attributes:
-        tile: Tile of each copy, int32[k].
-        bytes: Bytes that it moves, int64[k].
-        granule: Largest power of two up to 8 that divides its size and offset in bytes, int64[k].
-    """
-
-    tile: Int32
-    bytes: Int64
-    granule: Int64
-
-    @staticmethod
-    def joined(parts: Sequence[Moves]) -> Moves:
-        """All copies of several sets."""
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            empty = np.empty(0, dtype=np.int64)
-            return Moves(empty.astype(np.int32), empty, empty)
-        return Moves(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-    def bytes_by_tile(self, num_tiles: int) -> TileVector:
-        """Bytes copied on each tile."""
-        return TileVector.sum_of(self.tile, self.bytes, num_tiles)
 
 
 class LinkBytes(NamedTuple):
@@ -167,8 +134,10 @@ class ExchangePhase:
 
 
 class _Fragments(NamedTuple):
-    tile: Int32
-    peer: Int32
+    """Pieces that arrive; ``receiver`` is an audience, except where fragments are what senders send."""
+
+    receiver: Int64
+    sender: Int32
     begin: Int64
     length: Int64
     share: Int64
@@ -176,38 +145,87 @@ class _Fragments(NamedTuple):
     alone: Bool
 
 
-def granules(offset_bytes: Int64, length_bytes: Int64) -> Int64:
-    """Largest power of two up to 8 that divides both, int64[k]."""
-    bits = offset_bytes | length_bytes | 8
-    return bits & -bits
+class _AudienceCopies(NamedTuple):
+    """Copies that each audience makes, but for members that hold the data themselves.
+
+    Attributes:
+        audience: Who copies, int64[k].
+        holder: Where the data comes from, int32[k].
+        bytes: Bytes of each copy, int64[k].
+        granule: As in ``Moves``, int64[k].
+    """
+
+    audience: Int64
+    holder: Int32
+    bytes: Int64
+    granule: Int64
+
+    def by_tile(self, tiles: TileSet, audiences: Audiences) -> Moves:
+        """The copies of every tile: as they are where audiences are single tiles, otherwise added up."""
+        if audiences.is_alone:
+            return Moves.single(audiences.tile[self.audience], self.bytes, self.granule)
+        found = []
+        for granule in GRANULES:
+            here = np.flatnonzero(self.granule == granule)
+            if len(here) == 0:
+                continue
+            audience, holder = self.audience[here], self.holder[here]
+            pieces = audiences.sums(tiles, audience, holder, np.ones(len(here)))
+            size = audiences.sums(tiles, audience, holder, self.bytes[here])
+            some = np.flatnonzero(pieces[:-1])
+            found.append(Moves(tiles.tiles[some], size[some], np.full(len(some), granule), pieces[some]))
+        return Moves.joined(found)
 
 
-def phase_of(transfers: Transfers, num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase, Moves]:
+def phase_of(
+    transfers: Transfers, num_tiles: int, tiles_per_ipu: int, audiences: Audiences | None = None
+) -> tuple[ExchangePhase, Moves]:
     """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
 
     Copies are needed where a tile wants an element a second time in another arrangement, and where pieces of less than
     a word, or not aligned to one, arrive.
+
+    Args:
+        transfers: What is wanted.
+        num_tiles: Tiles of the machine.
+        tiles_per_ipu: Tiles of one IPU.
+        audiences: The receivers; None where these are tiles.
     """
+    if audiences is None:
+        audiences, receiver = Audiences.alone(transfers.receiver.astype(np.int32, copy=False), num_tiles)
+        transfers = transfers._replace(receiver=receiver)
     fragments, repeated = _received(transfers)
+    del transfers
     size = fragments.length * fragments.width
-    words = (size + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
     sent = _sent(fragments)
-    sent_size = (sent.length * sent.width + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
-    tiles = TileSet.of([fragments.tile, sent.tile], num_tiles)
-    receiver, sender = tiles.positions(fragments.tile), tiles.positions(sent.tile)
+    sent_size = _words(sent.length * sent.width)
+    tiles = TileSet.of([audiences.tile, sent.sender], num_tiles)
+    sender = tiles.positions(sent.sender)
+
+    def received(amount: npt.NDArray[Any]) -> TileVector:
+        return TileVector(tiles, audiences.sums(tiles, fragments.receiver, fragments.sender, amount))
+
+    # Each element is in the lists of so many audiences on the average; if of one, no two of them want the same.
+    is_apart = int(sent.length.sum()) == int(fragments.length.sum())
     phase = ExchangePhase(
-        TileVector(tiles, tiles.sum(receiver, words)),
-        TileVector(tiles, tiles.sum(sender, sent_size)),
-        TileVector(tiles, tiles.count(receiver)),
-        TileVector(tiles, tiles.count(sender)),
-        TileVector(tiles, _paired_bytes(fragments, tiles)),
-        _link_bytes(fragments, num_tiles, tiles_per_ipu),
+        received_bytes=received(_words(size)),
+        sent_bytes=TileVector(tiles, tiles.sum(sender, sent_size)),
+        received_fragments=received(np.ones(len(size))),
+        sent_fragments=TileVector(tiles, tiles.count(sender)),
+        paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, is_apart=is_apart)),
+        link_bytes=_link_bytes(fragments, audiences, tiles_per_ipu),
     )
-    return phase, Moves.joined([repeated, _unaligned(fragments, size)])
+    moves = [copies.by_tile(tiles, audiences) for copies in (repeated, _unaligned(fragments, size))]
+    return phase, Moves.joined(moves)
 
 
-def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
-    """What arrives at each tile once, and the copies for what it wanted again."""
+def _words(size: Int64) -> Int64:
+    """Bytes of whole words."""
+    return (size + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
+
+
+def _received(transfers: Transfers) -> tuple[_Fragments, _AudienceCopies]:
+    """What arrives at each receiver once, and the copies for what it wanted again."""
     span = int((transfers.begin + transfers.length).max(initial=0)) + 1
     key = transfers.receiver.astype(np.int64) * span + transfers.begin
     # The lowest bit puts wishes without an arrangement of their own first (see the top of the module).
@@ -217,9 +235,10 @@ def _received(transfers: Transfers) -> tuple[_Fragments, Moves]:
     again = np.flatnonzero((length < wanted.length) & ~wanted.alone)
     size = (wanted.length[again] - length[again]) * wanted.width[again]
     offset = (wanted.begin[again] - wanted.share[again]) * wanted.width[again]
+    copies = _AudienceCopies(wanted.receiver[again], wanted.sender[again], size, granules(offset, size))
     # The sort key is shifted by a multiple of the span, so the difference of keys is that of addresses.
     found = _without_empty(wanted._replace(begin=wanted.begin + (fresh - key), length=length))
-    return _merged(found, found.peer, found.alone), Moves(wanted.tile[again], size, granules(offset, size))
+    return _merged(found, found.alone), copies
 
 
 def _sent(received: _Fragments) -> _Fragments:
@@ -228,8 +247,8 @@ def _sent(received: _Fragments) -> _Fragments:
     # them.
     f = _Fragments(*_taken(received, _order(received.begin)))
     begin, length = _news(f.begin, f.length)
-    found = _without_empty(f._replace(tile=f.peer, peer=f.tile, begin=begin, length=length))
-    return _merged(found, found.tile, np.ones(len(found.begin), dtype=bool))
+    found = _without_empty(f._replace(receiver=f.sender.astype(np.int64), begin=begin, length=length))
+    return _merged(found, np.ones(len(found.begin), dtype=bool))
 
 
 def _order(key: Int64) -> Int64 | slice:
@@ -260,21 +279,21 @@ def _reach_before(end: Int64) -> Int64:
     return reach
 
 
-def _merged(f: _Fragments, peer: Int32, joinable: Bool) -> _Fragments:
-    """Join neighbours that lie in one piece of memory, come from one peer and may arrive as one."""
+def _merged(f: _Fragments, joinable: Bool) -> _Fragments:
+    """Join neighbours that lie in one piece of memory, go from one sender to one receiver and may arrive as one."""
     if len(f.begin) == 0:
         return f
-    # A fragment starts where memory, tile, arrangement or peer changes, or where either neighbour must arrive by
+    # A fragment starts where memory, receiver, arrangement or sender changes, or where either neighbour must arrive by
     # itself.
     starts = np.append(True, f.begin[1:] != f.begin[:-1] + f.length[:-1]) | ~joinable
-    starts[1:] |= (f.tile[1:] != f.tile[:-1]) | (f.share[1:] != f.share[:-1])
-    starts[1:] |= (peer[1:] != peer[:-1]) | ~joinable[:-1]
+    starts[1:] |= (f.receiver[1:] != f.receiver[:-1]) | (f.share[1:] != f.share[:-1])
+    starts[1:] |= (f.sender[1:] != f.sender[:-1]) | ~joinable[:-1]
     first = np.flatnonzero(starts)
     if len(first) == len(f.begin):
         return f
     return _Fragments(
-        tile=f.tile[first],
-        peer=f.peer[first],
+        receiver=f.receiver[first],
+        sender=f.sender[first],
         begin=f.begin[first],
         length=np.add.reduceat(f.length, first),
         share=f.share[first],
@@ -283,53 +302,128 @@ def _merged(f: _Fragments, peer: Int32, joinable: Bool) -> _Fragments:
     )
 
 
-def _unaligned(f: _Fragments, size: Int64) -> Moves:
+def _unaligned(f: _Fragments, size: Int64) -> _AudienceCopies:
     """Copies that put arriving pieces of odd half-words or bytes in place."""
     odd = np.flatnonzero(f.width < WORD_BYTES)
     granule = granules((f.begin[odd] - f.share[odd]) * f.width[odd], size[odd])
-    bad = granule < WORD_BYTES
-    return Moves(f.tile[odd][bad], size[odd][bad], granule[bad])
+    bad = odd[granule < WORD_BYTES]
+    return _AudienceCopies(f.receiver[bad], f.sender[bad], size[bad], granule[granule < WORD_BYTES])
 
 
-def _paired_bytes(f: _Fragments, tiles: TileSet) -> Int64:
-    """Bytes that each tile receives and its neighbour, the other one of tiles 2k and 2k + 1, receives too."""
-    even = f.tile % 2 == 0
-    mine, theirs = np.flatnonzero(even), np.flatnonzero(~even)
-    if len(mine) == 0 or len(theirs) == 0:
-        return tiles.zeros()
-    span = int((f.begin + f.length).max()) + 1
-    # Both tiles of a pair get the same axis, so what both receive overlaps on it.
-    key = (f.tile // 2).astype(np.int64) * span + f.begin
-    common = _overlap(key[mine], f.length[mine], key[theirs], f.length[theirs]) * f.width[mine]
-    common = common // PAIR_BYTES * PAIR_BYTES
-    some = np.flatnonzero(common)
-    left = f.tile[mine[some]]
+def _paired_bytes(f: _Fragments, tiles: TileSet, audiences: Audiences, *, is_apart: bool) -> Int64:
+    """Bytes that each tile receives and its neighbour, the other one of tiles 2k and 2k + 1, receives too.
+
+    Every piece that arrives at the even tile counts in whole items of the bus, as far as the odd one wants it. Pairs of
+    the same two audiences have the same pieces in common, but for those that one of the two tiles holds itself, which
+    are taken off pair by pair.
+    """
+    ptr = np.searchsorted(f.receiver, np.arange(len(audiences) + 1))
+    pairs = _meeting(f, ptr, audiences.neighbours(), is_apart=is_apart)
+    key = pairs.even * len(audiences) + pairs.odd
+    kinds = distinct(key)
+    kind = np.searchsorted(kinds, key)
+    even, odd = np.divmod(kinds, len(audiences))
+    total, own = np.zeros(len(kinds), dtype=np.int64), np.zeros(len(pairs.left), dtype=np.int64)
+    # Which pair it is, by its kind and its place on the bus.
+    half = audiences.num_tiles // 2 + 1
+    order = np.argsort(kind * half + pairs.left // 2, kind="stable")
+    place = (kind * half + pairs.left // 2)[order]
+    for part in _portions((ptr[1:] - ptr[:-1])[even]):
+        at, mine = _listed(ptr, even[part])
+        common = _common(f, ptr, at, mine, odd[part]) * f.width[at] // PAIR_BYTES * PAIR_BYTES
+        mine += part.start
+        total += np.bincount(mine, weights=common, minlength=len(kinds)).astype(np.int64)
+        if audiences.is_alone:  # Nobody's list has what its only member holds.
+            continue
+        asked = mine * half + f.sender[at] // 2
+        found = np.minimum(np.searchsorted(place, asked), len(place) - 1)
+        held = np.flatnonzero(place[found] == asked)
+        own += np.bincount(order[found[held]], weights=common[held], minlength=len(own)).astype(np.int64)
+    amount = total[kind] - own
+    some = np.flatnonzero(amount)
+    left = pairs.left[some]
     pair = tiles.positions(np.concatenate([left, left + np.int32(1)]))
-    return tiles.sum(pair, np.concatenate([common[some], common[some]]))
+    return tiles.sum(pair, np.concatenate([amount[some], amount[some]]))
+
+
+def _meeting(f: _Fragments, ptr: Int64, pairs: Neighbours, *, is_apart: bool) -> Neighbours:
+    """Those pairs of tiles of which both may want some piece."""
+    may = (ptr[pairs.even] < ptr[pairs.even + 1]) & (ptr[pairs.odd] < ptr[pairs.odd + 1])
+    if is_apart:  # Then only tiles of one audience want the same.
+        may &= pairs.even == pairs.odd
+    pairs = pairs.where(may)
+    first, last = f.begin[ptr[:-1] % max(len(f.begin), 1)], (f.begin + f.length)[ptr[1:] - 1]
+    may = (first[pairs.even] < last[pairs.odd]) & (first[pairs.odd] < last[pairs.even])
+    return pairs.where(may)
+
+
+def _portions(sizes: Int64) -> Iterator[slice]:
+    """Slices of a column of sizes, each of which has not much more than what is compared at a time."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _MOST_COMPARED, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def _listed(ptr: Int64, lists: Int64) -> tuple[Int64, Int64]:
+    """Positions of the entries of some lists, and which of these lists each is of."""
+    count = (ptr[1:] - ptr[:-1])[lists]
+    number = np.repeat(np.arange(len(lists), dtype=np.int64), count)
+    # An arange that starts afresh with each list: less where the list begins in the output.
+    return np.arange(len(number), dtype=np.int64) + np.repeat(ptr[lists] - (np.cumsum(count) - count), count), number
+
+
+def _common(f: _Fragments, ptr: Int64, at: Int64, number: Int64, others: Int64) -> Int64:
+    """How many elements of fragments other audiences want.
+
+    Args:
+        f: All fragments.
+        ptr: Those of audience a are ``ptr[a]`` to ``ptr[a + 1]``.
+        at: The fragments, in order of ``number`` and address, int64[k].
+        number: Which entry of ``others`` each is compared with, int64[k].
+        others: Audiences, int64[n].
+    """
+    common = f.length[at]
+    apart = np.flatnonzero(f.receiver[at] != others[number])
+    if len(apart) == 0:
+        return common
+    theirs, which = _listed(ptr, others)
+    span = int((f.begin + f.length).max()) + 1
+    # Both sides of a comparison get the same axis, so what both want overlaps on it.
+    mine = number[apart] * span + f.begin[at[apart]]
+    common[apart] = _overlap(mine, common[apart], which * span + f.begin[theirs], f.length[theirs])
+    return common
 
 
 def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
     """How much of each interval others cover, int64[n]; the others are in order and apart."""
     # Elements covered up to an address, so that what is covered between two is a difference.
-    before = np.concatenate([[0], np.cumsum(other_length)])
+    before = np.cumsum(other_length) - other_length
 
     def covered(upto: Int64) -> Int64:
-        i = np.searchsorted(other_begin, upto, side="right") - 1
-        inside = np.minimum(upto - other_begin[np.maximum(i, 0)], other_length[np.maximum(i, 0)])
-        return np.where(i < 0, 0, before[np.maximum(i, 0)] + inside)
+        i = np.maximum(np.searchsorted(other_begin, upto, side="right") - 1, 0)
+        # Below the first interval nothing is covered, which is what a negative distance from it comes to.
+        return np.asarray(before[i] + np.clip(upto - other_begin[i], 0, other_length[i]))
 
     return np.asarray(covered(begin + length) - covered(begin))
 
 
-def _link_bytes(f: _Fragments, num_tiles: int, tiles_per_ipu: int) -> LinkBytes:
+def _link_bytes(f: _Fragments, audiences: Audiences, tiles_per_ipu: int) -> LinkBytes:
     """Bytes between IPUs; what several tiles of an IPU want crosses once."""
-    if num_tiles <= tiles_per_ipu:
+    if audiences.num_tiles <= tiles_per_ipu:
         return LinkBytes.none()
-    source, target = f.peer // tiles_per_ipu, f.tile // tiles_per_ipu
+    audience, ipu = audiences.ipus(tiles_per_ipu)
+    ptr = np.searchsorted(f.receiver, np.arange(len(audiences) + 1))
+    at, number = _listed(ptr, audience)
+    target, source = ipu[number], (f.sender // tiles_per_ipu).astype(np.int64)[at]
     far = np.flatnonzero(source != target)
+    at, target, source = at[far], target[far], source[far]
     span = int((f.begin + f.length).max(initial=0)) + 1
     # Per receiving IPU instead of per tile: what is new to the IPU crosses, the rest is there already.
-    key = target[far].astype(np.int64) * span + f.begin[far]
+    key = target * span + f.begin[at]
     order = _order(key)
-    crossing = _news(key[order], f.length[far][order])[1] * f.width[far][order]
-    return LinkBytes.of(source[far][order].astype(np.int64), target[far][order].astype(np.int64), crossing)
+    crossing = _news(key[order], f.length[at][order])[1] * f.width[at][order]
+    return LinkBytes.of(source[order], target[order], crossing)
