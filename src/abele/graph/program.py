@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.graph.compute_set import ComputeSet
+    from abele.graph.variable import Variable
     from abele.kernels.nest.ir import HostKernel
 
 
@@ -47,11 +48,18 @@ class Program:
 
 
 class Sequence(Program):
-    """Steps one after the other."""
+    """Steps one after the other.
+
+    Attributes:
+        steps: The steps.
+        host_body: What computes the same on the host, where that runs library calls by their kernels: the machine knows
+            nothing of it, and executables that are saved leave it out.
+    """
 
     def __init__(self, *steps: Program, name: str = "sequence") -> None:
         self.debug = here(name)
         self.steps: list[Program] = []
+        self.host_body: Sequence | None = None
         for step in steps:
             self.add(step)
 
@@ -268,6 +276,34 @@ class Repeat(Program):
 
     def __repr__(self) -> str:
         return f"Repeat({self.count})"
+
+
+class HostLoop(Program):
+    """Trips of library calls that only hosts run: part of what stands for other steps there.
+
+    Calls say what the first trip does. In every further one the views of some variables lie further on, so that a trip
+    reads and writes its own step of a sequence where it is, and nothing is sliced.
+
+    Args:
+        count: Trips.
+        body: Library calls with kernels, and copies.
+        strides: Elements by which the views of variables move on with every trip; negative: back.
+    """
+
+    def __init__(self, count: int, body: Sequence, strides: Mapping[Variable, int]) -> None:
+        self.count = whole_number(count, "a HostLoop runs a number of times", error=ControlProgramError)
+        expect_step(body, Sequence, "the body of a HostLoop is a Sequence")
+        self.body = body
+        self.strides = dict(strides)
+        self.debug = here("host_loop")
+
+    def children(self) -> tuple[Program, ...]:
+        """The body."""
+        return (self.body,)
+
+    def flow(self) -> Flow:
+        """So many rounds of the body."""
+        return Rounds(self.count, self.body)
 
 
 class RepeatWhile(Program):

@@ -21,7 +21,7 @@ import numpy as np
 from abele.graph.debug import DebugRecord
 from abele.graph.intervals import Int64
 from abele.graph.meanings import Meanings
-from abele.graph.program import Copy, Execute, LibraryCall, Program, Repeat, Sequence, WriteUndef
+from abele.graph.program import Copy, Execute, HostLoop, LibraryCall, Program, Repeat, Sequence, WriteUndef
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
@@ -118,6 +118,7 @@ def _copy(by: Substitution, step: Copy) -> None:
 
 def _sequence(by: Substitution, step: Sequence) -> None:
     step.steps = [by.step(s) for s in step.steps]
+    step.host_body = None if step.host_body is None else by.step(step.host_body)
 
 
 def _library_call(by: Substitution, step: LibraryCall) -> None:
@@ -129,6 +130,11 @@ def _library_call(by: Substitution, step: LibraryCall) -> None:
 
 def _repeat(by: Substitution, step: Repeat) -> None:
     step.body = by.step(step.body)
+
+
+def _host_loop(by: Substitution, step: HostLoop) -> None:
+    step.body = by.step(step.body)
+    step.strides = {by.variables[v]: stride for v, stride in step.strides.items()}
 
 
 def _write_undef(by: Substitution, step: WriteUndef) -> None:
@@ -143,6 +149,7 @@ SUBSTITUTED.add(Copy, _copy)
 SUBSTITUTED.add(Sequence, _sequence)
 SUBSTITUTED.add(LibraryCall, _library_call)
 SUBSTITUTED.add(Repeat, _repeat)
+SUBSTITUTED.add(HostLoop, _host_loop)
 SUBSTITUTED.add(WriteUndef, _write_undef)
 
 

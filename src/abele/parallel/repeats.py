@@ -132,7 +132,7 @@ class _Built:
         while waiting:
             for step in walk(waiting.pop()):
                 yield step
-                if isinstance(step, LibraryCall) and step.host_body is not None:
+                if isinstance(step, LibraryCall | Steps) and step.host_body is not None:
                     waiting.append(step.host_body)
 
     def is_whole(self) -> bool:

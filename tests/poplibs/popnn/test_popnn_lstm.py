@@ -7,8 +7,10 @@ from poplibs_kit import Bench, assert_close
 from recurrent_kit import leaf, run_lstm
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import SetFloatingPointBehaviour
 from abele.numerics import as_element_type
 from abele.poplibs.popnn import lstm
+from abele.runtime import Engine
 
 SIZES = 3, 8, 16, 4
 
@@ -100,6 +102,62 @@ def test_lstm__samples_of_different_lengths__tails_are_zero_and_states_stay(mode
 
 def test_lstm__half__within_its_rounding():
     check(*layer(dtype="f16", options={"weightAccumulatorsType": "float"}), dtype="f16", factor=4)
+
+
+NATIVE = {
+    "one sample": {"sizes": (1, 8, 16, 4)},
+    "odd sizes": {"sizes": (3, 5, 7, 4)},
+    "one step": {"sizes": (2, 8, 8, 1)},
+    "many units": {"sizes": (4, 24, 100, 3)},
+    "last output": {"output_full_sequence": False},
+    "no input gradient": {"calc_input_gradients": False},
+    "order of gates": {"cell_order": ("input", "output", "forget", "cell")},
+    "weights on their own": {"split": True},
+    "products before": {"options": {"preCalcWeights": True}},
+    "recomputed": {"options": {"recomputationMode": "full"}},
+    "cells recomputed": {"options": {"recomputationMode": "cellAndTanh"}},
+    "lengths": {"lengths": [4, 1, 3]},
+}
+
+
+@pytest.mark.parametrize("given", NATIVE.values(), ids=NATIVE)
+def test_lstm__natively__values_and_all_gradients_agree_with_torch(given):
+    bench, device, wanted = layer(**given)
+    device, wanted = zip(*((d, w) for d, w in zip(device, wanted, strict=True) if d is not None), strict=True)
+    for got, reference in zip(bench.run(*device, mode="native"), wanted, strict=True):
+        assert_close(got, reference, as_element_type("f32"))
+
+
+def test_lstm__natively__half_within_its_rounding():
+    bench, device, wanted = layer(dtype="f16")
+    for got, reference in zip(bench.run(*device, mode="native"), wanted, strict=True):
+        assert_close(got, reference, as_element_type("f16"), 4)
+
+
+def test_lstm__natively__any_number_of_threads_gives_the_same_bits():
+    bench, device, _ = layer(sizes=(3, 24, 40, 6))
+    one, three = bench.run(*device, mode="native"), bench.run(*device, mode="native", threads=3)
+    assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
+
+
+def test_lstm__natively__products_that_no_step_waits_for_are_made_for_all_steps_at_once():
+    bench, device, _ = layer()
+    with Engine(bench.executable, mode="native", keep=device) as engine:
+        listing = engine.listing()
+    before, after = listing[: listing.index("LOOP")], listing[listing.rindex("NEXT") :]
+    assert "lstm_fwd/input_products" in before
+    assert "weights_gradient" not in listing[: listing.rindex("NEXT")]
+    assert "input_weights_gradient" in after
+    assert "DynamicSlice" not in listing
+
+
+def test_lstm__stochastic_rounding_may_be_on__vertices_run_then():
+    bench, device, wanted = layer(dtype="f16")
+    bench.prog.steps.insert(0, SetFloatingPointBehaviour(stochastic_rounding=True))
+    with Engine(bench.executable, mode="native", keep=device) as engine:
+        assert "DynamicSlice" in engine.listing()
+    for got, reference in zip(bench.run(*device, mode="native"), wanted, strict=True):
+        assert_close(got, reference, as_element_type("f16"), 8)
 
 
 def test_lstm__inference__keeps_nothing():

@@ -219,6 +219,7 @@ def lstm_fwd(call: LstmForward) -> LstmResult:
             keep=not chosen.inference_only and chosen.recomputation != "full",
             given=given,
             kept_slots=_RECOMPUTED if chosen.recomputation == "cellAndTanh" else None,
+            host=_host_cell,
         )
     return LstmResult(made.output, made.states[1], LstmState(*made.states), made.kept)
 
@@ -276,7 +277,8 @@ def _backward(call: LstmBackward, *, updates: bool) -> LstmGradients:
     with call.graph.scope(call.name):
         kept = _kept(setting, call)
         cell = LstmCell(setting, has_input=call.params.do_input_weight_calc)
-        made = call.run(setting, cell, kept, updates=updates, state_gradients=[None, call.cell_state_gradient])
+        gradients = [None, call.cell_state_gradient]
+        made = call.run(setting, cell, kept, updates=updates, state_gradients=gradients, host=_host_cell)
     return LstmGradients(made.input, LstmState(*made.states), made.weights, made.deltas, kept)
 
 
@@ -315,6 +317,10 @@ def _recompute_cells(setting: Setting, state: LstmState, gates: Tensor, prog: Se
 
     run_loop(graph, prog, params.time_steps, body)
     return kept
+
+
+def _host_cell(setting: Setting) -> LstmCell:
+    return LstmCell(setting, has_input=False)
 
 
 def _check(call: LstmForward | LstmBackward) -> None:

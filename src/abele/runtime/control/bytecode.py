@@ -69,6 +69,8 @@ class Opcode(IntEnum):
     """address, keep, set: thread 0 clears the bits of the word there that are not in ``keep`` and sets others."""
     SEEDED = 20
     """leaf, units, r, address: as CALL for a leaf whose last argument is the word at address."""
+    ADVANCE = 21
+    """r, amount: add to register r."""
 
 
 class SharedWord(IntEnum):

@@ -15,14 +15,14 @@ its body writes state, since code inside is emitted once and runs in every round
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 
 from abele.graph import LibraryCall, Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.runtime.control.bytecode import Assembler, Opcode
-from abele.runtime.control.leaf import Fixed, Leaf, Phase, StreamUse
+from abele.runtime.control.leaf import Fixed, Leaf, Phase, Stepped, StreamUse
 from abele.runtime.control.notes import TimedInstruction
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -160,13 +160,33 @@ class Emitter:
             self.assembler.emit(Opcode.CALL, leaf.address, leaf.units, register, 0, cuts)
 
     def _argument_list(self, leaf: Leaf) -> int:
-        # The pointers of a leaf are the same at every execution, so one argument list per leaf is filled when threads
-        # start.
+        # Most pointers of a leaf are the same at every execution, so one argument list per leaf is filled when threads
+        # start; those of streams and of steps are put there by instructions.
         if leaf not in self.leaves:
             first = self.assembler.register(len(leaf.args))
             self.leaves[leaf] = first
-            self.arguments.extend((first + n, a) for n, a in enumerate(leaf.args) if not isinstance(a, StreamUse))
+            fixed = ((first + n, a) for n, a in enumerate(leaf.args))
+            self.arguments.extend((place, a) for place, a in fixed if not isinstance(a, StreamUse | Stepped))
         return self.leaves[leaf]
+
+    @contextmanager
+    def stepped(self, count: int, leaves: Iterable[Leaf]) -> Iterator[None]:
+        """A loop around what is emitted inside, where pointers of ``leaves`` move on with every trip."""
+        moving = [
+            (self._argument_list(leaf) + n, argument)
+            for leaf in leaves
+            for n, argument in enumerate(leaf.args)
+            if isinstance(argument, Stepped)
+        ]
+        for place, argument in moving:
+            start = self.assembler.register()
+            self.arguments.append((start, argument.address))
+            self.assembler.emit(Opcode.BIND, start, place)
+        with self.repeat(count):
+            yield
+            for place, argument in moving:
+                self.assembler.emit(Opcode.ADVANCE, place, argument.stride)
+            self.barrier()
 
     # --- streams and callbacks ---------------------------------------------------------------------------------------
 

@@ -38,10 +38,23 @@ class Workspace:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A pointer that moves on with every trip of the loop around a leaf.
+
+    Attributes:
+        address: In the first trip.
+        stride: Bytes that it moves by.
+    """
+
+    address: int
+    stride: int
+
+
 Fixed = int | Scratch | Workspace
 """A pointer that stays the same while programs run: an address, or memory that comes with the threads."""
 
-Argument = Fixed | StreamUse
+Argument = Fixed | StreamUse | Stepped
 """One pointer that a leaf is given."""
 
 

@@ -29,6 +29,7 @@ _OPERANDS: dict[Opcode, str] = {
     Opcode.ELAPSED: "address address address add",
     Opcode.MODE: "address mask set",
     Opcode.SEEDED: "leaf units arguments address cuts",
+    Opcode.ADVANCE: "register add",
 }
 """What each operation's operands are, in order."""
 

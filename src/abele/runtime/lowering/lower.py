@@ -10,7 +10,7 @@ already, so that no run stops inside.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,9 +22,11 @@ from abele.graph import (
     ComputeSet,
     Copy,
     Function,
+    HostLoop,
     LibraryCall,
     Program,
     Sync,
+    Variable,
     WriteUndef,
     walk,
 )
@@ -43,8 +45,8 @@ from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
-from abele.runtime.native.fused_run import FusedRun
-from abele.runtime.native.fusion import flattened
+from abele.runtime.native.fused_run import NO_STRIDES, FusedRun
+from abele.runtime.native.fusion import flattened, has_kernels
 from abele.runtime.supersteps.float_behaviour import Behaviour
 from abele.runtime.supersteps.placed_groups import SuperstepWatch
 from abele.runtime.supersteps.seeds import Seeds
@@ -75,8 +77,10 @@ class SuperstepEmitter(Protocol):
 class Fuser(Protocol):
     """Finds the steps of a straight run that host kernels carry out."""
 
-    def parts(self, steps: Sequence[Program]) -> Iterable[Program | FusedRun]:
-        """The steps in order, some of them replaced."""
+    def parts(
+        self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES
+    ) -> Iterable[Program | FusedRun]:
+        """The steps in order, some of them replaced; variables move on in the loop around them as ``strides`` says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +200,10 @@ class ProgramLowering:
                     self._fused(part)
                 case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
                     self._host_body(part, host_body)
+                case Steps(host_body=Steps() as host_body) if fuser is not None and has_kernels(host_body):
+                    self._host_steps(part, host_body)
+                case Steps():
+                    self.sequence(part)
                 case LibraryCall():
                     with self.emitter.inside(part):
                         self.sequence(part.body)
@@ -208,6 +216,30 @@ class ProgramLowering:
             for step in flattened(host_body):
                 self._emit(step)
         self.context.clock.tick_all(call, self.emitter)
+
+    def _host_steps(self, steps: Steps, host_body: Steps) -> None:
+        """Host kernels in place of other steps, unless the behaviour asks for vertices."""
+        bits = self.context.behaviour.concerns([s for s in walk(host_body) if isinstance(s, LibraryCall)])
+
+        def on_host() -> None:
+            self.emitter.expect_writes(self.context.effects(steps).written)
+            self.parts(tuple(flattened(host_body)))
+            self.context.clock.tick_all(steps, self.emitter)
+
+        if bits:
+            float_modes.either(self, bits, lambda: self.sequence(steps), on_host)
+        else:
+            on_host()
+
+    def host_loop(self, loop: HostLoop) -> None:
+        """Trips of host kernels, whose arguments move on with every trip."""
+        assert self.context.fuser is not None
+        parts = self.context.fuser.parts(tuple(flattened(loop.body)), loop.strides)
+        runs = [part for part in parts if isinstance(part, FusedRun)]
+        leaves = [leaf for run in runs for phases in run.phases for phase in phases for leaf in phase]
+        with self.emitter.stepped(loop.count, leaves):
+            for run in runs:
+                self._kernels(run)
 
     def _fused(self, fused: FusedRun) -> None:
         bits = self.context.behaviour.concerns(fused.steps)
@@ -267,8 +299,9 @@ def _nothing(lowering: ProgramLowering, step: Program) -> None:
 STEPS: Meanings[Callable[[ProgramLowering, Any], None]] = Meanings(
     "the engine can run",
     {
-        Steps: ProgramLowering.sequence,
+        Steps: lambda lowering, step: lowering.parts((step,)),
         LibraryCall: lambda lowering, step: lowering.parts((step,)),
+        HostLoop: ProgramLowering.host_loop,
         Block: lambda lowering, step: lowering.step(step.body),
         Call: ProgramLowering.call,
         WriteUndef: _nothing,

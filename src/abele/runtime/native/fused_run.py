@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from abele.graph import Program
+from abele.graph import Program, Variable
 from abele.kernels import NativePlan
 from abele.runtime.control.leaf import Phase, StreamUse
+
+NO_STRIDES: Mapping[Variable, int] = MappingProxyType({})
+"""Of a run that is in no loop, or whose loop moves nothing on."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,12 +22,14 @@ from abele.graph import (
     End,
     Execute,
     Function,
+    HostLoop,
     LibraryCall,
     Program,
     Stream,
     Tensor,
     Variable,
     WriteUndef,
+    walk,
 )
 from abele.graph import Sequence as Steps
 from abele.runtime.memory.arena import Arena
@@ -46,9 +48,12 @@ _MANY_ELEMENTS = 1 << 16
 
 
 def flattened(steps: Steps) -> Iterator[Program]:
-    """The steps of a sequence with those of sequences inside it, but for declarations that do nothing."""
+    """The steps of a sequence with those of sequences inside it, but for declarations that do nothing.
+
+    Sequences for which the host has others stay whole.
+    """
     for step in steps:
-        if isinstance(step, Steps):
+        if isinstance(step, Steps) and step.host_body is None:
             yield from flattened(step)
         elif not isinstance(step, WriteUndef):
             yield step
@@ -80,6 +85,18 @@ def is_fusible(step: Program) -> bool:
             return _is_bindable(tensor)
         case _:
             return False
+
+
+def has_kernels(host_body: Steps) -> bool:
+    """True if every library call of a host's steps, and all that is in its loops, can run as kernels.
+
+    Operands that no kernel can be bound to, such as a view of very many parts, leave the work to vertices.
+    """
+    return all(
+        all(map(is_fusible, flattened(step.body))) if isinstance(step, HostLoop) else is_fusible(step)
+        for step in walk(host_body)
+        if isinstance(step, HostLoop | LibraryCall)
+    )
 
 
 def _is_rearrangement(step: Program) -> bool:
@@ -176,7 +193,10 @@ class Storage:
     def _visit(self, step: Program) -> None:
         match step:
             case Steps():
+                # Either may run, as the floating-point behaviour asks for.
                 self._visit_parts(tuple(flattened(step)))
+                if step.host_body is not None:
+                    self._visit(step.host_body)
             case LibraryCall():
                 self._visit_parts((step,))
             case Call():

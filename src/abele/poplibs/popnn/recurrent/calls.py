@@ -10,6 +10,7 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.recurrent.cell import Cell, Setting, Weights
+from abele.poplibs.popnn.recurrent.host_passes import HostCell
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
 from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import Backward, backward_pass, products_of_input, update_pass
@@ -127,6 +128,7 @@ class BackwardCall(LayerCall):
         updates: bool,
         state_gradients: list[Tensor | None],
         scores: Tensor | None = None,
+        host: HostCell | None = None,
     ) -> Backward:
         """Append the pass; the gradient of an input of products is that of the gates.
 
@@ -137,6 +139,7 @@ class BackwardCall(LayerCall):
             updates: Whether gradients of the weights are made in the same loop.
             state_gradients: Gradients of the states after the last step; None is 0.
             scores: Attention of every step and sample, [steps, batch], for cells that take it.
+            host: Makes the cell for hosts.
         """
         has_input = self.params.do_input_weight_calc
         of_products = self.params.calc_input_gradients and not has_input
@@ -153,6 +156,7 @@ class BackwardCall(LayerCall):
             has_input=has_input,
             keep_deltas=not updates or of_products,
             scores=scores,
+            host=host,
         )
         return replace(made, input=made.deltas) if of_products else made
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph.program import Sequence
 from abele.poplibs import popops
-from abele.poplibs.popnn.recurrent.layout import Units, new_operand
+from abele.poplibs.popnn.recurrent.layout import Units
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.params import RecurrentOptions, RecurrentParams
 from abele.poplibs.popnn.recurrent.product import Product
@@ -66,12 +66,29 @@ class Cell(Protocol):
         """The gradients of the weights."""
 
 
+class HostedCell(Cell, Protocol):
+    """A kind of cell that hosts run in a form of their own: what it does with all steps at once."""
+
+    def take_deltas(self, deltas: Tensor) -> None:
+        """Let the products of a step back read gradients of the gates where they are, if they read all of them."""
+
+    def host_gradients(self, prog: Sequence, kept: Tensor, deltas: Tensor, gradients: Weights) -> None:
+        """Write the gradients of output weights and biases.
+
+        Args:
+            prog: What the host runs.
+            kept: What was kept of all steps, [steps, slots, batch, units].
+            deltas: Gradients of the gates of all steps, [steps, gates, batch, units].
+            gradients: Where they go.
+        """
+
+
 class Columns:
     """Operands of several products in one variable, each a run of named columns, [batch, columns]."""
 
-    def __init__(self, graph: Graph, units: Units, sizes: dict[str, int], name: str) -> None:
+    def __init__(self, units: Units, sizes: dict[str, int], name: str) -> None:
         self.sizes = sizes
-        self.whole = new_operand(graph, units.dtype, units.batch, tuple(sizes.values()), name)
+        self.whole = units.operand(tuple(sizes.values()), name)
 
     def of(self, *names: str) -> Tensor:
         """The columns of these names, which must follow each other."""
@@ -152,7 +169,8 @@ class Setting:
 
 def put(loop: SequenceLoop, tensor: Tensor, where: Tensor) -> None:
     """where ← tensor, wherever both lie."""
-    loop.prog.add(Copy(tensor, where))
+    if not tensor.is_same_view(where):
+        loop.prog.add(Copy(tensor, where))
 
 
 def gates_of(tensor: Tensor, numbers: list[int]) -> Tensor:

@@ -27,7 +27,7 @@ class GruCell:
         hidden = {"output": params.hidden}
         inputs = {"input": params.input_size} if has_input else {}
         after = {} if params.reset_after else {"reset_output": params.hidden}
-        self.columns = Columns(setting.graph, setting.units, {**hidden, **inputs, **after}, "operand")
+        self.columns = Columns(setting.units, {**hidden, **inputs, **after}, "operand")
         names = tuple(inputs)
         self.gates = setting.product(self.columns, ("output", *names), 2, "gates")
         # What is multiplied by the candidate's weights decides the number of products: a state that was reset before

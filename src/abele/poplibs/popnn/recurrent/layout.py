@@ -55,6 +55,10 @@ class Units:
         made = self._by_unit((self.size, *shape), name, dtype)
         return made.moveaxis(0, -1)
 
+    def operand(self, sizes: tuple[int, ...], name: str) -> Tensor:
+        """A new left operand of products, [batch, sum of sizes]."""
+        return new_operand(self.graph, self.dtype, self.batch, sizes, name)
+
     def _by_unit(self, shape: tuple[int, ...], name: str, dtype: ElementType | None = None) -> Tensor:
         made = self.graph.variable(dtype or self.dtype, shape, name=name)
         grain = math.prod(shape[1:])

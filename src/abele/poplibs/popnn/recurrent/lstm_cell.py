@@ -6,6 +6,7 @@ from abele.graph import Tensor
 from abele.graph.program import Sequence
 from abele.poplibs.popnn.nonlinearity import NON_LINEARITIES
 from abele.poplibs.popnn.recurrent.cell import Columns, Setting, Weights, put
+from abele.poplibs.popnn.recurrent.host_loop import HostProduct, host_product, host_sum
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder, _1, _2, _3
 
@@ -32,7 +33,7 @@ class LstmCell:
         self.score: Tensor | None = None
         self.score_gradient: Tensor | None = None
         sizes = {"input": self.params.input_size} if has_input else {}
-        self.columns = Columns(setting.graph, setting.units, {**sizes, "output": self.params.hidden}, "operand")
+        self.columns = Columns(setting.units, {**sizes, "output": self.params.hidden}, "operand")
         self.names = tuple(self.columns.sizes)
         self.product = setting.product(self.columns, self.names, 4, "gates")
         self._biases: Tensor | None = None
@@ -105,6 +106,17 @@ class LstmCell:
         assert self._bias_sum is not None
         *inputs, output = self.product.gradients(prog)
         return Weights(inputs[0] if inputs else None, output, self.setting.in_layer_type(self._bias_sum, prog))
+
+    def take_deltas(self, deltas: Tensor) -> None:
+        """Let the product of a step back read gradients of the gates where they are."""
+        assert isinstance(self.product, HostProduct)
+        self.product.take_deltas(deltas)
+
+    def host_gradients(self, prog: Sequence, kept: Tensor, deltas: Tensor, gradients: Weights) -> None:
+        """Write the gradients of output weights and biases; see the protocol."""
+        before = kept[:, KEPT.index("previous_output")]
+        host_product(prog, "tbk,tgbu->gku", before, deltas, gradients.output, "output_weights_gradient")
+        host_sum(prog, "tgbu->gu", deltas, gradients.biases, "bias_gradient")
 
     def _gate_expressions(self) -> list[Expr]:
         special = {"cell": self.params.activation}

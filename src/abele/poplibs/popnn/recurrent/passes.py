@@ -8,6 +8,13 @@ from abele.graph import Copy, Tensor
 from abele.graph.program import Sequence
 from abele.poplibs import poplin, popops
 from abele.poplibs.popnn.recurrent.cell import Cell, Setting, Weights
+from abele.poplibs.popnn.recurrent.host_passes import (
+    BackwardParts,
+    ForwardParts,
+    HostCell,
+    host_backward,
+    host_forward,
+)
 from abele.poplibs.popnn.recurrent.layout import new_input_sequence
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop, run_loop
 from abele.poplibs.popops.expr import Op, _1, _2, _3
@@ -61,6 +68,7 @@ def forward_pass(
     given: Tensor | None = None,
     kept_slots: tuple[int, ...] | None = None,
     scores: Tensor | None = None,
+    host: HostCell | None = None,
 ) -> Forward:
     """Run ``cell`` over ``input``, [steps, batch, input size], or over ``given`` products of it.
 
@@ -76,8 +84,11 @@ def forward_pass(
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
         kept_slots: The slots that are kept; all by default.
         scores: Attention of every step and sample, [steps, batch], for cells that take it.
+        host: Makes the cell for hosts, which then run the pass in a form of their own.
     """
     graph, params, units = setting.graph, setting.params, setting.units
+    outer, prog = prog, Sequence()
+    outer.add(prog)
     cell.arrange(weights, prog, forward=True)
     # The loop overwrites its states, and the caller's initial ones are not to change.
     now = [units.state(f"{setting.name}/state{n}") for n in range(len(states))]
@@ -113,6 +124,9 @@ def forward_pass(
             loop.update(kept, few, "keep")
 
     run_loop(graph, prog, params.time_steps, body)
+    if host is not None and params.lengths is None and scores is None and kept_slots is None:
+        parts = ForwardParts(states, input, weights, given, slots=slots, after=now, output=whole, kept=kept)
+        prog.host_body = host_forward(setting, host, parts)
     return Forward(now[0] if whole is None else whole, now, kept)
 
 
@@ -130,6 +144,7 @@ def backward_pass(
     has_input: bool,
     keep_deltas: bool,
     scores: Tensor | None = None,
+    host: HostCell | None = None,
 ) -> Backward:
     """Gradients of a forward pass.
 
@@ -146,8 +161,11 @@ def backward_pass(
         has_input: True if the input is multiplied by weights.
         keep_deltas: True if gradients of the gates are kept for all steps.
         scores: Attention of every step and sample, [steps, batch], for cells that take it.
+        host: Makes the cell for hosts, which then run the pass in a form of their own.
     """
     graph, params, units = setting.graph, setting.params, setting.units
+    outer, prog = prog, Sequence()
+    outer.add(prog)
     cell.arrange(weights, prog, forward=False)
     now = _start(setting, state_gradients, output_gradient, prog)
     step, deltas = units.stack(kept.shape[1], "step"), units.stack(gates, "deltas")
@@ -196,7 +214,21 @@ def backward_pass(
             cell.accumulate(loop, step, deltas, next(turns), together)
 
     run_loop(graph, prog, params.time_steps, body, backwards=True, unroll=together)
-    return Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog), score_gradients)
+    made = Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog), score_gradients)
+    if host is not None and params.lengths is None and scores is None:
+        parts = BackwardParts(
+            weights,
+            kept,
+            output_gradient,
+            state_gradients,
+            input=input,
+            after=now,
+            input_gradient=sequence,
+            deltas=all_deltas,
+            gradients=made.weights,
+        )
+        prog.host_body = host_backward(setting, host, parts)
+    return made
 
 
 def update_pass(

@@ -158,8 +158,7 @@ class Product:
         """Gradients of the inputs from those of the gates, [batch, size] each."""
         assert self._turned is not None
         made = self._multiply(self._flat(self.deltas()), self._turned, prog, like=None, name=f"{self.name}_backward")
-        ends = [sum(self.sizes[: n + 1]) for n in range(len(self.sizes))]
-        return [made[:, end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
+        return self._split(made)
 
     def accumulate(self, prog: Sequence, before: Sequence, number: int = 0, together: int = 1) -> None:
         """Add the gradient of the weights; ``before`` sets the sum to zero.
@@ -201,6 +200,11 @@ class Product:
         for theirs, mine in zip(self._gathered, (self.operand, self._flat(self.deltas())), strict=True):
             prog.add(Copy(mine, theirs[at]))
         return self._gathered
+
+    def _split(self, gradient: Tensor) -> list[Tensor]:
+        """The gradient of each input, from that of all side by side."""
+        ends = [sum(self.sizes[: n + 1]) for n in range(len(self.sizes))]
+        return [gradient[:, end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
 
     def _flat(self, gates: Tensor) -> Tensor:
         return gates.transpose((1, 2, 0)).reshape((self.units.batch, self.columns))

@@ -19,7 +19,7 @@ class RnnCell:
     def __init__(self, setting: Setting) -> None:
         self.setting, self.params = setting, setting.params
         sizes = {"input": self.params.input_size, "output": self.params.hidden}
-        self.columns = Columns(setting.graph, setting.units, sizes, "operand")
+        self.columns = Columns(setting.units, sizes, "operand")
         self.product = setting.product(self.columns, ("input", "output"), 1, "product")
         self.score: Tensor | None = None
         self.score_gradient: Tensor | None = None

@@ -76,6 +76,7 @@ fetch:
     i64 $OP_ELAPSED, label %elapsed
     i64 $OP_MODE, label %modes
     i64 $OP_SEEDED, label %call
+    i64 $OP_ADVANCE, label %advance
   ]
 
 call:
@@ -221,6 +222,12 @@ drain:
 bind:
   %bound = load i64, ptr %ra
   store i64 %bound, ptr %rb
+  br label %fetch
+
+advance:
+  %stood = load i64, ptr %ra
+  %stands = add i64 %stood, %b
+  store i64 %stands, ptr %ra
   br label %fetch
 
 tally:
