@@ -95,6 +95,17 @@ def long_product() -> Calls:
     return made
 
 
+def narrow_gradient() -> Calls:
+    """The weight gradient of a narrow layer over many samples, of which 16 parts are not all alike."""
+    made = Calls()
+    g, x = made.buffer((20003, 12), "g", True), made.buffer((20003, 16), "x", True)
+    dw = made.buffer((12, 16), "dw", True)
+    made.call(
+        "grad", [g, x], dw, {"b": 20003, "n": 12, "k": 16}, ("n", "k"), load(0, "b", "n") * load(1, "b", "k"), "add"
+    )
+    return made
+
+
 def softmax() -> Calls:
     """A softmax along rows that are long."""
     made = Calls()
@@ -175,6 +186,7 @@ PROGRAMS = {
         grains,
         convolution,
         long_product,
+        narrow_gradient,
         softmax,
         attention,
         token_norm,

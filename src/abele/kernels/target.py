@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.kernels.routines.costs import ProductCosts, product_costs
-from abele.llvm.host import host_cpu, last_cache_bytes
+from abele.llvm.host import cache_bytes, host_cpu, last_cache_bytes, near_cache_ways
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,16 @@ class HostTarget:
         registers: Vector registers.
         products: What is known of matrix products; None: products run as loops like everything else.
         far_bytes: What the last cache holds.
+        near_ways: Lines at the same place of the first-level data cache.
+        way_bytes: Bytes of it between two lines at the same place.
     """
 
     lanes: int
     registers: int = 32
     products: ProductCosts | None = None
     far_bytes: int = 1 << 25
+    near_ways: int = 8
+    way_bytes: int = 1 << 12
 
     @property
     def accumulators(self) -> int:
@@ -35,4 +39,6 @@ def host_target() -> HostTarget:
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
     lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
-    return HostTarget(lanes, registers, product_costs(lanes, registers), last_cache_bytes())
+    ways = near_cache_ways()
+    near = (ways, cache_bytes()[0] // ways)
+    return HostTarget(lanes, registers, product_costs(lanes, registers), last_cache_bytes(), *near)

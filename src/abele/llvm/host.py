@@ -64,27 +64,42 @@ def host_cpu() -> HostCpu:
 
 def cache_bytes() -> tuple[int, int]:
     """First-level data cache and second-level cache of a core; common sizes where the system does not say."""
-    sizes = _caches()
+    sizes = {level: found.bytes for level, found in _caches().items()}
     return sizes.get(1, 32 << 10), sizes.get(2, 512 << 10)
 
 
 def last_cache_bytes() -> int:
     """The third-level cache, which cores share; a common size where the system does not say."""
-    return _caches().get(3, 32 << 20)
+    return _caches().get(3, _Cache(32 << 20, 16)).bytes
+
+
+def near_cache_ways() -> int:
+    """Lines that the first-level data cache has at each place; a common number where the system does not say."""
+    return _caches().get(1, _Cache(0, 8)).ways
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """A data cache: what it holds, and its lines at the same place."""
+
+    bytes: int
+    ways: int
 
 
 @cache
-def _caches() -> dict[int, int]:
-    """Bytes of the data caches that the system tells of, by level."""
-    sizes: dict[int, int] = {}
+def _caches() -> dict[int, _Cache]:
+    """The data caches that the system tells of, by level."""
+    found: dict[int, _Cache] = {}
+    names = ("level", "type", "size", "ways_of_associativity")
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            level, kind, size, ways = ((index / name).read_text().strip() for name in names)
         except OSError:
             continue
         if kind != "Instruction" and size.endswith("K"):
-            sizes[int(level)] = int(size[:-1]) << 10
-    return sizes
+            # Caches without places of their own for each line say 0.
+            found[int(level)] = _Cache(int(size[:-1]) << 10, max(1, int(ways)))
+    return found
 
 
 def num_threads() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kernels_kit import form_after
+from products_kit import linear
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind
 from abele.kernels.nest.ir import affine, load, nest, select, store
@@ -63,3 +64,11 @@ def test_choose_samples__few_samples_between_small_products__are_run_by_blocks()
     program = product_of_all_but_the_first_token(6, 8)
     assert program.samples is not None
     assert program.samples.extent == 6
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 768), (2, 768), (8, 64), (3, 5)])
+def test_choose_samples__product_by_itself_summed_over_samples__runs_whole(rows: int, columns: int) -> None:
+    kernel = linear(rows, columns, 768, left="ki", right="kj")
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
+    program = form_after("choose_samples", buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "p")], TARGET)
+    assert program.samples is None

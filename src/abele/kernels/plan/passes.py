@@ -43,6 +43,7 @@ from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.rematerialise import rematerialise
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
+from abele.kernels.tasks.split_sums import split_sums
 from abele.kernels.tasks.stream_stores import stream_stores
 from abele.kernels.tasks.text import leaf_program_text, program_text
 from abele.writing import writing
@@ -91,6 +92,7 @@ PIPELINE = tuple(
         group_rows,
         lay_out_blocks,
         block_samples,
+        split_sums,
         copy_operands,
         split_reductions,
         group_leaves,

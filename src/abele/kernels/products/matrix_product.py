@@ -79,7 +79,7 @@ def find_product(nest: LoopNest) -> MatrixProduct | None:
     first, second = factors
     extents = nest.extents
     parallel, reduced = dict(nest.parallel), dict(nest.reduced)
-    if not all(_is_apart(f.address, extents) for f in (first, second)):
+    if not all(is_apart(f.address, extents) for f in (first, second)):
         return None
     of_first = [d for d in parallel if first.stride(d) and not second.stride(d)]
     of_second = [d for d in parallel if second.stride(d) and not first.stride(d)]
@@ -137,7 +137,7 @@ def _factors(nest: LoopNest) -> tuple[ElementAccess, ElementAccess] | None:
     return loads[0].access, loads[1].access
 
 
-def _is_apart(address: Affine, extents: Mapping[str, int]) -> bool:
+def is_apart(address: Affine, extents: Mapping[str, int]) -> bool:
     """True if no two points of the dims of ``address`` reach the same element."""
     reach = 0
     for step, extent in sorted((abs(c), extents[d]) for d, c in address.terms):
@@ -158,7 +158,7 @@ def _bare_result(nest: LoopNest, columns: str) -> tuple[ElementAccess | None, bo
     (out,) = nest.outs
     every = {d for d, n in nest.parallel if n > 1}
     fits = out.access.type == f32 and out.access.stride(columns) == 1 and every <= set(out.access.address.names)
-    if not fits or out.guards or out.combine not in ("set", "add") or not _is_apart(out.access.address, nest.extents):
+    if not fits or out.guards or out.combine not in ("set", "add") or not is_apart(out.access.address, nest.extents):
         return None, False
     if out.value == Acc(0):
         return out.access, out.combine == "add"

@@ -30,7 +30,7 @@ from abele.kernels.nest.ir import Apply
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, free_dims
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
 from abele.kernels.schedule.schedule import NestSchedule
-from abele.kernels.schedule.traffic import Traffic
+from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
 from abele.kernels.target import HostTarget
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
@@ -47,6 +47,9 @@ BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 FAR_SPREAD_COST = 8.0
 """The same of a lane whose neighbours lie :data:`FAR_BYTES` apart: each then has a page of its own, and often the place
 of its line in the caches in common with the others, so that lines are lost before they are used up."""
+CONFLICT_COST = 4.0
+"""Cost of a line that is lost between two points of the reduction, since more of them than the first-level cache has
+ways for lie a power of two apart: it comes from the second level for every element, and nothing prefetches it."""
 OVERLAP_LOSS = 0.15
 """Share of arithmetic and loads, which run side by side, that does not overlap."""
 SPILL_COST = 4.0
@@ -67,9 +70,19 @@ Float64 = npt.NDArray[np.float64]
 Tile = tuple[tuple[str, int], ...]
 
 
-@lru_cache(maxsize=4096)
 def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
     """The cheapest schedule of ``nest`` that the model finds."""
+    return _cheapest(nest, target)[0]
+
+
+def schedule_cost(nest: LoopNest, target: HostTarget) -> float:
+    """What the cheapest schedule of ``nest`` is expected to cost, in vector operations."""
+    return _cheapest(nest, target)[1]
+
+
+@lru_cache(maxsize=4096)
+def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
+    """The cheapest schedule of ``nest``, and its cost in vector operations."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
     points, traffic = math.prod(nest.extents.values()), Traffic(nest)
@@ -82,8 +95,8 @@ def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
         order, lines = traffic.best_order(schedule, free)
         schedule = replace(schedule, order=(*nest.unit, *order))
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
-    best = min(found)[2]
-    return best if nest.unit else _with_units(nest, best)
+    cost, _, best = min(found)
+    return best if nest.unit else _with_units(nest, best), cost
 
 
 @lru_cache(maxsize=4096)
@@ -242,18 +255,19 @@ class _CostModel:
         self.nest, self.lane, self.width = nest, lane, width
         self.vector = max(1, width // target.lanes)
         self.square = _square(nest, lane, width)
+        self.parallel = dict(nest.parallel)
         self.registers = target.registers
         self.extents = nest.extents
         inner = [a.value for a in nest.accumulates]
         self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
         fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
         self.loads = [(free_dims(f), self._inner_cost(f)) for f in sorted(fetches, key=str)]
+        self.rows = [rows for f in sorted(fetches, key=str) if (rows := self._rows(f, target))]
         values = (*nest.locals, *(o.value for o in nest.outs))
         outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
         self.outer = sum(self._load_cost(f.access) for f in outside)
         self.outer += sum(self._load_cost(o.access) for o in nest.outs)
         self.reduced = math.prod(n for _, n in nest.reduced)
-        self.parallel = dict(nest.parallel)
         self.folds = lane in dict(nest.reduced)
 
     def _inner_cost(self, fetch: Fetch) -> float:
@@ -269,6 +283,30 @@ class _CostModel:
             return 1.0
         far = abs(stride) * access.type.bytes >= FAR_BYTES
         return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else BROADCAST_COST
+
+    def _rows(self, fetch: Fetch, target: HostTarget) -> dict[str, int]:
+        """Dims along which a tile reads lines apart, each for several points of the reduction, and how many such lines
+        stay in the first-level cache meanwhile; none where a line is used up at once."""
+        access = fetch.access
+        along = [abs(access.stride(d)) * (self.width if d == self.lane else 1) for d, _ in self.nest.reduced]
+        near = min((step for step in along if step), default=0) * access.type.bytes
+        if not 0 < near < LINE_BYTES or can_be_packed(self.nest, fetch, self.lane, self.width):
+            return {}
+        steps = {d: abs(access.stride(d)) * access.type.bytes for d in self.parallel if d != self.lane}
+        # Lines apart by a step fall on so many different places of a way; one way is left to what streams by.
+        return {
+            d: target.way_bytes // max(LINE_BYTES, math.gcd(step, target.way_bytes)) * (target.near_ways - 1)
+            for d, step in steps.items()
+            if step >= LINE_BYTES
+        }
+
+    def _lost(self, tiles: _Tiles) -> Float64:
+        """Lines that each tile loses between two points of the reduction, float64[k]."""
+        total = np.zeros(len(tiles.sizes))
+        for kept in self.rows:
+            crowded = np.any([tiles.points((d,)) > most for d, most in kept.items()], axis=0)
+            total += np.where(crowded, tiles.points(tuple(kept)), 0)
+        return total
 
     def costs(self, tiles: _Tiles) -> Float64:
         """Cost per point with each of some tiles, float64[k]."""
@@ -286,7 +324,8 @@ class _CostModel:
         # Loads and arithmetic have ports of their own: the longer of the two counts, and a share of both that does not
         # overlap.
         together = np.maximum(work, loads) + OVERLAP_LOSS * (work + loads)
-        step = (together + SPILL_COST * spilled + waiting) / (size * self.width)
+        lost = CONFLICT_COST * self._lost(tiles)
+        step = (together + SPILL_COST * spilled + waiting + lost) / (size * self.width)
         # What happens once per reduction is shared by all its points.
         stored = tiles.points(self.parallel)
         once = (self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored) / self.reduced

@@ -17,6 +17,8 @@ MIN_RESULTS = 1024
 """Results of a contraction that give threads enough to share without a sample dim."""
 MIN_REUSE = 16
 """Uses of each operand element from which a contraction is bound by arithmetic, not by memory."""
+MIN_PRODUCT_REUSE = 2
+"""The same of a product by itself, whose register tiles read an operand once for all rows of the other."""
 
 MIN_FILLED = 0.5
 """Share of the lanes that samples have to fill in products; what stays near makes up for the other half."""
@@ -50,7 +52,12 @@ def samples_per_block(samples: int, lanes: int) -> int:
 
 def _is_one_contraction(program: TaskProgram) -> bool:
     """True if all there is to do is one task with much to reuse, and enough results for threads to share."""
-    return len(program.tasks) == 1 and _reuses_much(program, program.tasks[0])
+    if len(program.tasks) != 1:
+        return False
+    (task,) = program.tasks
+    # Long sums of products with few results are split for threads by themselves.
+    is_product_of_loads = len(task.reductions) == 1 and is_product(task.reductions[0])
+    return _is_reused(program, task, MIN_PRODUCT_REUSE) if is_product_of_loads else _reuses_much(program, task)
 
 
 def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
@@ -87,7 +94,10 @@ def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bo
 
 
 def _reuses_much(program: TaskProgram, task: Task) -> bool:
-    results = math.prod(n for _, n in task.parallel)
-    if not task.reduced or not task.reads or results < MIN_RESULTS:
-        return False
-    return task.points >= MIN_REUSE * max(program.spaces[s].size for s in task.reads)
+    return math.prod(n for _, n in task.parallel) >= MIN_RESULTS and _is_reused(program, task, MIN_REUSE)
+
+
+def _is_reused(program: TaskProgram, task: Task, uses: int) -> bool:
+    """True if ``task`` reduces, and every element that it reads is used so often."""
+    reads = task.reads if task.reduced else ()
+    return bool(reads) and task.points >= uses * max(program.spaces[s].size for s in reads)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from abele.kernels.nest.ir import Apply, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.products.matrix_product import is_apart
 from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
 from abele.kernels.tasks.product_tasks import runs_as_product
@@ -69,7 +70,8 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
     # With little reuse the task is bound by memory, and reading the results once more per part would only add to that.
     if task.points < MIN_REUSE * largest:
         return whole
-    if all(plain_index(a) for r in task.refs for a in r.index):
+    # Digits of a longer dim are no window either.
+    if all(is_apart(a, task.extents) for r in task.refs for a in r.index):
         return _cut_panels(task) or whole
     return _cut_samples(spaces, task) or whole
 
@@ -82,6 +84,9 @@ def _cut_panels(task: Task) -> tuple[str, int] | None:
     dim, extent = max(task.reduced, key=lambda d: d[1])
     rest = length // extent
     sizes = [n for n in range(1, extent) if extent % n == 0 and PART_POINTS // 2 <= n * rest <= WHOLE_POINTS]
+    if not sizes and rest <= PART_POINTS // 2:
+        # The last part is shorter, and has code of its own.
+        sizes = [-(-extent // round(length / PART_POINTS))]
     return (dim, min(sizes, key=lambda n: abs(n * rest - PART_POINTS))) if sizes else None
 
 
