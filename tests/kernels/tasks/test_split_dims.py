@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernels_kit import form_after, run_plan
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding, bind, copy_kernel, plan_native
+from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import affine, load, nest, store
+from abele.kernels.plan.reference import evaluate_form
 from abele.numerics import f32, i32
 
 
@@ -128,3 +134,33 @@ def test_call__view_of_another_shape__tells_both():
     x = Buffer(0, (4,), f32, True, "x")
     with pytest.raises(TensorError, match=r"copy: operand %0 has shape \[5\], its view \[4\]"):
         BoundKernel(copy_kernel((5,), f32), (bind(x), bind(x)), "copy")
+
+
+@st.composite
+def scattered(draw: Any, number: int) -> OperandBinding:
+    """A view [12, 12] of a buffer of 144 elements, each dim split and laid out at will."""
+    digits = [draw(st.permutations([2, 2, 3])) for _ in range(2)]
+    places = [(dim, n) for dim in range(2) for n in range(3)]
+    strides, stride = {}, 1
+    for dim, n in draw(st.permutations(places)):
+        strides[dim, n] = stride
+        stride *= digits[dim][n]
+    return OperandBinding(number, tuple(tuple((digits[dim][n], strides[dim, n]) for n in range(3)) for dim in range(2)))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_split_dims__views_that_split_at_will__end_and_mean_the_same(data: Any) -> None:
+    buffers = [Buffer(n, (12, 12), f32, True, f"b{n}") for n in range(3)]
+    body = nest({"i": 12, "j": 12}, store(2, "ij", load(0, *"ij") * 2.0 + load(1, *"ij")))
+    kernel = HostKernel(((12, 12),) * 3, (f32,) * 3, 2, 1, (body,))
+    calls = []
+    for number in range(data.draw(st.integers(1, 4))):
+        *read, written = data.draw(st.permutations(range(3)))
+        views = tuple(data.draw(scattered(n)) for n in (*read, written))
+        calls.append(BoundKernel(kernel, views, f"call{number}"))
+    storage = {n: np.random.default_rng(n).standard_normal((12, 12)).astype(np.float32) for n in range(3)}
+    expected = evaluate_form(bound_calls(buffers, calls, None), {n: a.copy() for n, a in storage.items()})
+    got = evaluate_form(form_after("split_dims", buffers, calls), storage)
+    for number in range(3):
+        np.testing.assert_array_equal(got[number].reshape(-1), expected[number].reshape(-1))

@@ -210,6 +210,39 @@ def test_native__operand_of_parts_among_each_other__runs_as_a_kernel(batch):
     np.testing.assert_array_equal(engine["out"], want)
 
 
+HEADS = {
+    "of channels": ((4, 4, 4, 6), lambda of: of([2, 0, 1, 3], 1).reshape(4, 192).reshape(6, 16, 8).reshape(64, 12)),
+    "turned round": (
+        (4, 4, 24, 1),
+        lambda of: of([3, 2, 1, 0], 3).reshape(2, 16, 24).transpose(1, 2, 0).reshape(2, 384),
+    ),
+    "side by side": ((4, 4, 24), lambda of: of([0, 1, 2], 2).reshape(6, 128).reshape(64, 12)),
+    "between others": (
+        (4, 4, 4, 6),
+        lambda of: of([0, 1, 2, 3], 1).transpose(0, 2, 1, 3).reshape(6, 16, 8).reshape(96, 8),
+    ),
+}
+"""Shape of each of two parts, and what is seen of both, of a function that permutes each and joins them along a dim."""
+
+
+@pytest.mark.parametrize(("shape", "view"), HEADS.values(), ids=HEADS)
+def test_native__parts_of_heads_flattened__are_planned_and_copied(shape, view):
+    # The strides of the two sides of such a copy cut its dims at places that do not divide each other.
+    graph = Graph("bow-2000")
+    parts = [graph.variable("f32", shape, name).map_linear() for name in "xy"]
+    seen = view(lambda order, dim: concat([p.transpose(*order) for p in parts], dim))
+    assert seen.strided() is None
+    copied, out = (graph.variable("f32", seen.shape, name).map_linear() for name in ("copied", "out"))
+    doubling = nest(dict(zip("ij", seen.shape, strict=True)), store(1, "ij", load(0, *"ij") * 2.0))
+    kernel = HostKernel((seen.shape,) * 2, (f32, f32), 1, 1, (doubling,))
+    prog = Sequence(Copy(seen, copied))
+    with graph.library_call(prog, "double", inputs=(copied,), outputs=(out,), kernel=kernel):
+        pass  # without a kernel it would compute nothing
+    values = {name: np.random.default_rng(5).standard_normal(shape).astype(np.float32) for name in "xy"}
+    want = view(lambda order, dim: np.concatenate([values[name].transpose(order) for name in "xy"], dim))
+    np.testing.assert_array_equal(run_once(graph, prog, values)["out"], 2 * want)
+
+
 def test_native__operand_reshaped_across_its_layout__is_fused_all_the_same():
     graph = Graph("bow-2000")
     x = graph.variable("f32", (3, 2, 4), "x", initial=np.arange(24).reshape(3, 2, 4)).map(0)

@@ -59,7 +59,7 @@ class BoundKernel:
         bindings: Of inputs, then outputs.
         name: For listings and profiles.
         origins: The caller's numbers of what the call carries out; every leaf says which of them it has a part in.
-        moves: True for a copy or fill that planning itself put before or behind a call.
+        moves: True for a copy that planning itself put before or behind a call.
 
     Raises:
         TensorError: Number of bindings or the shape of a view does not fit the kernel.

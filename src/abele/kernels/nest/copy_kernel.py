@@ -1,8 +1,8 @@
-"""Kernels of copies and fills, which the planner and its callers make themselves."""
+"""Kernels of copies, which the planner and its callers make themselves."""
 
 from __future__ import annotations
 
-from abele.kernels.nest.ir import Const, HostKernel, load, nest, store
+from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import ElementType
 
 
@@ -11,10 +11,3 @@ def copy_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
     names = [f"d{n}" for n in range(len(shape))]
     body = nest(dict(zip(names, shape, strict=True)), store(1, names, load(0, *names)))
     return HostKernel((shape, shape), (type_, type_), 1, 1, (body,))
-
-
-def zero_kernel(shape: tuple[int, ...], type_: ElementType) -> HostKernel:
-    """A kernel that sets an operand of ``shape`` and ``type_`` to zero."""
-    names = [f"d{n}" for n in range(len(shape))]
-    body = nest(dict(zip(names, shape, strict=True)), store(0, names, Const(0)))
-    return HostKernel((shape,), (type_,), 0, 1, (body,))

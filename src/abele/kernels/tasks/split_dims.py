@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, OperandBinding, bind
-from abele.kernels.nest.copy_kernel import copy_kernel, zero_kernel
-from abele.kernels.nest.ir import Affine, Expr, Index, Load, Nest, Random, Store, affine
+from abele.kernels.nest.copy_kernel import copy_kernel
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine
 from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash
 from abele.kernels.nest.normalise import normalised
 from abele.kernels.nest.rewrite import rewrite
@@ -60,24 +60,18 @@ def split_dims(form: BoundCalls) -> TaskProgram:
         TensorError: Stores over different dims of one nest read what each other write.
     """
     known, calls = dict(form.buffers), list(form.calls)
-    whole, fills = dict[int, set[tuple[int, int]]](), False
+    whole = dict[int, set[tuple[int, int]]]()
     while True:
         attempt = _Splitting(known, calls, whole)
         issues = attempt.issues()
         if not issues:
             return attempt.program(form.target)
         copied = [(i.call, i.operand) for i in issues if i.whole is None]
-        if not fills and any(calls[n].moves for n, _ in copied):
-            # A copy that would need a copy would need one for ever. A fill of the view in front of the call, which the
-            # call overwrites, has the buffer split as the copy behind it wants, so begin again with both; a later pass
-            # drops the fill, which nobody reads.
-            known, calls, fills = dict(form.buffers), list(form.calls), True
-            whole.clear()
-            continue
+        assert not any(calls[n].moves for n, _ in copied), "a copy has one factor a dim, and needs no copy"
         # From the last call on, so that the numbers of those before it stay.
         for number in sorted({n for n, _ in copied}, reverse=True):
             operands = [operand for n, operand in copied if n == number]
-            calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands, fills)
+            calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands)
         if copied:
             whole.clear()
             continue
@@ -89,35 +83,40 @@ def split_dims(form: BoundCalls) -> TaskProgram:
 
 
 def _with_copies(
-    buffers: dict[int, Buffer],
-    earlier: Sequence[BoundKernel],
-    call: BoundKernel,
-    operands: Sequence[int],
-    fills: bool,
+    buffers: dict[int, Buffer], earlier: Sequence[BoundKernel], call: BoundKernel, operands: Sequence[int]
 ) -> list[BoundKernel]:
     """``call`` with ``operands`` going through copies of their own, amid the calls that fill and empty these.
 
-    Copies of outputs are filled where they must be, because the call may leave elements as they were. With ``fills``,
-    the views of all other outputs are set to zero before the call.
+    Copies of outputs are filled where they must be, because the call may leave elements as they were.
     """
     name, bindings = f"{call.name}.copy", list(call.bindings)
     before: list[BoundKernel] = []
     after: list[BoundKernel] = []
     for operand in sorted(operands, reverse=True):
         shape, type_ = call.kernel.shapes[operand], call.kernel.types[operand]
-        own = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=name)
-        kernel, view = copy_kernel(shape, type_), call.bindings[operand]
+        own, view = Buffer(min([0, *buffers]) - 1, shape, type_, pinned=False, name=name), call.bindings[operand]
         buffers[own.id], bindings[operand] = own, bind(own)
+        kernel, there, here = _copy_of(view, own)
         is_output = operand in call.kernel.outputs
         if not is_output or _holds_values(buffers[view.buffer], earlier):
             # Of an output too: the call may leave elements as they were.
-            before.append(normalised(BoundKernel(kernel, (view, bind(own)), name, call.origins, moves=True)))
-        elif fills:
-            zero = zero_kernel(shape, type_)
-            before.append(normalised(BoundKernel(zero, (view,), name, call.origins, moves=True)))
+            before.append(normalised(BoundKernel(kernel, (there, here), name, call.origins, moves=True)))
         if is_output:
-            after.insert(0, normalised(BoundKernel(kernel, (bind(own), view), name, call.origins, moves=True)))
+            after.insert(0, normalised(BoundKernel(kernel, (here, there), name, call.origins, moves=True)))
     return [*before, replace(call, bindings=tuple(bindings)), *after]
+
+
+def _copy_of(view: OperandBinding, own: Buffer) -> tuple[HostKernel, OperandBinding, OperandBinding]:
+    """A kernel that copies between a view and its own buffer, and how it sees each of them.
+
+    It has a dim for every factor of the view, so that neither side runs a dim over several strides: such a copy splits
+    wherever its buffers do, whatever other views want of these. With the dims of the view it might need a copy itself,
+    and that another one, for ever.
+    """
+    factors = [factor for along in view.factors for factor in along]
+    shape = tuple(extent for extent, _ in factors)
+    dense = bind(replace(own, shape=shape))
+    return copy_kernel(shape, own.type), replace(view, factors=tuple((f,) for f in factors)), dense
 
 
 def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
