@@ -10,7 +10,7 @@ from abele.compiler.step_kinds import NEUTRAL, STREAMS
 from abele.graph.control import Block, CycleCount
 from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While
-from abele.graph.program import Call, Execute, HostLoop, LibraryCall, Program, Sequence, check_nesting
+from abele.graph.program import Call, Execute, HostLoop, HostOrder, LibraryCall, Program, Sequence, check_nesting
 
 ASSUMED_TRIPS = 1
 
@@ -166,7 +166,7 @@ class _Lowering:
                 return self.lower(node.body, replace(at, block=f"{at.block}/{name}" if at.block else name))
             case CycleCount():
                 return self._timed(node, at)
-            case HostLoop():
+            case HostLoop() | HostOrder():
                 meaning_of(node)  # It has none on the machine, which is told as of any such step.
         match node.flow():
             case Rounds(count, body):

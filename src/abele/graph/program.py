@@ -306,6 +306,28 @@ class HostLoop(Program):
         return Rounds(self.count, self.body)
 
 
+class HostOrder(Program):
+    """The elements of a variable change their order, in steps that only hosts run.
+
+    One such step is before, and one after, all that host bodies do with the variable in that order. Where nothing
+    else looks at the variable, the order need not change, and the host leaves both out.
+
+    Args:
+        before: The elements in the order so far.
+        after: The same in the new order, of the same variable, which they fill.
+        between: Where they are meanwhile.
+    """
+
+    def __init__(self, before: Tensor, after: Tensor, between: Tensor) -> None:
+        (self.variable,) = after.variables
+        self.steps = Copy(before, between), Copy(between, after)
+        self.debug = here("host_order")
+
+    def children(self) -> tuple[Program, ...]:
+        """The copies there and back."""
+        return self.steps
+
+
 class RepeatWhile(Program):
     """Run ``condition``, then leave unless the predicate equals ``value``, then run the body; again and again."""
 

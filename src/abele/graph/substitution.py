@@ -21,7 +21,7 @@ import numpy as np
 from abele.graph.debug import DebugRecord
 from abele.graph.intervals import Int64
 from abele.graph.meanings import Meanings
-from abele.graph.program import Copy, Execute, HostLoop, LibraryCall, Program, Repeat, Sequence, WriteUndef
+from abele.graph.program import Copy, Execute, HostLoop, HostOrder, LibraryCall, Program, Repeat, Sequence, WriteUndef
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
@@ -137,6 +137,11 @@ def _host_loop(by: Substitution, step: HostLoop) -> None:
     step.strides = {by.variables[v]: stride for v, stride in step.strides.items()}
 
 
+def _host_order(by: Substitution, step: HostOrder) -> None:
+    step.variable = by.variables[step.variable]
+    step.steps = by.step(step.steps[0]), by.step(step.steps[1])
+
+
 def _write_undef(by: Substitution, step: WriteUndef) -> None:
     step.tensor = by.tensor(step.tensor)
 
@@ -150,6 +155,7 @@ SUBSTITUTED.add(Sequence, _sequence)
 SUBSTITUTED.add(LibraryCall, _library_call)
 SUBSTITUTED.add(Repeat, _repeat)
 SUBSTITUTED.add(HostLoop, _host_loop)
+SUBSTITUTED.add(HostOrder, _host_order)
 SUBSTITUTED.add(WriteUndef, _write_undef)
 
 

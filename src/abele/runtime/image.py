@@ -58,6 +58,7 @@ class Image:
         callbacks: Python that the code calls.
         supersteps: Vertex groups as placed, and the memory that they are gathered in.
         fused: Variables that exist only inside fused kernels.
+        reordered: Variables whose elements only host kernels know the order of.
         listing: Leaves and kernels as text.
         leaf_names: Names of leaves, by the first register of their arguments.
         behaviour: The floating-point behaviour.
@@ -75,6 +76,7 @@ class Image:
     callbacks: Callbacks
     supersteps: NativeSupersteps
     fused: frozenset[Variable]
+    reordered: frozenset[Variable]
     listing: str
     behaviour: Behaviour
     seeds: Seeds
@@ -166,10 +168,11 @@ def build_image(
     placed = NativeSupersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
-    storage = Storage(programs, effects, arena, options.keep) if options.native else None
+    behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
+    may_place = bool(behaviour.possible)
+    storage = Storage(programs, effects, arena, options.keep, may_place=may_place) if options.native else None
     native = HostKernels(arena, effects, storage, memory) if storage is not None else None
     seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), graph.replicas)
-    behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
     context = LoweringContext(
         arena=arena,
         supersteps=supersteps,
@@ -191,7 +194,7 @@ def build_image(
         entries.append(lowering.program(program))
     lowering.functions()
     machine = VirtualMachine(lowering.emitter, callbacks, options.num_threads, memory)
-    fused = storage.fused if storage is not None else frozenset()
+    fused, reordered = (storage.fused, storage.reordered) if storage is not None else (frozenset(), frozenset())
     text = _listing(lowering.emitter.leaves, native)
     image = Image(
         arena=arena,
@@ -200,6 +203,7 @@ def build_image(
         callbacks=callbacks,
         supersteps=placed,
         fused=fused,
+        reordered=reordered,
         listing=text,
         behaviour=behaviour,
         seeds=seeds,

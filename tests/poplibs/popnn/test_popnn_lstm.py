@@ -6,8 +6,8 @@ import torch
 from poplibs_kit import Bench, assert_close
 from recurrent_kit import leaf, run_lstm
 
-from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
-from abele.graph import SetFloatingPointBehaviour
+from abele.errors import EngineError, InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Copy, Sequence, SetFloatingPointBehaviour
 from abele.numerics import as_element_type
 from abele.poplibs.popnn import lstm
 from abele.runtime import Engine
@@ -149,6 +149,52 @@ def test_lstm__natively__products_that_no_step_waits_for_are_made_for_all_steps_
     assert "weights_gradient" not in listing[: listing.rindex("NEXT")]
     assert "input_weights_gradient" in after
     assert "DynamicSlice" not in listing
+
+
+@pytest.mark.parametrize("looks", ["program", "host", "nothing"])
+def test_lstm__natively__what_is_kept_has_its_own_order_wherever_something_looks(looks):
+    bench = Bench(16)
+    params = lstm.LstmParams("f32", 2, 3, (8, 8))
+    x, state = lstm.create_input(bench.graph, params), lstm.create_initial_state(bench.graph, params)
+    weights = lstm.create_weights(bench.graph, params)
+    random = np.random.default_rng(2)
+    for tensor in (x, state.output, state.cell_state, weights.input, weights.output, weights.biases):
+        bench.data[tensor] = random.standard_normal(tensor.shape).astype(np.float32)
+    made = lstm.lstm_fwd(bench.graph, params, state, x, weights, bench.prog)
+    kept, copied = made.intermediates, bench.graph.clone(made.intermediates, name="copied")
+    shown = {"program": [made.output, copied], "host": [made.output, kept], "nothing": [made.output]}[looks]
+    if looks == "program":
+        bench.prog.add(Copy(kept, copied))
+    bench.run_both(*shown)
+    with Engine(bench.executable, mode="native") as engine:
+        if looks != "program":
+            with pytest.raises(EngineError, match="cannot be read: in native mode it only lives inside"):
+                engine[kept]
+            with pytest.raises(EngineError, match="cannot be written: in native mode it only lives inside"):
+                engine[kept] = 0.0
+
+
+def test_lstm__natively__backward_alone_takes_what_was_kept_from_the_host():
+    bench = Bench(16)
+    graph, params = bench.graph, lstm.LstmParams("f32", 2, 3, (8, 8))
+    x, state = lstm.create_input(graph, params), lstm.create_initial_state(graph, params)
+    weights = lstm.create_weights(graph, params)
+    unused = Sequence()
+    made = lstm.lstm_fwd(graph, params, state, x, weights, unused)
+    random = np.random.default_rng(3)
+    for tensor in (x, state.output, state.cell_state, weights.input, weights.output, made.intermediates, made.output):
+        bench.data[tensor] = random.random(tensor.shape, dtype=np.float32)
+    given = params, state, made.intermediates, weights, x, made.output, bench.prog
+    back = lstm.lstm_bwd_with_wu(graph, *given)
+    shown = [back.input, back.weights.input, back.weights.output]
+    wanted = bench.run(*shown)
+    # Without ``keep`` for what is written.
+    with Engine(bench.executable, mode="native", keep=shown) as engine:
+        for tensor, array in bench.data.items():
+            engine[tensor] = array
+        engine.run()
+        for tensor, reference in zip(shown, wanted, strict=True):
+            assert_close(engine[tensor], reference, params.dtype)
 
 
 def test_lstm__stochastic_rounding_may_be_on__vertices_run_then():

@@ -134,9 +134,9 @@ class Engine:
         """
         tensor = readable(self.graph, handle)
         image = self.deployment.image
-        hidden = [v for v in tensor.variables if v in image.fused]
+        hidden = [v for v in tensor.variables if v in image.fused or v in image.reordered]
         if hidden:
-            raise _fused_away(hidden[0])
+            raise _fused_away(hidden[0], "read")
         return to_host(image.arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
@@ -144,7 +144,7 @@ class Engine:
         one number.
 
         Raises:
-            EngineError: No such variable.
+            EngineError: No such variable, or one that only fused kernels look at, in an order of their own.
             TensorAccessError: The host may only read it.
             ConstantWriteError: It is constant.
             TensorError: The shape differs.
@@ -152,6 +152,9 @@ class Engine:
         """
         tensor = writable(self.graph, handle)
         image = self.deployment.image
+        hidden = [v for v in tensor.variables if v in image.reordered]
+        if hidden:
+            raise _fused_away(hidden[0], "written")
         image.arena.write_all(tensor, checked_values(tensor, values))
         image.checking.host_wrote(tensor)
 
@@ -444,9 +447,9 @@ class Engine:
             self._auto_report.after_run(index, lambda: self.report)
 
 
-def _fused_away(variable: Variable) -> AbeleError:
+def _fused_away(variable: Variable, done: str) -> AbeleError:
     return EngineError(
-        f"{variable!r} cannot be read: in native mode it only lives inside fused kernels",
+        f"{variable!r} cannot be {done}: in native mode it only lives inside fused kernels",
         at=variable.debug.location,
         remedy=f"Engine(…, keep=[{variable.name!r}]), or mode='tiles'",
     )

@@ -23,6 +23,7 @@ from abele.graph import (
     Copy,
     Function,
     HostLoop,
+    HostOrder,
     LibraryCall,
     Program,
     Sync,
@@ -81,6 +82,9 @@ class Fuser(Protocol):
         self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES
     ) -> Iterable[Program | FusedRun]:
         """The steps in order, some of them replaced; variables move on in the loop around them as ``strides`` says."""
+
+    def keeps_host_order(self, variable: Variable) -> bool:
+        """True if a variable always has the order that host bodies give it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +245,13 @@ class ProgramLowering:
             for run in runs:
                 self._kernels(run)
 
+    def host_order(self, order: HostOrder) -> None:
+        """Another order of a variable, where anything but host bodies sees which one it has."""
+        assert self.context.fuser is not None
+        if not self.context.fuser.keeps_host_order(order.variable):
+            for copy in order.steps:
+                self.parts((copy,))
+
     def _fused(self, fused: FusedRun) -> None:
         bits = self.context.behaviour.concerns(fused.steps)
         if not bits:
@@ -302,6 +313,7 @@ STEPS: Meanings[Callable[[ProgramLowering, Any], None]] = Meanings(
         Steps: lambda lowering, step: lowering.parts((step,)),
         LibraryCall: lambda lowering, step: lowering.parts((step,)),
         HostLoop: ProgramLowering.host_loop,
+        HostOrder: ProgramLowering.host_order,
         Block: lambda lowering, step: lowering.step(step.body),
         Call: ProgramLowering.call,
         WriteUndef: _nothing,

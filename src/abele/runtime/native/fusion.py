@@ -13,6 +13,7 @@ position, never by names, and whatever is not known to be invisible is stored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -23,6 +24,7 @@ from abele.graph import (
     Execute,
     Function,
     HostLoop,
+    HostOrder,
     LibraryCall,
     Program,
     Stream,
@@ -165,12 +167,27 @@ class Storage:
         effects: What steps touch.
         arena: Tells the variables of a set of elements.
         keep: Variables that the host wants to read.
+        may_place: True if the floating-point behaviour may ask for vertices in place of host kernels.
     """
 
-    def __init__(self, programs: Iterable[Program], effects: EffectsOf, arena: Arena, keep: Iterable[Variable]) -> None:
+    def __init__(
+        self,
+        programs: Iterable[Program],
+        effects: EffectsOf,
+        arena: Arena,
+        keep: Iterable[Variable],
+        *,
+        may_place: bool = False,
+    ) -> None:
         self._effects = effects
         self._arena = arena
         self._stored = set(keep)
+        self._may_place = may_place
+        # Variables to which host bodies give another order: those of the steps being visited; all that some host body
+        # writes; and those that others see as well.
+        self._ordered: frozenset[Variable] = frozenset()
+        self._all_ordered: set[Variable] = set()
+        self._seen_elsewhere = set(self._stored)
         self._user: dict[Variable, Run] = {}
         self._functions: set[Function] = set()
         for program in programs:
@@ -190,13 +207,25 @@ class Storage:
         """The variables without storage."""
         return frozenset(v for v in self._user if not self.is_stored(v))
 
+    @property
+    def reordered(self) -> frozenset[Variable]:
+        """The variables whose elements always have the order that host bodies give them."""
+        return frozenset(filter(self.keeps_host_order, self._all_ordered))
+
+    def keeps_host_order(self, variable: Variable) -> bool:
+        """True if a variable always has the order that host bodies give it: nothing else looks at it."""
+        seen = variable in self._seen_elsewhere or variable.is_constant or variable.initial is not None
+        return variable in self._all_ordered and not seen
+
     def _visit(self, step: Program) -> None:
         match step:
-            case Steps():
-                # Either may run, as the floating-point behaviour asks for.
+            case Steps(host_body=Steps() as host_body):
+                outer, self._ordered = self._ordered, self._ordered | self._orders_of(host_body)
                 self._visit_parts(tuple(flattened(step)))
-                if step.host_body is not None:
-                    self._visit(step.host_body)
+                self._visit(host_body)
+                self._ordered = outer
+            case Steps():
+                self._visit_parts(tuple(flattened(step)))
             case LibraryCall():
                 self._visit_parts((step,))
             case Call():
@@ -210,6 +239,15 @@ class Storage:
             case _:
                 self._use((v for t in (*step.reads(), *step.writes()) for v in t.variables), _OUTSIDE)
                 self._visit_all(step.children())
+
+    def _orders_of(self, host_body: Steps) -> frozenset[Variable]:
+        """Variables to which a host body gives another order, if it is sure to run."""
+        if self._may_place or not has_kernels(host_body):
+            return frozenset()
+        found = Counter(s.variable for s in walk(host_body) if isinstance(s, HostOrder))
+        # Only one that writes all of a variable changes its order afterwards alone: what else would have written it?
+        self._all_ordered.update(v for v, times in found.items() if times == 1)
+        return frozenset(found)
 
     def _visit_all(self, steps: Iterable[Program]) -> None:
         for step in steps:
@@ -229,6 +267,8 @@ class Storage:
 
     def _use(self, variables: Iterable[Variable], run: Run) -> None:
         for variable in variables:
+            if variable not in self._ordered:
+                self._seen_elsewhere.add(variable)
             # Runs are compared by identity: equal steps elsewhere are another run.
             if self._user.setdefault(variable, run) is not run:
                 self._user[variable] = _OUTSIDE  # a second user, of whatever kind

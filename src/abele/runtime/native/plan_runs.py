@@ -60,6 +60,10 @@ class HostKernels:
             else:
                 yield part
 
+    def keeps_host_order(self, variable: Variable) -> bool:
+        """True if a variable always has the order that host bodies give it."""
+        return self._storage.keeps_host_order(variable)
+
     @property
     def listing(self) -> str:
         """All plans as text."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import mul
 
-from abele.graph import Copy, HostLoop, Tensor, Variable, concat
+from abele.graph import Copy, HostLoop, HostOrder, Tensor, Variable, concat
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.poplibs.popnn.recurrent.layout import Units
@@ -84,8 +84,47 @@ class HostSteps(SequenceLoop):
         return HostLoop(self.steps, self.prog, self.strides)
 
 
+@dataclass(frozen=True)
+class RowOrder:
+    """What is kept of all steps, with its elements in the host's order: what belongs to a sample of a step is one row.
+
+    Attributes:
+        rows: [steps, slots, batch, units].
+        enter: Brings them to that order.
+        leave: Brings them back.
+    """
+
+    rows: Tensor
+    enter: HostOrder
+    leave: HostOrder
+
+    @staticmethod
+    def of(kept: Tensor) -> RowOrder | None:
+        """The other order of ``kept``, [steps, slots, batch, units]; None if it is not the whole of a variable."""
+        strided = kept.strided()
+        if strided is None or strided.variable.size != kept.size or any(s == 0 for f in strided.factors for _, s in f):
+            return None
+        graph, (steps, slots, batch, units) = kept.graph, kept.shape
+        flat = graph.whole(strided.variable).flatten()
+        rows = flat.reshape((steps, batch, slots, units)).transpose((0, 2, 1, 3))
+        between = graph.variable(kept.dtype, kept.shape, name="kept/host", map="linear")
+        return RowOrder(rows, HostOrder(kept, rows, between), HostOrder(rows, kept, between))
+
+
 class NotSteppedError(Exception):
     """Steps of a sequence do not lie so that a view can move from one to the next: hosts run the layer's vertices."""
+
+
+def in_rows(tensor: Tensor, prog: Sequence, name: str) -> Tensor:
+    """``tensor`` row-major: read many times, it is worth a copy."""
+    made = clone_in_rows(tensor, name)
+    prog.add(Copy(tensor, made))
+    return made
+
+
+def clone_in_rows(tensor: Tensor, name: str) -> Tensor:
+    """A new tensor of the shape of ``tensor``, row-major; the machine knows nothing of it."""
+    return tensor.graph.variable(tensor.dtype, tensor.shape, name=f"{name}/host", map="linear")
 
 
 def host_map(prog: Sequence, expressions: list[Expr], tensors: list[Tensor], outputs: list[Tensor], name: str) -> None:
@@ -186,6 +225,4 @@ class HostProduct(Product):
         return self._split(made)
 
     def _copied(self, weights: Tensor, prog: Sequence) -> Tensor:
-        made = self.graph.variable(weights.dtype, weights.shape, name=f"{self.name}/weights/host", map="linear")
-        prog.add(Copy(weights, made))
-        return made
+        return in_rows(weights, prog, f"{self.name}/weights")

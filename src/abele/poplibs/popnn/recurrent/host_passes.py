@@ -24,8 +24,11 @@ from abele.poplibs.popnn.recurrent.host_loop import (
     HostSteps,
     HostUnits,
     NotSteppedError,
+    RowOrder,
+    clone_in_rows,
     host_map,
     host_product,
+    in_rows,
 )
 from abele.poplibs.popops.expr import Const, _1, _2
 
@@ -102,21 +105,29 @@ def host_forward(setting: Setting, make: HostCell, parts: ForwardParts) -> Seque
         assert parts.weights.input is not None
         gates = parts.weights.input.shape[0]
         given = units.stacks(setting.params.time_steps, gates, "input_products")
-        host_product(prog, "tbi,giu->tgbu", parts.input, parts.weights.input, given, "input_products")
+        rows = in_rows(parts.input, prog, "input"), in_rows(parts.weights.input, prog, "input_weights")
+        host_product(prog, "tbi,giu->tgbu", *rows, given, "input_products")
     states = [cell.columns.of("output"), *(units.state(f"state{n}") for n in range(1, len(parts.before)))]
     for old, new in zip(parts.before, states, strict=True):
         prog.add(Copy(old, new))
     loop = host.steps(backwards=False)
+    order = None if parts.kept is None else RowOrder.of(parts.kept)
+    kept = parts.kept if order is None else order.rows
     try:
-        step = units.stack(parts.slots, "step") if parts.kept is None else loop.at(parts.kept)
+        step = units.stack(parts.slots, "step") if kept is None else loop.at(kept)
         cell.forward(loop, states, step, loop.at(given))
-        if parts.output is not None:
-            loop.prog.add(Copy(states[0], loop.at(parts.output)))
+        outputs = None if parts.output is None else units.sequence(host.params.time_steps, "output")
+        if outputs is not None:
+            loop.prog.add(Copy(states[0], loop.at(outputs)))
     except NotSteppedError:
         return None
     prog.add(loop.loop())
+    if outputs is not None and parts.output is not None:
+        prog.add(Copy(outputs, parts.output))
     for old, new in zip(states, parts.after, strict=True):
         prog.add(Copy(old, new))
+    if order is not None:
+        prog.add(order.leave)
     return prog
 
 
@@ -157,11 +168,18 @@ def host_backward(setting: Setting, make: HostCell, parts: BackwardParts) -> Seq
     gates = parts.weights.output.shape[0]
     deltas = units.stacks(params.time_steps, gates, "all_deltas")
     loop = host.steps(backwards=True)
+    order = RowOrder.of(parts.kept)
+    kept = parts.kept if order is None else order.rows
+    if order is not None:
+        prog.add(order.enter)
     try:
         if params.output_full_sequence:
-            loop.map([_1 + _2], [now[0], loop.at(parts.output_gradient)], [now[0]], "add_output_gradient")
+            # All rows at once: transposed step by step, they would be read a few elements at a time.
+            gradients = units.sequence(params.time_steps, "output_gradient")
+            prog.add(Copy(parts.output_gradient, gradients))
+            loop.map([_1 + _2], [now[0], loop.at(gradients)], [now[0]], "add_output_gradient")
         cell.take_deltas(loop.at(deltas))
-        cell.backward(loop, loop.at(parts.kept), now, loop.at(deltas))
+        cell.backward(loop, loop.at(kept), now, loop.at(deltas))
     except NotSteppedError:
         return None
     prog.add(loop.loop())
@@ -171,9 +189,13 @@ def host_backward(setting: Setting, make: HostCell, parts: BackwardParts) -> Seq
         prog.add(Copy(deltas, parts.deltas))
     if parts.input_gradient is not None:
         assert parts.weights.input is not None
-        host_product(prog, "tgbu,giu->tbi", deltas, parts.weights.input, parts.input_gradient, "input_gradient")
+        rows = clone_in_rows(parts.input_gradient, "input_gradient")
+        host_product(prog, "tgbu,giu->tbi", deltas, parts.weights.input, rows, "input_gradient")
+        prog.add(Copy(rows, parts.input_gradient))
     if parts.gradients is not None:
-        host_update(prog, cell, parts.kept, deltas, parts.input, parts.gradients)
+        host_update(prog, cell, kept, deltas, parts.input, parts.gradients)
+    if order is not None:
+        prog.add(order.leave)
     return prog
 
 
@@ -192,7 +214,8 @@ def host_update(
     """
     if gradients.input is not None:
         assert input is not None
-        host_product(prog, "tbi,tgbu->giu", input, deltas, gradients.input, "input_weights_gradient")
+        rows = in_rows(input, prog, "input")
+        host_product(prog, "tbi,tgbu->giu", rows, deltas, gradients.input, "input_weights_gradient")
     cell.host_gradients(prog, kept, deltas, gradients)
 
 
