@@ -212,7 +212,7 @@ class Graph:
             )
         return self.virtual(tiles=(np.arange(self.system.num_ipus)[:, None] * each + np.arange(count)).reshape(-1))
 
-    def check_tiles(self, tiles: Int32, what: str, debug: DebugRecord) -> None:
+    def check_tiles(self, tiles: Int32, what: object, debug: DebugRecord) -> None:
         """Raise unless the system has all these tiles.
 
         Raises:
@@ -236,7 +236,7 @@ class Graph:
         self.check_tiles(numbers.reshape(-1), what, self.origin(""))
         return numbers
 
-    def own_numbers(self, tiles: Int32, what: str) -> Int32:
+    def own_numbers(self, tiles: Int32, what: object) -> Int32:
         """This graph's numbers of the whole graph's tiles, int32[n]; −1 (mapped nowhere) stays.
 
         Raises:
@@ -417,7 +417,7 @@ class Graph:
         """
         tile = np.asarray(tiles, dtype=np.int32)[regions.row]
         debug = self.origin("")
-        self.check_tiles(tile, f"{regions.tensor!r}", debug)
+        self.check_tiles(tile, regions.tensor, debug)
         self.place_addresses(Placement(regions.begin, regions.length, tile), debug)
 
     def map_unmapped(self) -> list[Variable]:

@@ -80,7 +80,7 @@ class VirtualGraph(Graph):
 
     # --- tiles -------------------------------------------------------------------------------------------------------
 
-    def check_tiles(self, tiles: Int32, what: str, debug: DebugRecord) -> None:
+    def check_tiles(self, tiles: Int32, what: object, debug: DebugRecord) -> None:
         """Raise unless this virtual graph has all these tiles.
 
         Raises:
@@ -105,7 +105,7 @@ class VirtualGraph(Graph):
         self.check_tiles(numbers.reshape(-1), what, self.origin(""))
         return self.tiles[numbers]
 
-    def own_numbers(self, tiles: Int32, what: str) -> Int32:
+    def own_numbers(self, tiles: Int32, what: object) -> Int32:
         """The virtual graph's numbers of the whole graph's tiles, int32[n]; −1 (mapped nowhere) stays.
 
         Raises:
@@ -146,7 +146,7 @@ class VirtualGraph(Graph):
             TileMappingError: An element lies on a tile outside.
         """
         found = self._top.mapping_of(tensor)
-        return TileMapping(found.size, found.begin, self.own_numbers(found.tile, repr(tensor)))
+        return TileMapping(found.size, found.begin, self.own_numbers(found.tile, tensor))
 
     def interval_map(self, variables: Sequence[Variable] | None = None) -> IntervalMap:
         """The own tile of every element of the global space, or of some variables in it.
@@ -155,7 +155,7 @@ class VirtualGraph(Graph):
             TileMappingError: An element lies on a tile outside.
         """
         found = self._top.interval_map(variables)
-        what = repr(variables[0]) if variables is not None and len(variables) == 1 else "a tensor"
+        what = variables[0] if variables is not None and len(variables) == 1 else "a tensor"
         return IntervalMap(found.begin, self.own_numbers(found.tile, what), found.size)
 
     # --- vertices ----------------------------------------------------------------------------------------------------

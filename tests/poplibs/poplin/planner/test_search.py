@@ -18,6 +18,7 @@ from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.operations.matmul_layout import _joint_cycles, best_layout
 from abele.poplibs.poplin.options import Planning, Types
+from abele.poplibs.poplin.planner import search
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
@@ -79,6 +80,25 @@ def test_find_plan__every_split__none_is_cheaper() -> None:
     assert len(splits) > 50
     pinned = [Planning(parts=tuple(zip(problem.split_dims, split, strict=True))) for split in splits]
     assert best.cycles <= min(find_plan(problem, best.grains, small, planning).cycles for planning in pinned)
+
+
+@pytest.mark.parametrize(
+    "planning",
+    [
+        Planning(0.6),
+        Planning(0.02),
+        Planning(0.6, beside=(("partial products", 20_000), ("exchange of the input", 300))),
+        Planning(0.6, method="hmac"),
+    ],
+)
+@pytest.mark.parametrize("problem", [conv(8, 64, 128, 28, 3), conv(4, 3, 64, 56, 7), conv(1, 512, 512, 7, 1)])
+def test_best_plans__bound_by_their_early_terms__are_those_of_all_splits(
+    problem: Contraction, planning: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grains = tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims)
+    found = [search.best_plans(problem, grains, BOW, planning, count) for count in (1, 2, 5)]
+    monkeypatch.setattr(search, "_near", lambda least, *_: np.flatnonzero(least < np.iinfo(np.int64).max))
+    assert found == [search.best_plans(problem, grains, BOW, planning, count) for count in (1, 2, 5)]
 
 
 def test_find_plan__same_question__same_answer() -> None:

@@ -10,27 +10,33 @@ Why a list of all splits is short enough, and still holds the best one:
   smallest wastes no tile, so a dimension of n units offers at most 2·√n counts (``_part_counts``), not n. The one
   exception is the out-channels: an even count lets pairs of tiles that read the same input receive it at twice the rate
   (``_with_even``).
-- Products of more parts than there are tiles are dropped as dimensions are joined, before the next multiplies them.
+- Products of more parts than there are tiles are never formed: beside parts whose product is p, a dimension offers the
+  counts up to tiles / p.
 - Only where the lists are still longer than ``_MOST_CANDIDATES`` is every second count of the longest left out.
 
 Costs are those of the tile with the most to do, term by term, as the compiler counts them later: supersteps run behind
 barriers, so the slowest tile sets the time of each. Three terms came later, where estimates without them differed from
 what the compiler counted: separate pieces of a slice (each has a fixed cost), copies of the share that a tile holds
-itself, and sums in stages. Serial splits are not candidates here but in
-:mod:`~abele.poplibs.poplin.planner.schedule`, as they pay only where memory is short.
+itself, and sums in stages. What inputs and products take is known before the rest, and no split takes less than that.
+So splits that take longer with these terms alone than the best of them take altogether are dropped before the other
+terms are worked out: the bound is exact, and the plan the same as without it.
+
+Serial splits are not candidates here but in :mod:`~abele.poplibs.poplin.planner.schedule`, as they pay only where
+memory is short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
+from abele.graph.intervals import distinct
 from abele.numerics import f16, f32
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
@@ -73,6 +79,11 @@ class _Slices:
     in_sharers: Int64
     weight_sharers: Int64
     depth: Int64
+
+    def at(self, kept: Int64) -> _Slices:
+        """Those of some candidates."""
+        columns = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name != "work"}
+        return _Slices(work=self.work.at(kept), **columns)
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +131,6 @@ def best_plans(
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
-    keep = temporary <= available
     methods = [m for m in _methods(problem, target) if planning.method in ("", m.family, m.kind)]
     if not methods:
         raise InvalidOptionError(
@@ -129,30 +139,54 @@ def best_plans(
         )
     # the vertex is chosen per candidate: which one is fastest depends on the size of its slice
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
-    terms = _terms(problem, slices, compute.min(axis=0), target)
+    early = _early_terms(slices, compute.min(axis=0), target)
+
+    def terms_of(which: Int64) -> list[tuple[str, Int64]]:
+        return _terms(problem, slices.at(which), {name: n[which] for name, n in early.items()}, target)
+
+    fits = temporary <= available
+    least = np.where(fits, _beside(early, planning), np.iinfo(np.int64).max)
+    near = _near(least, min(count, int(fits.sum())), lambda which: _beside(dict(terms_of(which)), planning))
+    terms = terms_of(near)
     total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
-    cost_of = np.where(keep, _beside(terms, planning) if planning.beside else total, np.iinfo(np.int64).max)
     # of equal cost, the split that is cheaper alone; then the one that takes less memory
-    order = np.lexsort((temporary, total, cost_of))[: min(count, int(keep.sum()))]
+    order = np.lexsort((temporary[near], total, _beside(dict(terms), planning)))[:count]
     return [
         ContractionPlan(
             problem=problem,
-            method=methods[int(compute[:, i].argmin())],
-            parts=tuple(int(p) for p in parts[i]),
+            method=methods[int(compute[:, near[i]].argmin())],
+            parts=tuple(int(p) for p in parts[near[i]]),
             grains=grains,
             terms=tuple((name, int(n[i])) for name, n in terms if n[i]),
-            temporary_bytes=int(temporary[i]),
+            temporary_bytes=int(temporary[near[i]]),
             available_bytes=available,
         )
         for i in order.tolist()
     ]
 
 
-def _beside(terms: list[tuple[str, Int64]], planning: Planning) -> Int64:
-    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest."""
+def _near(least: Int64, count: int, cycles_of: Callable[[Int64], Int64]) -> Int64:
+    """The candidates that may be among the ``count`` best, ascending int64[n].
+
+    The bound is what the ``count`` candidates that are best by their early terms take altogether: as many as are asked
+    for are as good as that, so none whose early terms take longer is among the best.
+
+    Args:
+        least: Cycles of the early terms of every candidate, int64[candidates].
+        count: How many are asked for.
+        cycles_of: What some candidates take altogether.
+    """
+    return np.flatnonzero(least <= cycles_of(np.argpartition(least, count - 1)[:count]).max())
+
+
+def _beside(terms: Mapping[str, Int64], planning: Planning) -> Int64:
+    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest.
+
+    Terms that are not known yet are taken for nothing.
+    """
     theirs = dict(planning.beside)
-    joint = np.sum([np.maximum(n, theirs.get(name, 0)) for name, n in terms], axis=0, dtype=np.int64)
-    return np.asarray(joint, dtype=np.int64)
+    joint = sum(np.maximum(n, theirs.pop(name, 0)) for name, n in terms.items())
+    return np.asarray(joint + sum(theirs.values()), dtype=np.int64)
 
 
 def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinned: Mapping[str, int]) -> Int64:
@@ -166,12 +200,17 @@ def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinne
             _check_pinned(problem, dim, pinned[dim], -(-problem.extents[dim] // grains[i]))
     while prod(len(counts) for counts in lists) > _MOST_CANDIDATES:
         longest = max(range(len(lists)), key=lambda i: len(lists[i]))
-        lists[longest] = np.unique(np.append(lists[longest][::2], lists[longest][-1]))
-    parts = np.ones((1, 0), dtype=np.int64)
+        lists[longest] = distinct(np.append(lists[longest][::2], lists[longest][-1]))
+    columns: list[Int64] = []
+    product = np.ones(1, dtype=np.int64)
     for counts in lists:
-        before, now = len(parts), len(counts)
-        parts = np.column_stack([np.repeat(parts, now, axis=0), np.tile(counts, before)])
-        parts = parts[parts.prod(axis=1) <= tiles]  # at once, or the next dimension would multiply the hopeless ones
+        # Counts are ascending, so those that leave no more parts than tiles are the first ones.
+        number = np.searchsorted(counts, tiles // product, side="right")
+        row = np.repeat(np.arange(len(product)), number)
+        now = counts[np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)]
+        columns = [*(column[row] for column in columns), now]
+        product = product[row] * now
+    parts = np.array(columns).T
     if len(parts) == 0:
         raise InvalidOptionError(
             f"the plan is to have {prod(pinned.values()):,} parts at least, there are {counted(tiles, 'tile')}",
@@ -192,13 +231,13 @@ def _part_counts(units: int, most: int) -> Int64:
 
     ``ceil(units / n)`` takes at most 2·√units values; for each of them the fewest parts that give it.
     """
-    sizes = np.unique(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
-    return np.unique(-(-units // sizes))
+    sizes = distinct(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
+    return distinct(-(-units // sizes))
 
 
 def _with_even(counts: Int64, units: int, most: int) -> Int64:
     """``counts`` and, beside odd ones, the next even ones: pairs of tiles that share an input receive it faster."""
-    return np.unique(np.append(counts, np.minimum(counts + counts % 2, min(units, most))))
+    return distinct(np.append(counts, np.minimum(counts + counts % 2, min(units, most))))
 
 
 def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
@@ -233,8 +272,8 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
     in_dims, weight_dims = ("g", "ci", "b", *problem.in_dims[3:]), ("g", "co", "ci", *problem.weight_dims[3:])
     return _Slices(
         work=work,
-        in_bytes=np.prod([size[d] for d in in_dims], axis=0) * problem.dtype.bytes,
-        weight_bytes=np.prod([size[d] for d in weight_dims], axis=0) * problem.dtype.bytes,
+        in_bytes=_multiplied(size[d] for d in in_dims) * problem.dtype.bytes,
+        weight_bytes=_multiplied(size[d] for d in weight_dims) * problem.dtype.bytes,
         in_pieces=_pieces(problem, grains, in_dims, size),
         weight_pieces=_pieces(problem, grains, weight_dims, size),
         in_sharers=count["co"],
@@ -249,26 +288,37 @@ def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...]
     From the innermost dimension outwards, memory goes on without a gap as long as slices take dimensions whole. From
     the first that is cut, every index of a dimension further out begins a new piece.
     """
-    grain = dict(zip(problem.split_dims, grains, strict=True))
+    grain, extents = dict(zip(problem.split_dims, grains, strict=True)), problem.extents
     pieces = np.ones(len(size["b"]), dtype=np.int64)
     partial = np.zeros(len(pieces), dtype=np.bool_)
     for dim in reversed(dims):
         # Once a dimension inside is cut, every index of this one begins a piece; whole blocks (grains) stay together.
         pieces = np.where(partial, pieces * cost.ceil_div(size[dim], grain.get(dim, 1)), pieces)
-        partial |= size[dim] < problem.extents[dim]
+        partial |= size[dim] < extents[dim]
     return pieces
 
 
 def _product(count: Mapping[str, Int64], name: str, ones: Int64) -> Int64:
-    return np.asarray(np.prod([n for d, n in count.items() if d[0] == name] or [ones], axis=0), dtype=np.int64)
+    return _multiplied([n for d, n in count.items() if d[0] == name] or [ones])
+
+
+def _multiplied(columns: Iterable[Int64]) -> Int64:
+    return reduce(np.multiply, columns)
 
 
 def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int64, Int64]:
     """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
-    outs, out_index = np.unique(out_parts, return_inverse=True)
-    kernels, kernel_index = np.unique(kernel_parts, return_inverse=True)
+    outs, out_index = _levels(out_parts)
+    kernels, kernel_index = _levels(kernel_parts)
     pairs, inputs = _most_met(axis, tuple(outs.tolist()), tuple(kernels.tolist()))
     return pairs[out_index, kernel_index], inputs[out_index, kernel_index]
+
+
+def _levels(column: Int64) -> tuple[Int64, Int64]:
+    """The different values of a column of small numbers, ascending, and which of them each entry is."""
+    comes_up = np.zeros(int(column.max()) + 1, dtype=np.bool_)
+    comes_up[column] = True
+    return np.flatnonzero(comes_up), (np.cumsum(comes_up) - 1)[column]
 
 
 @lru_cache(maxsize=1024)
@@ -305,24 +355,32 @@ def _methods(problem: Contraction, target: PlanningTarget) -> Iterator[Method]:
         yield Method("hmac")
 
 
-def _terms(problem: Contraction, slices: _Slices, compute: Int64, target: PlanningTarget) -> list[tuple[str, Int64]]:
-    """Expected cycles of every candidate, term by term."""
-    summing = _summing(problem, slices, target)
-    convert = (slices.depth == 1) & (problem.partials != problem.output)
-    casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
+def _early_terms(slices: _Slices, compute: Int64, target: PlanningTarget) -> dict[str, Int64]:
+    """Expected cycles of every candidate for inputs and products."""
     rate = np.float64(target.exchange_bytes_per_cycle)
     # Tiles that share an input differ in their out-channels and are neighbours (see `Grid.tiles`), so an even number
     # pairs up.
     in_rate = np.where(slices.in_sharers % 2 == 0, target.pair_bytes_per_cycle, rate)
+    return {
+        "exchange of the input": _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, in_rate, target),
+        "exchange of the weights": _exchange(
+            slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target
+        ),
+        "copies of own shares": _own_copies(slices, target),
+        "partial products": compute,
+    }
+
+
+def _terms(
+    problem: Contraction, slices: _Slices, early: Mapping[str, Int64], target: PlanningTarget
+) -> list[tuple[str, Int64]]:
+    """Expected cycles of every candidate, term by term."""
+    summing = _summing(problem, slices, target)
+    convert = (slices.depth == 1) & (problem.partials != problem.output)
+    casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
     return [
         ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
-        ("exchange of the input", _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, in_rate, target)),
-        (
-            "exchange of the weights",
-            _exchange(slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target),
-        ),
-        ("copies of own shares", _own_copies(slices, target)),
-        ("partial products", compute),
+        *early.items(),
         ("exchange of partials", summing.exchange),
         ("sum of partials", summing.compute),
         ("conversion", casting),
@@ -345,7 +403,7 @@ def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _
     partials does: a later stage costs little but its superstep.
     """
     block, kind = slices.work.partial_elements, problem.partials
-    depths, index = np.unique(slices.depth, return_inverse=True)
+    depths, index = _levels(slices.depth)
     steps = np.ones((len(depths), _MOST_STAGES), dtype=np.int64)
     for row, depth in enumerate(depths):
         chosen = stages(int(depth))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from abele.numerics import ElementType
 from abele.poplibs.poplin.conv_params.axis import Int64
@@ -35,6 +35,11 @@ class Work:
     run: Int64
     kernel_outer: Int64
     kernel_inner: Int64
+
+    def at(self, kept: Int64) -> Work:
+        """The work of some vertices."""
+        columns = (f.name for f in fields(self) if f.name not in ("dtype", "partials"))
+        return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
     @property
     def partial_elements(self) -> Int64:
