@@ -19,6 +19,7 @@ class HostTarget:
         far_bytes: What the last cache holds.
         near_ways: Lines at the same place of the first-level data cache.
         way_bytes: Bytes of it between two lines at the same place.
+        own_bytes: What the second-level cache of a core holds.
     """
 
     lanes: int
@@ -27,11 +28,17 @@ class HostTarget:
     far_bytes: int = 1 << 25
     near_ways: int = 8
     way_bytes: int = 1 << 12
+    own_bytes: int = 1 << 20
+
+    @property
+    def near_bytes(self) -> int:
+        """What the first-level data cache holds."""
+        return self.near_ways * self.way_bytes
 
     @property
     def accumulators(self) -> int:
         """Registers that accumulators may take; the others hold operands on their way."""
-        return self.registers * 3 // 4
+        return self.registers - 4
 
 
 def host_target() -> HostTarget:
@@ -39,6 +46,6 @@ def host_target() -> HostTarget:
     cpu = host_cpu()
     wide = "avx512f" in cpu.features or cpu.is_aarch64
     lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
-    ways = near_cache_ways()
-    near = (ways, cache_bytes()[0] // ways)
-    return HostTarget(lanes, registers, product_costs(lanes, registers), last_cache_bytes(), *near)
+    ways, (near, own) = near_cache_ways(), cache_bytes()
+    caches = (last_cache_bytes(), ways, near // ways, own)
+    return HostTarget(lanes, registers, product_costs(lanes, registers), *caches)

@@ -34,7 +34,7 @@ from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.code.streams import by_alignment, stream_pieces
 from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out
+from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out, free_dims
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm.emit import counted_loop
@@ -189,17 +189,28 @@ class _NestCode:
         for bound in bounds:
             factor = bound.position.coefficient(dim)
             others = replace(bound.position, terms=tuple(t for t in bound.position.terms if t[0] != dim))
-            # 0 ≤ ±d + rest < extent, solved for d.
+            # 0 ≤ ±f·d + rest < extent, solved for d. Quotients of negative numbers may be rounded either way: what is
+            # at most 0 is the same limit.
             rest = self.points.linear(others)
             limit = ll.Constant(I64, bound.extent)
-            if factor == 1:
-                first, last = self.builder.neg(rest), self.builder.sub(limit, rest)
+            if factor > 0:
+                first, last = (
+                    self._quotient(self.builder.neg(rest), factor),
+                    self._quotient(self.builder.sub(limit, rest), factor),
+                )
             else:
-                last = self.builder.add(rest, ll.Constant(I64, 1))
-                first = self.builder.sub(last, limit)
+                last = self._quotient(self.builder.add(rest, ll.Constant(I64, 1)), -factor)
+                first = self._quotient(self.builder.add(self.builder.sub(rest, limit), ll.Constant(I64, 1)), -factor)
             low = intrinsic(self.builder, "llvm.smax", [low, first])
             high = intrinsic(self.builder, "llvm.smin", [high, last])
         return low, high
+
+    def _quotient(self, value: Value, factor: int) -> Value:
+        """``value / factor``, rounded up if it is positive."""
+        if factor == 1:
+            return value
+        above = self.builder.add(value, ll.Constant(I64, factor - 1))
+        return self.builder.sdiv(above, ll.Constant(I64, factor))
 
     def _copy_once(self, panel: Panel, unit: Value) -> None:
         """Copy the panel of ``unit``, unless the unit before has the same."""
@@ -356,9 +367,11 @@ class _NestCode:
                     self.slots[key] = self.entry.alloca(kind)
                 self.builder.store(start, self.slots[key])
 
+        ordered = self._streamed(points)
+
         def body() -> None:
             for place, reduced in enumerate(self._points(self.unrolled_reduced)):
-                for point in points:
+                for point in ordered:
                     self._accumulate_point(point, reduced, shares[place % len(shares)])
 
         self.points.sure = frozenset(bound for bounds in clamps.values() for bound in bounds)
@@ -366,6 +379,19 @@ class _NestCode:
         self.points.sure = frozenset()
         for number, accumulate in enumerate(self.nest.accumulates):
             self._finish(number, accumulate, points, shares)
+
+    def _streamed(self, points: list[Point]) -> list[Point]:
+        """``points`` in the order in which the fewest loaded vectors are held in registers: those of one operand.
+
+        The dims of the operand that has most vectors in the tile change slowest, so each of them is loaded, used with
+        all vectors of the others, and dropped.
+        """
+        fetches = {e for a in self.nest.accumulates for e in a.value.walk() if isinstance(e, Fetch)}
+        moved = [[d for d in self.unrolled if d in free_dims(f)] for f in sorted(fetches, key=str)]
+        most = max(
+            moved, key=lambda dims: math.prod(len({dict(p.offsets)[d] for p in points}) for d in dims), default=[]
+        )
+        return sorted(points, key=lambda p: [n for d, n in p.offsets if d in most])
 
     def _clamps(self) -> dict[str, list[Bound]]:
         """Guards of all accumulators that a loop range can express, by the dim whose loop it is."""
@@ -376,7 +402,7 @@ class _NestCode:
             names = bound.position.names
             inside = [d for d in self.schedule.reduced if d in names]
             tiled = any(self.schedule.step(d) > 1 for d in names)
-            if inside and not tiled and abs(bound.position.coefficient(inside[-1])) == 1:
+            if inside and not tiled:
                 clamps.setdefault(inside[-1], []).append(bound)
         return clamps
 

@@ -7,7 +7,7 @@ few thousand. The best :data:`FINALISTS` then have their memory traffic estimate
 (:mod:`abele.kernels.schedule.traffic`), which is too slow to do for all. The sum of both decides.
 
 Schedules change which sums are made first, and so bits; a search by running candidates would let the machine's load
-decide on results. The model depends on the nest and on the CPU's vectors alone.
+decide on results. The model depends on the nest, and on the CPU's vectors and caches, alone.
 
 Dims on which guards depend get neither lanes nor tiles, since each of their loads would be masked. Tiles over three
 dims are not tried: a CPU has too few accumulators for a third dim to add much reuse.
@@ -50,6 +50,9 @@ of its line in the caches in common with the others, so that lines are lost befo
 CONFLICT_COST = 4.0
 """Cost of a line that is lost between two points of the reduction, since more of them than the first-level cache has
 ways for lie a power of two apart: it comes from the second level for every element, and nothing prefetches it."""
+FAR_TILE_COST = 0.05
+"""Further cost of a load whose neighbours in the tile lie :data:`FAR_BYTES` apart, in vector loads: of tiles that cost
+the same otherwise, the one whose points lie close touches fewer pages, and other places of the first-level cache."""
 OVERLAP_LOSS = 0.15
 """Share of arithmetic and loads, which run side by side, that does not overlap."""
 SPILL_COST = 4.0
@@ -57,7 +60,8 @@ SPILL_COST = 4.0
 HIDING_TILE, WAIT_COST = 8, 0.25
 """Independent accumulators that hide the latency of a multiply-add, and the cost of each that is missing."""
 WORKING_REGISTERS = 2
-"""Registers that the operands at hand take beside accumulators and held vectors."""
+"""Registers that values at hand take beside accumulators and held vectors; a multiply-add needs one, for its operand
+that streams."""
 FOLD_COST, TILE_COST = 5.0, 2.0
 """Cost, once per reduction, of combining the lanes of a vector, and of starting and ending a tile."""
 MAX_SHARES = 8
@@ -85,7 +89,7 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     """The cheapest schedule of ``nest``, and its cost in vector operations."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
-    points, traffic = math.prod(nest.extents.values()), Traffic(nest)
+    points, traffic = math.prod(nest.extents.values()) * _share_inside(nest), Traffic(nest, target)
     reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
     free = [d for d, _ in nest.parallel if d not in nest.unit]
     # The number of the finalist breaks ties, so that the choice never depends on how schedules compare.
@@ -110,6 +114,19 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
     others = tuple(d for d in schedule.order if d not in panel.dims)
     schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
     return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel
+
+
+def _share_inside(nest: LoopNest) -> float:
+    """Of the points of a contraction those inside its guards: no loop runs over the others."""
+    share = 1.0
+    for guard in (
+        sorted(set.intersection(*(set(a.guards) for a in nest.accumulates)), key=str) if nest.accumulates else ()
+    ):
+        positions = np.array([guard.position.const])
+        for dim, factor in guard.position.terms:
+            positions = np.add.outer(positions, factor * np.arange(nest.extents[dim])).ravel()
+        share *= float(np.mean((positions >= 0) & (positions < guard.extent)))
+    return share
 
 
 def _lane_candidates(nest: LoopNest) -> list[str]:
@@ -195,8 +212,8 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterato
 
 @lru_cache(maxsize=1024)
 def _pairs(first: int, second: int, limit: int) -> Int64:
-    """Sizes of tiles over two dims of so many points, int64[k, 2]."""
-    pairs = [(a, b) for a in _factors(first, limit) for b in _factors(second, limit // a)]
+    """Sizes of tiles over two dims of so many points, int64[k, 2]; without those over one of them alone."""
+    pairs = [(a, b) for a in _factors(first, limit) for b in _factors(second, limit // a) if min(a, b) > 1]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
@@ -260,8 +277,10 @@ class _CostModel:
         self.extents = nest.extents
         inner = [a.value for a in nest.accumulates]
         self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
+        self.working = min(self.work, WORKING_REGISTERS)
         fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
-        self.loads = [(free_dims(f), self._inner_cost(f)) for f in sorted(fetches, key=str)]
+        self.loads = [(free_dims(f), self._inner_cost(f), self._far(f)) for f in sorted(fetches, key=str)]
+        self.packing = sum(self._packing_cost(f) for f in sorted(fetches, key=str))
         self.rows = [rows for f in sorted(fetches, key=str) if (rows := self._rows(f, target))]
         values = (*nest.locals, *(o.value for o in nest.outs))
         outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
@@ -274,6 +293,22 @@ class _CostModel:
         """Cost of a load in the reduction; as if in order where a panel will be copied."""
         packed = can_be_packed(self.nest, fetch, self.lane, self.width)
         return 1.0 if packed else self._load_cost(fetch.access)
+
+    def _far(self, fetch: Fetch) -> frozenset[str]:
+        """The dims along which neighbours of a load lie far apart; none where a panel will be copied."""
+        if can_be_packed(self.nest, fetch, self.lane, self.width):
+            return frozenset()
+        access = fetch.access
+        return frozenset(d for d in access.address.names if abs(access.stride(d)) * access.type.bytes >= FAR_BYTES)
+
+    def _packing_cost(self, fetch: Fetch) -> float:
+        """Cost of copying a load into a panel, for every vector that it serves; 0 where that will not happen."""
+        if not can_be_packed(self.nest, fetch, self.lane, self.width):
+            return 0.0
+        dims = free_dims(fetch)
+        # Points of the reduction come after each other, so the line of a lane that is far serves the next ones, too.
+        cost = 1.0 if fetch.access.stride(self.lane) == 1 else SPREAD_COST * self.width
+        return cost / math.prod(n for d, n in self.nest.parallel if d not in dims)
 
     def _load_cost(self, access: ElementAccess) -> float:
         stride = access.stride(self.lane) if self.lane else 0
@@ -314,16 +349,20 @@ class _CostModel:
         if not self.nest.accumulates:
             return (self.outer + self.work) / self.width * waste
         size = tiles.sizes.prod(axis=1)
-        counts = [(cost, tiles.points(dims)) for dims, cost in self.loads]
+        counts = [tiles.points(dims) for dims, _, _ in self.loads]
+        costs = [cost + FAR_TILE_COST * (tiles.points(far) > 1) for _, cost, far in self.loads]
         work = (size * self.work).astype(np.float64)
-        loads = sum((cost * count for cost, count in counts), np.zeros(len(size)))
-        # One operand streams through; vectors of the other that serve several points stay in registers.
-        held = np.max([np.zeros_like(size), *(np.where(count < size, count, 0) for _, count in counts)], axis=0)
-        spilled = np.maximum(0, (size + held + WORKING_REGISTERS) * self.vector - self.registers)
+        loads = sum((cost * count for cost, count in zip(costs, counts, strict=True)), np.zeros(len(size)))
+        # The operand with most vectors streams through (see the code of nests); those of the others stay in registers,
+        # or are loaded for each of their uses where there is no room.
+        held = np.sort([np.zeros_like(size), *counts], axis=0)[-2] if counts else 0 * size
+        free = np.maximum(0, self.registers // self.vector - size - self.working)
+        loads += np.maximum(0, held - free) * (size / np.maximum(1, held) - 1)
+        spilled = np.maximum(0, (size + self.working) * self.vector - self.registers)
         waiting = np.maximum(0, HIDING_TILE - size) * WAIT_COST
         # Loads and arithmetic have ports of their own: the longer of the two counts, and a share of both that does not
         # overlap.
-        together = np.maximum(work, loads) + OVERLAP_LOSS * (work + loads)
+        together = np.maximum(work, loads) + OVERLAP_LOSS * (work + loads) + self.packing * size
         lost = CONFLICT_COST * self._lost(tiles)
         step = (together + SPILL_COST * spilled + waiting + lost) / (size * self.width)
         # What happens once per reduction is shared by all its points.

@@ -3,8 +3,8 @@
 Inside a loop that does not move an array, the array's elements are read again in every round. Whether that costs
 anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
 from that cache. So for each loop, from the innermost outwards, the bytes touched by one round are the product of the
-extents inside it, per array, and the bytes read again are weighted by the smallest cache that holds all of them. This
-is the reuse-distance estimate of loop tiling, with four caches and no associativity.
+extents inside it, per array, less where windows overlap, and the bytes read again are weighted by the smallest cache
+that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no associativity.
 
 Large arrays cost something even when each element is read once, where the next access is not the next line and nothing
 prefetches it; that is counted apart.
@@ -19,10 +19,11 @@ from itertools import permutations
 
 from abele.kernels.nest.loop_nest import LoopNest, free_dims
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.target import HostTarget
 
 LINE_BYTES = 64
-CACHES = ((3 << 13, 0.0), (1 << 17, 1.0), (1 << 19, 1.5), (1 << 24, 8.0))
-"""Bytes that fit into a cache beside other things, and what a line from it costs."""
+OWN_COST, SHARED_COST = 1.5, 8.0
+"""What a line costs from the second-level cache, and from the last."""
 MEMORY_COST = 40.0
 """What a line from beyond all caches costs."""
 JUMP_COST = 64.0
@@ -33,7 +34,7 @@ MAX_STREAMS, STREAM_COST = 4, 8.0
 more: rows a power of two apart fall on the same places of the first-level cache, and prefetched lines are lost again.
 """
 MAX_PERMUTED = 4
-"""Loops whose every order is looked at."""
+"""Loops whose every order is looked at; of more, those along which results lie closest stay innermost."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,15 @@ class _Array:
 class Traffic:
     """The traffic of ``nest`` under any schedule."""
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, target: HostTarget) -> None:
         self.nest, self.extents = nest, nest.extents
+        # What fits into each cache beside other things, and what a line from it costs.
+        self.own = target.own_bytes * 3 // 4
+        self.caches = (
+            (target.near_bytes * 3 // 4, 0.0),
+            (self.own, OWN_COST),
+            (target.far_bytes // 2, SHARED_COST),
+        )
         self.arrays = [
             _Array(free_dims(f), dict(f.access.address.terms), f.access.type.bytes, True) for f in nest.fetches
         ]
@@ -58,6 +66,10 @@ class Traffic:
             _Array(frozenset(o.access.address.names), dict(o.access.address.terms), o.access.type.bytes, False)
             for o in nest.outs
         ]
+        self.steps = [
+            sorted(((d, abs(s) * a.bytes) for d, s in a.strides.items() if s), key=lambda t: t[1]) for a in self.arrays
+        ]
+        self.known: dict[tuple[int, ...], int] = {}
         self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
 
     def best_order(self, schedule: NestSchedule, free: Sequence[str]) -> tuple[tuple[str, ...], float]:
@@ -66,9 +78,11 @@ class Traffic:
         by_stride = sorted(free, key=lambda d: self.out_stride[d], reverse=True)
         looping = [d for d in by_stride if self.extents[d] > steps[d]]
         still = tuple(d for d in by_stride if d not in looping)
-        if not self.nest.accumulates or len(looping) > MAX_PERMUTED:
+        if not self.nest.accumulates:
             return (*looping, *still), 0.0
-        costs = [(self._lines(steps, order, schedule), order) for order in permutations(looping)]
+        outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
+        orders = [(*order, *inside) for order in permutations(outside)]
+        costs = [(self._lines(steps, order, schedule), order) for order in orders]
         lines, order = min(costs, key=lambda c: c[0])
         return (*order, *still), lines
 
@@ -85,20 +99,41 @@ class Traffic:
         for dim in order:
             inside[dim] = min(steps[dim], self.extents[dim])
             count = -(-self.extents[dim] // steps[dim])
-            touched = [math.prod(inside[d] for d in a.dims) * a.bytes for a in self.arrays if a.loaded]
+            touched = [self._touched(number, inside) for number, a in enumerate(self.arrays) if a.loaded]
             again = sum(size for a, size in zip(self.arrays, touched, strict=False) if dim not in a.dims)
             # All that one round touches must fit for what is read again to be there still.
-            weight = next((w for limit, w in CACHES if sum(touched) <= limit), MEMORY_COST)
+            weight = next((w for limit, w in self.caches if sum(touched) <= limit), MEMORY_COST)
             total += rounds * (count - 1) * again * weight
             rounds *= count
         return total
+
+    def _touched(self, number: int, inside: dict[str, int]) -> int:
+        """Bytes of an array, in whole lines, that so many points of every dim reach.
+
+        What windows share is counted once.
+        """
+        steps = self.steps[number]
+        key = (number, *(inside[d] for d, _ in steps))
+        if key not in self.known:
+            # Dims by their steps in bytes, smallest first; what steps within the reach of those before lengthens it.
+            runs = [(self.arrays[number].bytes, 1)]
+            for dim, step in steps:
+                stride, reach = runs[-1]
+                if inside[dim] > 1 and step <= stride * reach and step % stride == 0:
+                    runs[-1] = stride, reach + step // stride * (inside[dim] - 1)
+                elif inside[dim] > 1:
+                    runs.append((step, inside[dim]))
+            # Steps within lines touch all of these.
+            last = max(stride * reach for stride, reach in runs if stride < LINE_BYTES)
+            self.known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
+        return self.known[key]
 
     def _jumps(self, steps: dict[str, int], loops: Sequence[str]) -> float:
         """Weighted lines of large arrays that are reached by jumps."""
         total = 0.0
         for array in self.arrays:
             size = math.prod(self.extents[d] for d in array.strides) * array.bytes
-            if size <= CACHES[-2][0]:
+            if size <= self.own:
                 continue
             moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
             run, further = self._run(array, steps)

@@ -1,28 +1,38 @@
 """Copy operands of contractions before them: with the zeros around them, or widened.
 
 Where a window reaches over the edge of an operand, each of its loads is guarded, and neither lanes nor register tiles
-can run along the dims in the guards. A copy with the zeros in place needs no guards. Elements of 16 bits are widened on
-the way, which changes no value, instead of once for every use.
+can run along the dims in the guards. A copy with the zeros in place needs no guards. But a guard costs nothing where it
+only shortens a loop of the reduction, and then saves the products with zeros: on a field of 7 × 7 points one in eleven
+of a window of three rows. So zeros are copied around the columns of a field, say, while rows keep their guards:
+whichever the model of schedules expects to be fastest. Elements of 16 bits are widened on the way, which changes no
+value, instead of once for every use.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
+from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.schedule.choose_schedule import schedule_cost
+from abele.kernels.target import HostTarget
+from abele.kernels.tasks.flatten import flatten
+from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
 from abele.kernels.tasks.product_tasks import runs_as_product
-from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction
+from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction, layout_of
 
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
 MIN_GUARDED_REUSE, NEAR_BYTES = 6, 1 << 21
 """The same where loads are guarded, and the copy's bytes stay in caches: no lanes or tiles run along a guarded dim,
 which costs more than a load that is near."""
+COPY_COST, NEAR_COPY_COST = 1.0, 0.25
+"""Cost of each copied element, read and written, in vector operations: from memory, and where copies stay in caches."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class _Range:
 
 
 def copy_operands(program: LeafProgram) -> LeafProgram:
-    """Copy operands of contractions with the zeros around them, or widened, before the contraction."""
+    """Copy operands of contractions with the zeros around them, where tiles need these, or widened."""
     spaces = SpaceTable(program.spaces)
 
     def changed(leaf: LeafTasks) -> LeafTasks:
@@ -45,24 +55,53 @@ def copy_operands(program: LeafProgram) -> LeafProgram:
     def parts(task: Task) -> list[Task]:
         # What packs its operands widens them on the way.
         is_packed = runs_as_product(task, spaces, program.layouts, program.target)
-        return [task] if is_packed else _with_copies(spaces, task)
+        return [task] if is_packed else _with_copies(_Copying(spaces, program.layouts, program.target), task)
 
     leaves = tuple(map(changed, program.leaves))
     return replace(program, spaces=spaces.all(), leaves=leaves)
 
 
-def _with_copies(spaces: SpaceTable, task: Task) -> list[Task]:
+@dataclass(frozen=True)
+class _Copying:
+    """What copies are made with: the spaces so far, where elements lie, and the CPU."""
+
+    spaces: SpaceTable
+    layouts: Mapping[int, SpaceLayout]
+    target: HostTarget
+
+    def apart(self) -> _Copying:
+        """The same with spaces of its own, to try things with."""
+        return replace(self, spaces=SpaceTable(self.spaces.all()))
+
+    def cost(self, tasks: Sequence[Task]) -> float:
+        """What the last of ``tasks`` is expected to cost, and the copies before it, in vector operations."""
+        nest, _ = flatten(tasks[-1], self.spaces.all(), lambda number: layout_of(self.layouts, self.spaces[number]))
+        total = schedule_cost(merged_dims(nest), self.target)
+        for copy in tasks[:-1]:
+            (put,) = copy.puts
+            is_near = self.spaces[put.space].bytes <= NEAR_BYTES
+            total += copy.points * (NEAR_COPY_COST if is_near else COPY_COST)
+        return total
+
+
+def _with_copies(around: _Copying, task: Task) -> list[Task]:
     """``task`` after the copies of its operands that pay."""
-    if len(task.reductions) != 1 or any(p.combine != "set" for p in task.puts):
+    if len(task.reductions) != 1 or any(p.combine != "set" for p in task.puts) or not is_product(task.reductions[0]):
         return [task]
-    reduction = task.reductions[0]
-    if not is_product(reduction):
-        return [task]
-    copies: list[Task] = []
-    for ref in dict.fromkeys(a for a in reduction.value.args if isinstance(a, Ref)):
-        changed = _copied(spaces, task, reduction, ref, copies)
-        reduction = changed or reduction
-    return [*copies, replace(task, reductions=(reduction,))]
+    tasks = [task]
+    for ref in dict.fromkeys(a for a in task.reductions[0].value.args if isinstance(a, Ref)):
+        choices = list(_kept_guards(around.spaces, tasks[-1], ref))
+        if len(choices) > 1:
+            choices = [min(choices, key=lambda kept: _tried(around, tasks, ref, kept))]
+        for kept in choices:
+            tasks = [*tasks[:-1], *_copied(around.spaces, tasks[-1], ref, kept)]
+    return tasks
+
+
+def _tried(around: _Copying, tasks: Sequence[Task], ref: Ref, kept: tuple[Bound, ...]) -> float:
+    """What ``tasks`` are expected to cost with a copy of ``ref`` that keeps some guards."""
+    apart = around.apart()
+    return apart.cost([*tasks[:-1], *_copied(apart.spaces, tasks[-1], ref, kept)])
 
 
 def is_product(reduction: TaskReduction) -> bool:
@@ -72,34 +111,56 @@ def is_product(reduction: TaskReduction) -> bool:
     return product and reduction.combine == "add" and reduction.type.is_float
 
 
-def _copied(
-    spaces: SpaceTable, task: Task, reduction: TaskReduction, ref: Ref, copies: list[Task]
-) -> TaskReduction | None:
-    """``reduction`` reading a copy of ``ref``, whose task is added to ``copies``; None where none pays."""
-    space = spaces[ref.space]
+def _kept_guards(spaces: SpaceTable, task: Task, ref: Ref) -> Iterator[tuple[Bound, ...]]:
+    """The guards that may stay beside a copy of ``ref``; nothing where none pays."""
+    space, (reduction,) = spaces[ref.space], task.reductions
     guards = ref.bounds
+    places = [_place(g, ref, space.shape) for g in guards]
     # With a fill of its own or a guard over two dims, the values around the operand are not simply zeros in a box.
-    if ref.fill is not None or any(_place(g, ref, space.shape) is None or g not in reduction.guards for g in guards):
-        return None
+    if ref.fill is not None or None in places or any(g not in reduction.guards for g in guards):
+        return
     if (not guards and space.type.bits != 16) or ref.space in task.writes:
-        return None
-    guarded = {_place(g, ref, space.shape) for g in guards}
-    ranges = [
-        _touched(position, task) if place in guarded else _Range(0, extent)
-        for place, (position, extent) in enumerate(zip(ref.index, space.shape, strict=True))
-    ]
-    shape = tuple(r.extent for r in ranges)
+        return
+    shape = tuple(r.extent for r in _ranges(task, ref, space.shape, guards))
     size, type_ = math.prod(shape), compute_type(space.type)
     is_cheap = guards and size * type_.bytes <= NEAR_BYTES
     if task.points < (MIN_GUARDED_REUSE if is_cheap else MIN_REUSE) * size:
-        return None
-    copy = spaces.add(shape, type_, f"{space.name}.padded")
-    copies.append(_copy_task(ref, copy.number, ranges, space.shape, guarded))
-    moved = Ref(copy.number, tuple(p - r.low for p, r in zip(ref.index, ranges, strict=True)))
+        return
+    reduced = dict(task.reduced)
+    # The outermost dims first: inner ones are those along which tiles and lanes gain most.
+    outwards = [g for _, g in sorted(zip(places, guards, strict=True), key=lambda pair: pair[0] or 0)]
+    for count in range(len(outwards) + 1):
+        kept = tuple(outwards[:count])
+        if all(any(d in reduced for d in g.position.names) for g in kept):
+            yield kept
+
+
+def _copied(spaces: SpaceTable, task: Task, ref: Ref, kept: tuple[Bound, ...]) -> list[Task]:
+    """``task`` reading a copy of ``ref`` with the zeros of all guards but ``kept``, after the copy if there is any."""
+    space, (reduction,) = spaces[ref.space], task.reductions
+    guards = tuple(g for g in ref.bounds if g not in kept)
+    if not guards and space.type.bits != 16:
+        return [task]
+    guarded = {_place(g, ref, space.shape) for g in guards}
+    ranges = _ranges(task, ref, space.shape, guards)
+    copy = spaces.add(tuple(r.extent for r in ranges), compute_type(space.type), f"{space.name}.padded")
+    moved = Ref(copy.number, tuple(p - r.low for p, r in zip(ref.index, ranges, strict=True)), None, kept)
     value = rewrite(reduction.value, lambda part: moved if part == ref else None)
     # What other loads need stays.
     needed = {b for part in value.walk() if isinstance(part, Ref) for b in part.bounds}
-    return replace(reduction, value=value, guards=tuple(g for g in reduction.guards if g not in guards or g in needed))
+    reduction = replace(
+        reduction, value=value, guards=tuple(g for g in reduction.guards if g not in guards or g in needed)
+    )
+    return [_copy_task(ref, copy.number, ranges, space.shape, guarded), replace(task, reductions=(reduction,))]
+
+
+def _ranges(task: Task, ref: Ref, shape: Sequence[int], guards: Sequence[Bound]) -> list[_Range]:
+    """The positions of every dim of ``ref`` that a copy has which puts zeros in place of ``guards``."""
+    guarded = {_place(g, ref, shape) for g in guards}
+    return [
+        _touched(position, task) if place in guarded else _Range(0, extent)
+        for place, (position, extent) in enumerate(zip(ref.index, shape, strict=True))
+    ]
 
 
 def _copy_task(ref: Ref, number: int, ranges: Sequence[_Range], shape: Sequence[int], guarded: set[int | None]) -> Task:

@@ -63,7 +63,7 @@ def _in_parts(spaces: SpaceTable, task: Task) -> list[Task]:
 def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
     """The reduced dim that is cut, and the extent of its parts; an empty name where the task stays whole."""
     whole = "", 0
-    plain = len(task.reductions) == 1 and is_product(task.reductions[0]) and not task.reductions[0].guards
+    plain = len(task.reductions) == 1 and is_product(task.reductions[0])
     if not plain or any(p.combine != "set" or p.guards for p in task.puts):
         return whole
     largest = max(spaces[r.space].size for r in task.refs)
@@ -92,7 +92,9 @@ def _cut_panels(task: Task) -> tuple[str, int] | None:
 
 def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:
     """Parts of a reduction over many fields whose larger operand, read once for every few results, stays near."""
+    guarded = {name for guard in task.reductions[0].guards for name in guard.position.names}
     dims = [d for d in task.reduced if all(any(plain_index(a) == d[0] for a in r.index) for r in task.refs)]
+    dims = [d for d in dims if d[0] not in guarded]
     results = math.prod(extent for _, extent in task.parallel)
     if not dims or task.points < MIN_FIELD * results:
         return None

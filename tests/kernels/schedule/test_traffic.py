@@ -1,0 +1,65 @@
+"""What a nest's loops are expected to read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from abele.kernels.nest.ir import Affine
+from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest, NestReduction, Out
+from abele.kernels.schedule.choose_schedule import choose_schedule, schedule_cost
+from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.schedule.traffic import Traffic
+from abele.kernels.target import HostTarget
+from abele.numerics import f32
+
+CPU = HostTarget(lanes=16, registers=32)
+
+
+def access(array: int, **steps: int) -> ElementAccess:
+    return ElementAccess(array, f32, Affine(tuple(steps.items())))
+
+
+def contraction(parallel: dict[str, int], reduced: dict[str, int], *arrays: dict[str, int]) -> LoopNest:
+    """Sums of products of the first two of ``arrays``, by their steps, in the third."""
+    first, second, out = (access(n, **steps) for n, steps in enumerate(arrays))
+    sums = NestReduction("add", Fetch(first) * Fetch(second), f32)
+    return LoopNest(tuple(parallel.items()), tuple(reduced.items()), (sums,), (Out(out, Acc(0)),), 3)
+
+
+def window(columns: int, channels: int) -> LoopNest:
+    """A window of three columns over rows of ``channels``."""
+    image = {"c": 1, "k": channels, "x": channels}
+    weights = {"n": 1, "c": 64, "k": 64 * channels}
+    return contraction({"x": columns, "n": 64}, {"k": 3, "c": channels}, image, weights, {"n": 1, "x": 64})
+
+
+@pytest.mark.parametrize(("columns", "touched"), [(1, 3 * 32 * 4), (10, 12 * 32 * 4)])
+def test_touched__where_windows_overlap__counts_their_elements_once(columns: int, touched: int) -> None:
+    traffic = Traffic(window(columns, 32), CPU)
+    assert traffic._touched(0, {"x": columns, "n": 64, "k": 3, "c": 32}) == touched
+
+
+def test_touched__of_elements_apart__counts_whole_lines() -> None:
+    nest = contraction({"i": 8, "j": 8}, {"k": 100}, {"i": 4096, "k": 32}, {"j": 1, "k": 8}, {"i": 8, "j": 1})
+    traffic = Traffic(nest, CPU)
+    assert traffic._touched(0, {"i": 1, "j": 8, "k": 100}) == 100 * 64
+    assert traffic._touched(1, {"i": 1, "j": 1, "k": 4}) == 4 * 8 * 4
+
+
+def test_order__of_five_loops__is_costed_like_any_other() -> None:
+    parallel = {"a": 20, "b": 12, "c": 20, "d": 6, "n": 64}
+    left = {"k": 1, "a": 512, "b": 10240}
+    right = {"n": 1, "k": 64, "c": 32768, "d": 655360}
+    out = {"n": 1, "d": 64, "c": 384, "b": 7680, "a": 92160}
+    nest = contraction(parallel, {"k": 512}, left, right, out)
+    schedule = NestSchedule(tuple(parallel), 0, ("k",), "n", 16, (("n", 2), ("a", 4)))
+    order, lines = Traffic(nest, CPU).best_order(schedule, tuple(parallel))
+    assert sorted(order) == sorted(parallel)
+    assert lines > 0
+    assert schedule_cost(nest, CPU) > 0
+
+
+def test_register_tile__of_a_product__fills_the_registers_beside_its_operands() -> None:
+    nest = contraction({"i": 280, "j": 512}, {"k": 256}, {"i": 256, "k": 1}, {"j": 1, "k": 512}, {"i": 512, "j": 1})
+    tile = dict(choose_schedule(nest, CPU).tile)
+    assert 24 <= tile.get("i", 1) * tile.get("j", 1) <= CPU.accumulators
