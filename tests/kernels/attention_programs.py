@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
+import numpy as np
 from random_programs import Maker, Tensor
 
 from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
@@ -26,7 +28,11 @@ class Sizes:
 
 
 class AttentionMaker(Maker):
-    """Attention over buffers in odd layouts; ``mask`` is none, an added array, causal by index, or a causal array."""
+    """Attention over buffers in odd layouts.
+
+    ``mask`` is ``none``, ``added`` (an array), ``causal`` (by index), ``far`` (the same with a large number in place of
+    minus infinity) or ``window`` (a constant that leaves a band along the diagonal).
+    """
 
     def __init__(self, seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32) -> None:
         super().__init__(seed, sizes.batch)
@@ -34,6 +40,13 @@ class AttentionMaker(Maker):
 
     def own(self, *shape: int) -> Tensor:
         return self.tensor(shape, pinned=False)
+
+    def constant(self, values: np.ndarray) -> Tensor:
+        made = self.source(values.shape)
+        held = self.start[made.buffer.id]
+        held.reshape(-1)[made.read(np.arange(held.size))] = values
+        made.value, made.buffer = values.astype(np.float32), replace(made.buffer, elements=held)
+        return made
 
     def product(self, name: str, a: Tensor, b: Tensor, out: Tensor, index: str, left: str, right: str) -> Tensor:
         """``out[index] += a[left] * b[right]`` over all dims that these mention."""
@@ -65,9 +78,13 @@ class AttentionMaker(Maker):
             case "added":
                 bias = self.source((s.heads, s.queries, s.keys))
                 return self.call("bias", [scores, bias], out, nest(s.loops, store(2, at, value + load(1, *"hij"))))
-            case "causal":
-                seen = select(Index(affine("j", ("i", -1))) <= 0, value, -1e9)
+            case "causal" | "far":
+                seen = select(Index(affine("j", ("i", -1))) <= 0, value, -math.inf if self.mask == "causal" else -1e9)
                 return self.call("causal", [scores], out, nest(s.loops, store(1, at, seen)))
+            case "window":
+                i, j = np.ogrid[: s.queries, : s.keys]
+                band = self.constant(np.where(abs(i * s.keys // s.queries - j) <= s.keys // 6, 0.0, -np.inf))
+                return self.call("window", [scores, band], out, nest(s.loops, store(2, at, value + load(1, "i", "j"))))
         return self.call("scale", [scores], out, nest(s.loops, store(1, at, value)))
 
     def backward(self, out: Tensor) -> None:
@@ -82,7 +99,7 @@ class AttentionMaker(Maker):
         both = load(0, *at) * load(1, *at)
         self.call("dot", [self.p, dp], dot, nest(s.loops, store(2, row, both, "add")))
         value = load(0, *at) * (load(1, *at) - load(2, *row)) * (s.depth**-0.5)
-        if self.mask == "causal":
+        if self.mask in ("causal", "far"):
             value = select(Index(affine("j", ("i", -1))) <= 0, value, 0.0)
         self.call("ds", [self.p, dp, dot], ds, nest(s.loops, store(3, at, value)))
         results = [self.tensor(t.shape, pinned=True) for t in (self.v, self.q, self.k)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding, bind, copy_kernel
-from abele.kernels.nest.ir import affine, apply, load, nest, select, store
+from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
 from abele.numerics import ElementType, f16, f32
 
 BATCH, WIDTH, UNITS = 32, 12, 6
@@ -140,6 +140,21 @@ def attention() -> Calls:
     return made
 
 
+def causal_shares() -> Calls:
+    """Shares that are zero for later keys, and what they make of values, and of a gradient for these."""
+    made = Calls()
+    q, k, v, g, y, dv = (made.buffer((2, 64, 16), name, True) for name in ("q", "k", "v", "g", "y", "dv"))
+    scores, shares = made.buffer((2, 64, 64), "scores"), made.buffer((2, 64, 64), "shares")
+    loops, at = {"b": 2, "i": 64, "j": 64}, ("b", "i", "j")
+    every = {**loops, "d": 16}
+    made.call("scores", [q, k], scores, every, at, load(0, *"bid") * load(1, *"bjd"), "add")
+    seen = select(Index(affine("j", ("i", -1))) <= 0, load(0, *at), 0.0)
+    made.call("mask", [scores], shares, loops, at, seen)
+    made.call("mix", [shares, v], y, every, ("b", "i", "d"), load(0, *at) * load(1, *"bjd"), "add")
+    made.call("dv", [shares, g], dv, every, ("b", "j", "d"), load(0, *at) * load(1, *"bid"), "add")
+    return made
+
+
 def token_norm(samples: int = 4, tokens: int = 64, width: int = 4096) -> Calls:
     """A norm of every token's features and a residual; then what its scale gets of a gradient, summed over tokens."""
     made = Calls()
@@ -189,6 +204,7 @@ PROGRAMS = {
         narrow_gradient,
         softmax,
         attention,
+        causal_shares,
         token_norm,
         half_histogram,
         large_map,

@@ -27,6 +27,7 @@ SHOWN = {
     "group_rows": ("token_norm",),
     "lay_out_blocks": ("training_step", "softmax"),
     "block_samples": ("token_norm", "training_step", "softmax", "attention"),
+    "divide_rows": ("causal_shares",),
     "split_sums": ("narrow_gradient",),
     "copy_operands": ("convolution",),
     "split_reductions": ("long_product",),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from abele.errors import TensorError, TypeMismatchError
+from abele.expr.operation import Array
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.target import HostTarget, host_target
 from abele.numerics import ElementType
@@ -25,6 +26,7 @@ class Buffer:
         pinned: True: storage is the caller's, row-major, valid before and after the plan runs. False: nothing reads it
             before the plan's first write nor after the plan's end, so the plan may lay it out as it likes, or drop it.
         name: For listings.
+        elements: What it holds, in any shape, if that never changes.
     """
 
     id: int
@@ -32,6 +34,7 @@ class Buffer:
     type: ElementType
     pinned: bool = True
     name: str = ""
+    elements: Array | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from abele.kernels.target import HostTarget
 from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.choose_samples import choose_samples
 from abele.kernels.tasks.copy_operands import copy_operands
+from abele.kernels.tasks.divide_rows import divide_rows
 from abele.kernels.tasks.drop_unread import drop_unread
 from abele.kernels.tasks.fuse_outer_loops import fuse_outer_loops
 from abele.kernels.tasks.fuse_tasks import fuse_tasks
@@ -92,6 +93,7 @@ PIPELINE = tuple(
         group_rows,
         lay_out_blocks,
         block_samples,
+        divide_rows,
         split_sums,
         copy_operands,
         split_reductions,

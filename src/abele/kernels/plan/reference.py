@@ -25,7 +25,7 @@ from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
-from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, substitute
+from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, over_points, substitute
 from abele.numerics import ElementType, as_element_type, u32
 
 Storage = dict[int, Array]
@@ -277,7 +277,7 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
             low = inside * loop.block
             for number, (task, dim) in enumerate(zip(leaf.tasks, loop.dims, strict=True)):
                 at_point = _at_point(task, loop.names_outside(number), point)
-                yield _in_chunk(_over(at_point, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
+                yield _in_chunk(over_points(at_point, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
 
 
 def _blocks(loop: BlockLoop, chunk: int) -> range:
@@ -287,36 +287,8 @@ def _blocks(loop: BlockLoop, chunk: int) -> range:
 def _at_point(task: Task, dims: Sequence[str], point: Sequence[int]) -> Task:
     """``task`` at one ``point`` of ``dims``."""
     for dim, at in zip(dims, point, strict=True):
-        task = _over(task, dim, at, at + 1)
+        task = over_points(task, dim, at, at + 1)
     return task
-
-
-def _over(task: Task, dim: str, low: int, high: int) -> Task:
-    """``task`` over the points of ``dim`` from ``low`` to before ``high``."""
-    moved = {dim: Affine(((dim, 1),), low)}
-
-    def dims(pairs: Dims) -> Dims:
-        return tuple((d, high - low if d == dim else n) for d, n in pairs)
-
-    return replace(
-        task,
-        parallel=dims(task.parallel),
-        reduced=dims(task.reduced),
-        locals=tuple(substitute(value, moved) for value in task.locals),
-        reductions=tuple(
-            replace(r, value=substitute(r.value, moved), guards=tuple(move(g, moved) for g in r.guards))
-            for r in task.reductions
-        ),
-        puts=tuple(
-            replace(
-                p,
-                index=tuple(a.substitute(moved) for a in p.index),
-                value=substitute(p.value, moved),
-                guards=tuple(move(g, moved) for g in p.guards),
-            )
-            for p in task.puts
-        ),
-    )
 
 
 def _in_chunk(task: Task, loop: BlockLoop, chunk: int) -> Task:

@@ -74,7 +74,15 @@ def block_samples(program: TaskProgram) -> LeafProgram:
         after = []
     leaves += _whole(after)
     samples = program.samples and replace(program.samples, spaces=builder.places)
-    return LeafProgram(builder.spaces.all(), tuple(leaves), program.target, samples, program.block, builder.layouts)
+    return LeafProgram(
+        spaces=builder.spaces.all(),
+        leaves=tuple(leaves),
+        target=program.target,
+        samples=samples,
+        block=program.block,
+        layouts=builder.layouts,
+        constants=program.constants,
+    )
 
 
 def _whole(tasks: list[Task]) -> list[LeafTasks]:

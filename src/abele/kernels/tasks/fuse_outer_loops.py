@@ -128,7 +128,7 @@ class _Contraction:
 
 def batch_dims(task: Task) -> tuple[str, ...]:
     """The dims over which ``task`` is a batch of matrix products; none where it is no such batch."""
-    sides = _sides(task)
+    sides = operand_dims(task)
     if sides is None:
         return ()
     both = sides[0] & sides[1]
@@ -140,7 +140,7 @@ def batch_dims(task: Task) -> tuple[str, ...]:
     return batch if filled and all(d in both for d, _ in task.reduced) else ()
 
 
-def _sides(task: Task) -> tuple[set[str], set[str]] | None:
+def operand_dims(task: Task) -> tuple[set[str], set[str]] | None:
     """The dims of the operands of a product; None where ``task`` is none."""
     if len(task.reductions) != 1 or task.reductions[0].guards or not is_product(task.reductions[0]):
         return None
@@ -155,7 +155,7 @@ def _sides(task: Task) -> tuple[set[str], set[str]] | None:
 
 def _is_row_wise(task: Task) -> bool:
     """True if ``task`` is no product of rows by columns, and sets what it stores."""
-    sides = _sides(task)
+    sides = operand_dims(task)
     parallel = set(dict(task.parallel))
     if sides is not None and (sides[0] - sides[1]) & parallel and (sides[1] - sides[0]) & parallel:
         return False

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from abele.expr.operation import Array
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import SampleDim, Space, Task
@@ -102,6 +103,7 @@ class LeafProgram:
         samples: The dim along which leaves run block by block; None where none does.
         block: Samples in a block.
         layouts: Where elements lie of the spaces that are not row-major.
+        constants: The elements of pinned buffers that never change, by id.
     """
 
     spaces: tuple[Space, ...]
@@ -110,6 +112,7 @@ class LeafProgram:
     samples: SampleDim | None = None
     block: int = 1
     layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
+    constants: Mapping[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def bytes_of(self, space: Space) -> int:
         """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from abele.expr.operation import Array
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash
 from abele.kernels.nest.rewrite import rewrite
@@ -256,6 +257,7 @@ class TaskProgram:
         stages: The tasks in the order in which they run; empty before they are ordered.
         layouts: Where elements lie of the spaces that are not row-major.
         target: The CPU that will run it.
+        constants: The elements of pinned buffers that never change, by id.
     """
 
     spaces: tuple[Space, ...]
@@ -266,6 +268,7 @@ class TaskProgram:
     block: int = 1
     stages: tuple[TaskStage, ...] = ()
     layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
+    constants: Mapping[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
 
 class SpaceTable:
@@ -308,6 +311,34 @@ def substitute(expression: Expr, dims: Mapping[str, Affine]) -> Expr:
         return None
 
     return rewrite(expression, change)
+
+
+def over_points(task: Task, dim: str, low: int, high: int) -> Task:
+    """``task`` over the points of ``dim`` from ``low`` to before ``high``."""
+    moved = {dim: Affine(((dim, 1),), low)}
+
+    def dims(pairs: Dims) -> Dims:
+        return tuple((d, high - low if d == dim else n) for d, n in pairs)
+
+    return replace(
+        task,
+        parallel=dims(task.parallel),
+        reduced=dims(task.reduced),
+        locals=tuple(substitute(value, moved) for value in task.locals),
+        reductions=tuple(
+            replace(r, value=substitute(r.value, moved), guards=tuple(move(g, moved) for g in r.guards))
+            for r in task.reductions
+        ),
+        puts=tuple(
+            replace(
+                p,
+                index=tuple(a.substitute(moved) for a in p.index),
+                value=substitute(p.value, moved),
+                guards=tuple(move(g, moved) for g in p.guards),
+            )
+            for p in task.puts
+        ),
+    )
 
 
 def move(bound: Bound, dims: Mapping[str, Affine]) -> Bound:

@@ -186,7 +186,8 @@ class _Splitting:
             name = buffer.name or f"b{number}"
             self.spaces[number] = spaces.add(shape, buffer.type, name, number if buffer.pinned else None)
         tasks = [task for call, view in self.views for task in lower_nest(view, call.name, call.origins)]
-        return TaskProgram(spaces.all(), tuple(tasks), target)
+        held = {n: b.elements for n in used if (b := self.buffers[n]).pinned and b.elements is not None}
+        return TaskProgram(spaces.all(), tuple(tasks), target, constants=held)
 
     def _split_to_fixpoint(self) -> None:
         accesses = [

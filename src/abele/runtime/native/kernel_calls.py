@@ -137,7 +137,8 @@ class Binder:
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
         pinned = isinstance(owner, StreamUse) or (owner is not None and self._storage.is_stored(owner))
-        self.buffers.append(Buffer(number, shape, dtype, pinned, name))
+        elements = owner.initial if isinstance(owner, Variable) and owner.kind == "constant" else None
+        self.buffers.append(Buffer(number, shape, dtype, pinned, name, elements))
         self.owners.append(owner)
         return number
 
