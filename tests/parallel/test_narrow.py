@@ -16,7 +16,12 @@ from abele.numerics import f32, i32
 from abele.parallel import Network, NetworkBuilder, Value, evaluate, verify
 from abele.parallel.network.part import Digit, ValuePart, some_digits, take, whole_digits
 from abele.parallel.ops import build
+from abele.parallel.ops.convolution import convolution
+from abele.parallel.ops.dropout import dropout
+from abele.parallel.ops.pooling import pool
 from abele.parallel.passes import DeadCode, Narrow, differentiate
+from abele.poplibs.poplin import ConvParams
+from abele.poplibs.popnn.pool_params import PoolParams
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
@@ -197,9 +202,64 @@ def test_narrow__before_differentiation__leaves_no_zeros_to_multiply() -> None:
         np.testing.assert_allclose(got[made.gradients[p]], expected[whole.gradients[p]], atol=1e-6)
 
 
+def images(net: NetworkBuilder, stride: int = 1) -> tuple[Value, Value]:
+    """Images, and a convolution of two padded rows on each side."""
+    x, w = net.input((4, 3, 16, 16), f32, "x"), net.parameter((8, 3, 5, 5), f32, "w")
+    made = convolution(net, x, w, stride=(stride,) * 2, padding=(2, 2), dilation=(1, 1))
+    return x, made
+
+
+@pytest.mark.parametrize(
+    ("stride", "rows", "field", "padding"),
+    [(1, (0, 3), 5, (2, 0)), (1, (6, 8), 6, (0, 0)), (1, (12, 16), 6, (0, 2)), (2, (2, 4), 7, (0, 0))],
+)
+def test_narrow__rows_of_a_convolution__reads_the_rows_under_its_kernel(
+    stride: int, rows: tuple[int, int], field: int, padding: tuple[int, int]
+) -> None:
+    net = NetworkBuilder()
+    x, y = images(net, stride)
+    net.output(build.slice_(net, y, 2, *rows))
+    made, before = narrowed(net), net.finish()
+    (params,) = [op.attrs["params"] for op in made.ops if op.kind == "convolution"]
+    assert (params.field[0], params.padding_lower[0], params.padding_upper[0]) == (field, *padding)
+    feeds = {v: np.random.default_rng(1).standard_normal(v.shape) for v in (x, *net.parameters)}
+    got, expected = evaluate(made, feeds), evaluate(before, feeds)
+    np.testing.assert_allclose(got[made.outputs[0]], expected[before.outputs[0]], atol=1e-6)
+
+
+def test_narrow__pool_of_one_sample_and_corner__pools_no_others() -> None:
+    net = NetworkBuilder()
+    _, y = images(net)
+    pooled = pool(net, y, PoolParams("max", (16, 16), (2, 2), (2, 2), (0, 0), (0, 0), 8, 4))
+    net.output(build.slice_(net, build.slice_(net, pooled, 0, 1, 2), 3, 0, 3))
+    made = narrowed(net)
+    assert shapes(made, "pool") == [(1, 8, 8, 3)]
+    assert shapes(made, "convolution") == [(1, 8, 16, 6)]
+
+
+def test_narrow__dropout_between_layers__keeps_the_same_elements_and_gradients() -> None:
+    net = NetworkBuilder()
+    x = net.input((4, 16, 5), f32, "x")
+    w, v = net.parameter((8, 5), f32, "w"), net.parameter((6, 8), f32, "v")
+    hidden = dropout(net, build.linear(net, x, w), 0.5)
+    y = build.slice_(net, build.linear(net, hidden, v), 1, 0, 1)
+    net.loss = build.mean(net, build.map_(net, arg(0) * arg(0), [y]), [0, 1, 2])
+    assert shapes(narrowed(net), "linear") == [(4, 8), (4, 6)]
+    rng, found = np.random.default_rng(0), []
+    feeds = {p: rng.standard_normal(p.shape).astype(np.float32) for p in (x, w, v)}
+    assert net.seed is not None
+    feeds[net.seed] = np.array([5, 6], np.uint32)
+    for made in (differentiate(narrowed(net), [w, v]), differentiate(net.finish(), [w, v])):
+        values = evaluate(made, feeds)
+        found.append([values[made.gradients[p]] for p in (w, v)])
+    for got, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        assert np.abs(expected).max() > 0.01
+
+
 def work(net: Network) -> int:
     """Elements that ops make, but for views."""
-    views = ("slice", "reshape", "permute", "concat", "expand", "constant")
+    views = ("slice", "reshape", "permute", "concat", "expand", "constant", "dropout_mask")
     return sum(op.output.size for op in net.ops if op.kind not in views)
 
 
@@ -250,6 +310,9 @@ class Slices:
             "expand",
             "rows",
             "flip",
+            "dropout",
+            "windows",
+            "windows",
         )
         self.values.append(getattr(self, self.draw(*kinds))(self.draw(*self.values[-4:])))
 
@@ -295,6 +358,29 @@ class Slices:
     def expand(self, x: Value) -> Value:
         return build.expand(self.net, build.reshape(self.net, x, (1, *x.shape)), (3, *x.shape)) if x.size < 100 else x
 
+    def dropout(self, x: Value) -> Value:
+        return dropout(self.net, x, self.draw(0.0, 0.4, 1.0))
+
+    def windows(self, x: Value) -> Value:
+        """A convolution or a pooling over all dimensions but the first two."""
+        if x.ndim < 3 or x.size > 1000:
+            return x
+        rank = x.ndim - 2
+        kernel = tuple(self.data.draw(st.integers(1, min(3, n))) for n in x.shape[2:])
+        stride, lower, upper = (tuple(self.draw(*of) for _ in range(rank)) for of in ((1, 1, 2, 3), (0, 1), (0, 1, 2)))
+        if self.draw(True, False):
+            kind = self.draw("max", "avg", "sum")
+            lower = tuple(min(p, k - 1) for p, k in zip(lower, kernel, strict=True))
+            return pool(
+                self.net, x, PoolParams(kind, x.shape[2:], kernel, stride, lower, lower, x.shape[1], x.shape[0])
+            )
+        shape = (2, x.shape[1], *kernel)
+        weight = self.net.constant(np.linspace(-1, 1, math.prod(shape)).reshape(shape), f32)
+        params = ConvParams(
+            x.shape[0], x.shape[1], 2, x.shape[2:], kernel, stride, padding_lower=lower, padding_upper=upper
+        )
+        return self.net.emit("convolution", [x, weight], params.output_shape, f32, params=params)
+
     def flip(self, x: Value) -> Value:
         return build.reverse(self.net, x, self.data.draw(st.lists(st.integers(0, x.ndim - 1), max_size=2)))
 
@@ -319,6 +405,8 @@ def test_narrow__any_network_of_slices__means_the_same(data: Any) -> None:
     rng = np.random.default_rng(0)
     feeds = {v: rng.standard_normal(v.shape).astype(np.float32) for v in net.inputs if v.dtype == f32}
     feeds[draw.index] = np.zeros(5, np.int32)
+    if net.seed is not None:
+        feeds[net.seed] = np.array([3, 4], np.uint32)
     expected, got = evaluate(before, feeds), evaluate(made, feeds)
     for a, b in zip(before.outputs, made.outputs, strict=True):
         np.testing.assert_allclose(got[b], expected[a], rtol=1e-5, atol=1e-5)

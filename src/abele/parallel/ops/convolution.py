@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
+from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.reduction import reduce
+from abele.parallel.ops.windows import SlidingWindows
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
 from abele.poplibs.poplin.conv_params.params import ConvParams
@@ -64,6 +67,14 @@ def _windows(x: Array, params: ConvParams) -> Array:
     return np.asarray(np.pad(x, around)[index])
 
 
+def _windows_over(params: ConvParams) -> SlidingWindows | None:
+    """The windows of a convolution; None where its input is dilated, which no range of it makes up for."""
+    if any(n > 1 for n in params.input_dilation) or not params.field:
+        return None
+    span = tuple(dilation * (n - 1) + 1 for n, dilation in zip(params.kernel, params.dilation, strict=True))
+    return SlidingWindows(params.field, span, params.stride, params.padding_lower, params.padding_upper)
+
+
 def _grouped(array: Array, groups: int, dim: int) -> Array:
     return array.reshape(*array.shape[:dim], groups, array.shape[dim] // groups, *array.shape[dim + 1 :])
 
@@ -90,6 +101,32 @@ class Convolution(OpRule):
         shapes = (params.input_shape, params.weights_shape, (params.out_channels,))
         _fit(op, shapes)
         return [(params.output_shape, op.inputs[0].dtype)]
+
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The same samples, and what the windows read. Weights are used whole, so that they can lie as is wanted."""
+        made = part.with_whole(1)
+        x, *rest = op.inputs
+        windows = _windows_over(op.attrs["params"])
+        if windows is None:
+            made = made.with_whole(*range(2, x.ndim))
+            read = ValuePart.whole(x.shape).dims[2:]
+        else:
+            under = windows.part(made.dims[2:])
+            made, read = ValuePart((*made.dims[:2], *under.made)), under.read
+        return made, [
+            ValuePart((made.dims[0], whole_digits(x.shape[1]), *read)),
+            *(ValuePart.whole(v.shape) for v in rest),
+        ]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
+        """The convolution of fewer samples, over less of the field."""
+        params, windows = op.attrs["params"], _windows_over(op.attrs["params"])
+        if windows is not None:
+            under = windows.part(part.dims[2:])
+            lower, upper = under.padding_lower, under.padding_upper
+            params = replace(params, field=under.field, padding_lower=lower, padding_upper=upper)
+        params = replace(params, batch=part.shape[0])
+        return net.emit("convolution", inputs, part.shape, op.output.dtype, params=params)
 
     def evaluate(self, op: NetworkOp, x: Array, weight: Array, *bias: Array) -> Array:
         """A sum over windows in NumPy."""

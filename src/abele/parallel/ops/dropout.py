@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.expr import derivative
 from abele.graph import Tensor
 from abele.llvm.random import hash_u32
 from abele.numerics import u32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network.part import ValuePart, take
+from abele.parallel.ops.elementwise import map_
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poprand
 
@@ -38,13 +41,19 @@ class Dropout(OpRule):
         require(0 <= op.attrs["keep"] <= 1, f"keep={op.attrs['keep']} is no probability")
         return [op.inputs[0].type]
 
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The same part, and the seed."""
+        return part, [part, ValuePart.whole(op.inputs[1].shape)]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
+        """The part times the same part of the mask, whose numbers belong to the elements of the whole."""
+        x, seed = inputs
+        mask = net.emit("dropout_mask", [seed], op.output.shape, op.output.dtype, **op.attrs)
+        return map_(net, derivative.arg(0) * derivative.arg(1), [x, take(net, mask, part)])
+
     def evaluate(self, op: NetworkOp, x: Array, seed: Array) -> Array:
         """The counter hash in NumPy."""
-        if op.attrs["keep"] == 0:
-            return np.zeros_like(x)
-        index = np.arange(x.size).reshape(x.shape)
-        bits = hash_u32(seed[0], seed[1], op.attrs["modifier"], index)
-        return np.where(bits < op.attrs["keep"] * 2.0**32, x / op.attrs["keep"], 0)
+        return np.where(_kept(op, seed), x / (op.attrs["keep"] or 1), 0)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One poprand dropout."""
@@ -55,3 +64,34 @@ class Dropout(OpRule):
         """The same dropout of the gradient: the same seed and modifier draw the same elements."""
         grad = only(grads)
         return [net.emit_like("dropout", [grad, op.inputs[1]], grad, **op.attrs), None]
+
+
+@rule("dropout_mask")
+class DropoutMask(OpRule):
+    """What dropout multiplies each element by: 0, or the inverse of ``keep``."""
+
+    attributes: ClassVar = {"keep": (float, int), "modifier": int}
+    folds = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """Those that were chosen."""
+        require(op.inputs[0].type == ((2,), u32), f"the seed is {op.inputs[0]}, it has to be u32[2]")
+        require(0 <= op.attrs["keep"] <= 1, f"keep={op.attrs['keep']} is no probability")
+        return [op.output.type]
+
+    def evaluate(self, op: NetworkOp, seed: Array) -> Array:
+        """The counter hash in NumPy."""
+        return np.where(_kept(op, seed), 1 / (op.attrs["keep"] or 1), 0)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One poprand dropout of ones."""
+        out, seed = op.output, to[op.inputs[0]]
+        ones = to.graph.constant(out.dtype, (), 1, name="one").broadcast_to(out.shape)
+        return poprand.dropout(to.graph, seed, op.attrs["modifier"], ones, op.attrs["keep"], to.prog)
+
+
+def _kept(op: NetworkOp, seed: Array) -> Array:
+    """Which elements of the result are kept."""
+    index = np.arange(op.output.size).reshape(op.output.shape)
+    bits = hash_u32(seed[0], seed[1], op.attrs["modifier"], index)
+    return np.asarray(bits < op.attrs["keep"] * 2.0**32)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
+from abele.parallel.network.part import ValuePart
+from abele.parallel.ops.windows import SlidingWindows
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_params import PoolParams
@@ -32,6 +35,10 @@ def _windows(x: Array, pooling: PoolParams, fill: float) -> Array:
     return windows[(slice(None), slice(None), *(slice(None, None, s) for s in pooling.stride))]
 
 
+def _windows_over(pooling: PoolParams) -> SlidingWindows:
+    return SlidingWindows(pooling.field, pooling.kernel, pooling.stride, pooling.padding_lower, pooling.padding_upper)
+
+
 def _kernel_axes(pooling: PoolParams) -> tuple[int, ...]:
     return tuple(range(-len(pooling.kernel), 0))
 
@@ -51,6 +58,25 @@ class Pool(OpRule):
         pooling: PoolParams = op.attrs["pooling"]
         _fit(op.inputs[0], pooling.in_shape)
         return [(pooling.out_shape, op.inputs[0].dtype)]
+
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The same samples and channels, and what the windows read."""
+        under = _windows_over(op.attrs["pooling"]).part(part.dims[2:])
+        return ValuePart((*part.dims[:2], *under.made)), [ValuePart((*part.dims[:2], *under.read))]
+
+    def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
+        """The pooling of fewer samples and channels, over less of the field."""
+        pooling: PoolParams = op.attrs["pooling"]
+        under = _windows_over(pooling).part(part.dims[2:])
+        fewer = replace(
+            pooling,
+            batch=part.shape[0],
+            channels=part.shape[1],
+            field=under.field,
+            padding_lower=under.padding_lower,
+            padding_upper=under.padding_upper,
+        )
+        return pool(net, inputs[0], fewer)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """Windows reduced in NumPy."""
