@@ -99,14 +99,17 @@ def host_forward(setting: Setting, make: HostCell, parts: ForwardParts) -> Seque
     host = HostSetting.of(setting)
     units, prog = host.units, Sequence()
     cell = make(host)
-    cell.arrange(Weights(None, parts.weights.output, parts.weights.biases), prog, forward=True)
+    biases = in_rows(parts.weights.biases, prog, "biases")
+    cell.arrange(Weights(None, parts.weights.output, biases), prog, forward=True)
     given = parts.given
     if given is None:
         assert parts.weights.input is not None
         gates = parts.weights.input.shape[0]
         given = units.stacks(setting.params.time_steps, gates, "input_products")
-        rows = in_rows(parts.input, prog, "input"), in_rows(parts.weights.input, prog, "input_weights")
-        host_product(prog, "tbi,giu->tgbu", *rows, given, "input_products")
+        # All gates side by side, so that they are one product.
+        rows = in_rows(parts.input, prog, "input")
+        columns = in_rows(parts.weights.input.transpose((1, 0, 2)), prog, "input_weights")
+        host_product(prog, "tbi,igu->tbgu", rows, columns, given.transpose((0, 2, 1, 3)), "input_products")
     states = [cell.columns.of("output"), *(units.state(f"state{n}") for n in range(1, len(parts.before)))]
     for old, new in zip(parts.before, states, strict=True):
         prog.add(Copy(old, new))
