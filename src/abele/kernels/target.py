@@ -48,4 +48,5 @@ def host_target() -> HostTarget:
     lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
     ways, (near, own) = near_cache_ways(), cache_bytes()
     caches = (last_cache_bytes(), ways, near // ways, own)
-    return HostTarget(lanes, registers, product_costs(lanes, registers), *caches)
+    products = product_costs(lanes, registers, pairs=cpu.multiplies_bf16_pairs)
+    return HostTarget(lanes, registers, products, *caches)

@@ -17,6 +17,8 @@ F64 = ll.DoubleType()
 HALF = ll.HalfType()
 POINTER = ll.PointerType()
 VOID = ll.VoidType()
+BF16 = type("BrainFloatType", (ll.Type,), {"_to_string": lambda self: "bfloat"})()
+"""LLVM's ``bfloat``, which llvmlite does not have; values of it are only ever made by bitcasts."""
 
 
 def like(value: Value, scalar: Type) -> Type:

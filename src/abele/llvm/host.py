@@ -42,6 +42,11 @@ class HostCpu:
         return self.is_aarch64 or "f16c" in self.features
 
     @property
+    def multiplies_bf16_pairs(self) -> bool:
+        """True if an instruction adds up products of pairs of bf16 in vectors of 512 bits."""
+        return "avx512bf16" in self.features
+
+    @property
     def feature_string(self) -> str:
         """Features as LLVM takes them. Vectors of 512 bits are used where there are any: LLVM shuns them on some CPUs
         although they are faster on streaming loops."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.kernels.products.shares import MAX_TILE_BYTES, choose_shares
-from abele.kernels.routines.packed import blocking
+from abele.kernels.routines.blocking import blocking
 from abele.kernels.routines.places import offsets, run_of
 
 SIZES = blocking(16, 32, 32 << 10, 1 << 20)

@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from abele.kernels.routines import gains
-from abele.kernels.routines.packed import blocking
+from abele.kernels.routines.blocking import blocking
 
 SIZES = blocking(16, 32, 1 << 15, 1 << 20)
 

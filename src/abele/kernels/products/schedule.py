@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct
-from abele.kernels.routines.packed import Blocking
+from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.places import Digits, Places, places_of
 
 

@@ -6,10 +6,11 @@ import os
 from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, nearest
+from abele.kernels.routines.blocking import Blocking, blocking
 from abele.kernels.routines.gains import library_gain
 from abele.kernels.routines.libraries import MatrixLibrary, loaded_library
-from abele.kernels.routines.packed import Blocking, blocking
 from abele.llvm.host import cache_bytes
+from abele.numerics import ElementType, bf16
 
 VARIABLE = "ABELE_PRODUCTS"
 """Environment variable: what runs matrix products (:data:`WAYS`)."""
@@ -28,15 +29,21 @@ class ProductCosts:
 
     Attributes:
         sizes: Of the packed routine.
+        pairs: Of the packed routine for operands of bf16, where the CPU multiplies pairs of them; else None.
         loops_rate: Rate of loops over register tiles, of that of the packed routine's tiles.
         library: What may multiply instead of the packed routine.
         forced: True if it shall, wherever it can.
     """
 
     sizes: Blocking
+    pairs: Blocking | None = None
     loops_rate: float = LOOPS_RATE
     library: MatrixLibrary | None = None
     forced: bool = False
+
+    def sizes_of(self, left: ElementType, right: ElementType) -> Blocking:
+        """Sizes of the packed routine for operands of these types."""
+        return self.pairs if self.pairs is not None and left == right == bf16 else self.sizes
 
     def takes_library(self) -> bool:
         """True if the library multiplies what it can; it is measured where nobody has on this host."""
@@ -45,12 +52,13 @@ class ProductCosts:
         return self.forced or library_gain(self.library, self.sizes) >= MIN_GAIN
 
 
-def product_costs(lanes: int, registers: int) -> ProductCosts | None:
+def product_costs(lanes: int, registers: int, *, pairs: bool = False) -> ProductCosts | None:
     """The costs of this host's products; None where they shall run as loops.
 
     Args:
         lanes: Of a vector of f32.
         registers: Vector registers.
+        pairs: True if an instruction multiplies pairs of bf16.
 
     Raises:
         InvalidOptionError: ``ABELE_PRODUCTS`` names no way to run products, or one that is not there.
@@ -72,5 +80,6 @@ def product_costs(lanes: int, registers: int) -> ProductCosts | None:
             because="it is found in a PyTorch that was imported before, on x86, and never loaded for itself",
             remedy="import torch first, or leave the variable unset",
         )
-    sizes = blocking(lanes, registers, *cache_bytes())
-    return ProductCosts(sizes, LOOPS_RATE if way == "auto" else 0.0, library, way == "mkl")
+    sizes, paired = (blocking(lanes, registers, *cache_bytes(), word=word) for word in (1, 2))
+    rate = LOOPS_RATE if way == "auto" else 0.0
+    return ProductCosts(sizes, paired if pairs else None, rate, library, way == "mkl")

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from abele.host_facts import measured
+from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.libraries import MatrixLibrary
 from abele.kernels.routines.native import packed_routine
-from abele.kernels.routines.packed import Blocking
 from abele.kernels.routines.places import places_of
 
 VERSION = 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-from abele.kernels.routines.packed import Blocking, product_module
+from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.packed import product_module
 from abele.llvm.jit import Native, compile_keyed
 
-PACKED_VERSION = 1
+PACKED_VERSION = 2
 """Part of the cache key; raised when the same sizes come to give other code."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled and unrolled already."""

@@ -1,0 +1,169 @@
+"""Functions that pack panels of a product's operands, wherever their elements lie.
+
+Packing is a vector copy where neighbours lie next to each other across the panel, or along the summed dim, through
+transposes in registers; what is neither is copied one by one. 16-bit elements are widened on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as ll
+
+from abele.kernels.routines.writer import RoutineWriter, i64, stored_type
+from abele.llvm import convert
+from abele.llvm.emit import F32, I32, I64, POINTER
+
+Value = Any
+
+NARROW = 4
+"""Elements in a row from which operands are transposed in registers."""
+
+
+@dataclass(frozen=True)
+class PackedPanel:
+    """A panel to be packed: its element type, width, and how much of that there is; tables and pointers."""
+
+    type: str
+    width: int
+    there: Value
+    across: Value
+    along: Value
+    source: Value
+    target: Value
+
+
+class PackingWriter(RoutineWriter):
+    """The functions that pack while they are written."""
+
+    def packing(self, type_: str, width: int, name: str) -> Any:
+        """``void (first, there, slice, depth, across*, along*, across_run, along_run, source, target)``.
+
+        A panel of ``there`` of at most ``width`` rows or columns from ``first`` on, over ``depth`` summed elements from
+        ``slice`` on: element (i, p), at ``source[across[first + i] + along[slice + p]]``, comes to
+        ``target[p·width + i]``. Runs say how many neighbours lie in a row, from multiples of that number on.
+        """
+        args = self.open(name, [I64] * 4 + [POINTER] * 2 + [I64] * 2 + [POINTER] * 2)
+        first, there, slice_, depth, across, along, across_run, along_run, source, target = args
+        across, along = self.at(across, first, I64), self.at(along, slice_, I64)
+        panel = PackedPanel(type_, width, there, across=across, along=along, source=source, target=target)
+        b = self.builder
+        with b.if_else(b.icmp_signed(">", across_run, i64(1))) as (copies, others):
+            with copies, self._pieces(first, there, across_run) as (i, size):
+                self._pack_across(panel, (i, size), depth)
+            with others, self._pieces(slice_, depth, self.most(along_run, i64(1))) as (p, size):
+                ends, last = p, self.builder.add(p, size)
+                for run in dict.fromkeys((self.sizes.lanes, min(NARROW, self.sizes.lanes))):
+                    end = self.builder.add(ends, self._in_rows(ends, last, run))
+                    self._pack_along(panel, run, (ends, end))
+                    ends = end
+                self._pack_one_by_one(panel, (ends, last))
+        self._fill(panel, depth)
+        self.builder.ret_void()
+        return self.function
+
+    def _in_rows(self, first: Value, last: Value, run: int) -> Value:
+        """How many of the summed elements from ``first`` to before ``last`` are packed ``run`` words at a time."""
+        return self.builder.and_(self.builder.sub(last, first), i64(-run))
+
+    def _fill(self, panel: PackedPanel, depth: Value) -> None:
+        """Fill what is left of the last words after ``depth`` elements; whole elements leave nothing."""
+
+    @contextmanager
+    def _pieces(self, first: Value, count: Value, run: Value) -> Iterator[tuple[Value, Value]]:
+        """A loop over the pieces of ``count`` elements from ``first`` on that end where runs do.
+
+        Yields the first element of a piece, counted from ``first``, and how many it has.
+        """
+        head, body, done = (self.function.append_basic_block(part) for part in ("head", "piece", "done"))
+        before = self.builder.block
+        self.builder.branch(head)
+        self.builder.position_at_end(head)
+        at = self.builder.phi(I64)
+        at.add_incoming(i64(0), before)
+        self.builder.cbranch(self.builder.icmp_signed("<", at, count), body, done)
+        self.builder.position_at_end(body)
+        left = self.builder.sub(run, self.builder.srem(self.builder.add(first, at), run))
+        size = self.least(left, self.builder.sub(count, at))
+        yield at, size
+        at.add_incoming(self.builder.add(at, size), self.builder.block)
+        self.builder.branch(head)
+        self.builder.position_at_end(done)
+
+    def _entry(self, table: Value, index: Value) -> Value:
+        return self.builder.load(self.at(table, index, I64), typ=I64)
+
+    def _pack_across(self, panel: PackedPanel, piece: tuple[Value, Value], depth: Value) -> None:
+        """Rows of the panel lie in memory as they shall: vector copies of a piece, given by its start and size."""
+        type_, width, (first, size) = panel.type, panel.width, piece
+        lanes, stored = self.sizes.lanes, ll.VectorType(stored_type(type_), self.sizes.lanes)
+        start = self.at(panel.source, self._entry(panel.across, first), stored_type(type_))
+        to = self.at(panel.target, first, F32)
+        masks = [self.mask(size, v) for v in range(-(-width // lanes))]
+        with self.loop(i64(0), depth, 1) as p:
+            line = self.at(start, self._entry(panel.along, p), stored_type(type_))
+            row = self.at(to, self.builder.mul(p, i64(width)), F32)
+            for v, mask in enumerate(masks):
+                raw = self.masked_load(self.at(line, i64(v * lanes), stored_type(type_)), mask, stored)
+                self.masked_store(self._widened(raw, type_), self.at(row, i64(v * lanes), F32), mask)
+
+    def _pack_along(self, panel: PackedPanel, run: int, ends: tuple[Value, Value]) -> None:
+        """Summed elements lie in rows of ``run``: blocks of lanes × run elements, transposed in registers."""
+        type_, width, there = panel.type, panel.width, panel.there
+        lanes = self.sizes.lanes
+        last = self.builder.sub(there, i64(1))
+        raw = ll.VectorType(stored_type(type_), run)
+        # Rows that are not there are copies of the last one; their results are not stored.
+        starts = [
+            self.at(panel.source, self._entry(panel.across, self.least(i64(r), last)), stored_type(type_))
+            for r in range(width)
+        ]
+        masks = [self.mask(there, v) for v in range(-(-width // lanes))]
+        with self.loop(*ends, run) as p:
+            to = self.at(panel.target, self.builder.mul(p, i64(width)), F32)
+            from_ = self._entry(panel.along, p)
+            for v, mask in enumerate(masks):
+                places = [self.at(s, from_, stored_type(type_)) for s in starts[v * lanes : (v + 1) * lanes]]
+                square = [self._widened(self.builder.load(s, typ=raw, align=2), type_) for s in places]
+                square += [ll.Constant(square[0].type, ll.Undefined)] * (lanes - len(square))
+                for n, column in enumerate(self._transposed(square, run)):
+                    self.masked_store(column, self.at(to, i64(n * width + v * lanes), F32), mask)
+
+    def _pack_one_by_one(self, panel: PackedPanel, ends: tuple[Value, Value]) -> None:
+        """Elements that have no neighbours to go with."""
+        stored = stored_type(panel.type)
+        with self.loop(*ends, 1) as p:
+            line = self.at(panel.source, self._entry(panel.along, p), stored)
+            to = self.at(panel.target, self.builder.mul(p, i64(panel.width)), F32)
+            with self.loop(i64(0), panel.there, 1) as r:
+                one = self.builder.load(self.at(line, self._entry(panel.across, r), stored), typ=stored)
+                self.builder.store(self._widened(one, panel.type), self.at(to, r, F32))
+
+    def _widened(self, value: Value, type_: str) -> Value:
+        return value if type_ == "f32" else convert.to_f32(self.builder, value, type_)
+
+    def _transposed(self, rows: list[Value], run: int) -> list[Value]:
+        """The ``run`` columns of ``rows``, of which there are as many as lanes.
+
+        Rows are put one after the other until vectors are full. Then each pair of neighbours becomes two vectors, one
+        with the first half of both's columns and one with the second, until each has one column, in order of rows.
+        """
+        while len(rows) > run:
+            rows = [self._chosen(rows[n], rows[n + 1], range(2 * rows[n].type.count)) for n in range(0, len(rows), 2)]
+        groups, columns = [rows], run
+        while columns > 1:
+            halves = []
+            for group in groups:
+                for part in (0, columns // 2):
+                    kept = [n + part + i for n in range(0, 2 * self.sizes.lanes, columns) for i in range(columns // 2)]
+                    halves.append([self._chosen(group[n], group[n + 1], kept) for n in range(0, len(group), 2)])
+            groups, columns = halves, columns // 2
+        return [group[0] for group in groups]
+
+    def _chosen(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
+        """Lanes of two vectors, numbered through both."""
+        order = ll.VectorType(I32, len(lanes))
+        return self.builder.shuffle_vector(first, second, ll.Constant(order, [ll.Constant(I32, n) for n in lanes]))
