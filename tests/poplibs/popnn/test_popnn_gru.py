@@ -13,7 +13,16 @@ SIZES = 3, 8, 16, 4
 
 
 def check(
-    tiles=64, dtype="f32", lengths=None, options=None, split=False, attends=False, sizes=SIZES, both=False, **given
+    tiles=64,
+    dtype="f32",
+    lengths=None,
+    options=None,
+    split=False,
+    attends=False,
+    sizes=SIZES,
+    both=False,
+    mode="tiles",
+    **given,
 ):
     """Forward, backward and weight update agree with the reference."""
     batch, inputs, hidden, steps = sizes
@@ -49,7 +58,7 @@ def check(
     if attends:
         device.append(back.attention)
         wanted.append(attention.grad)
-    got = bench.run_both(*device) if both else bench.run(*device)
+    got = bench.run_both(*device) if both else bench.run(*device, mode=mode)
     for one, reference in zip(got, wanted, strict=True):
         assert_close(one, reference.numpy(), as_element_type(dtype), 4 if dtype == "f16" else 1)
 
@@ -57,6 +66,24 @@ def check(
 @pytest.mark.parametrize("reset_after", [False, True])
 def test_gru__against_torch_in_float64__values_and_all_gradients_agree(reset_after):
     check(reset_after=reset_after, both=True)
+
+
+NATIVE = {
+    "one sample": {"sizes": (1, 8, 16, 4)},
+    "odd sizes": {"sizes": (3, 5, 7, 4)},
+    "one step": {"sizes": (2, 8, 8, 1)},
+    "last output": {"output_full_sequence": False},
+    "order of gates": {"cell_order": ("cell", "reset", "update")},
+    "weights on their own": {"split": True},
+    "products before": {"options": {"preCalcWeights": True}},
+    "attention": {"attends": True},
+}
+
+
+@pytest.mark.parametrize("reset_after", [False, True])
+@pytest.mark.parametrize("given", NATIVE.values(), ids=NATIVE)
+def test_gru__natively__values_and_all_gradients_agree_with_torch(given, reset_after):
+    check(reset_after=reset_after, mode="native", **given)
 
 
 @pytest.mark.parametrize("tiles", [4, 1472])

@@ -24,6 +24,7 @@ from abele.poplibs.popnn.recurrent.calls import (
 )
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.gru_cell import GruCell
+from abele.poplibs.popnn.recurrent.host_passes import HostCell
 from abele.poplibs.popnn.recurrent.params import GruParams, recurrent_options
 from abele.poplibs.popnn.recurrent.passes import forward_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
@@ -214,6 +215,7 @@ def gru_fwd(call: GruForward) -> GruResult:
             keep=not chosen.inference_only and chosen.recomputation != "full",
             given=given,
             scores=scores,
+            host=_host_cell(call.params),
         )
     return GruResult(made.output, made.states[0], made.kept)
 
@@ -272,9 +274,14 @@ def gru_backward(call: GruBackward, *, updates: bool) -> GruGradients:
             call = replace(call, intermediates=_again(call).intermediates)
         kept = call.given()
         cell = GruCell(setting, call.params, has_input=call.params.do_input_weight_calc)
-        made = call.run(setting, cell, kept, updates=updates, state_gradients=[None], scores=scores)
+        host = _host_cell(call.params)
+        made = call.run(setting, cell, kept, updates=updates, state_gradients=[None], scores=scores, host=host)
     of_scores = None if made.scores is None else made.scores.T
     return GruGradients(made.input, made.states[0], made.weights, of_scores, made.deltas, kept)
+
+
+def _host_cell(params: GruParams) -> HostCell:
+    return lambda setting: GruCell(setting, params, has_input=False)
 
 
 def _again(call: GruBackward) -> GruResult:

@@ -6,6 +6,7 @@ from abele.graph import Tensor, concat
 from abele.graph.program import Sequence
 from abele.poplibs import popops
 from abele.poplibs.popnn.recurrent.cell import Columns, Setting, Weights, gates_of, put
+from abele.poplibs.popnn.recurrent.host_loop import clone_in_rows, host_map, host_product, host_sum
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.lstm_cell import activate, slope
 from abele.poplibs.popnn.recurrent.params import GruParams
@@ -136,6 +137,28 @@ class GruCell:
             of_state = gates_of(concat([biases[n : n + 1] for n in self.order[:2]] + [of_state], 0), back)
             biases = concat([biases.expand_dims(1), of_state.expand_dims(1)], 1)
         return Weights(joined[1] if inputs else None, joined[0], biases)
+
+    def take_deltas(self, deltas: Tensor) -> None:
+        """Nothing: each product reads the gradients of some gates."""
+
+    def host_gradients(self, prog: Sequence, kept: Tensor, deltas: Tensor, gradients: Weights) -> None:
+        """Write the gradients of output weights and biases; see the protocol."""
+        reset, before, candidate = kept[:, 0], kept[:, 3], self.order[2]
+        for gate in self.order[:2]:
+            host_product(prog, "tbk,tbu->ku", before, deltas[:, gate], gradients.output[gate], "gate_gradient")
+        into = gradients.output[candidate]
+        if not self.params.reset_after:
+            was_reset = clone_in_rows(before, "reset_output")
+            host_map(prog, [_1 * _2], [reset, before], [was_reset], "reset_output")
+            host_product(prog, "tbk,tbu->ku", was_reset, deltas[:, candidate], into, "candidate_gradient")
+            host_sum(prog, "tgbu->gu", deltas, gradients.biases, "bias_gradient")
+            return
+        of_state = clone_in_rows(before, "state_deltas")
+        host_map(prog, [_1 * _2], [deltas[:, candidate], reset], [of_state], "state_deltas")
+        host_product(prog, "tbk,tbu->ku", before, of_state, into, "candidate_gradient")
+        # The biases of the state's products are those of the input's, but for the candidate.
+        host_sum(prog, "tgbu->gu", deltas, gradients.biases[:, 0], "bias_gradient")
+        host_sum(prog, "tbu->u", of_state, gradients.biases[candidate, 1], "state_bias_gradient")
 
     def _gate_biases(self) -> list[Tensor]:
         """What is added to reset and update, [2, 1, units] each: one tensor, or two."""
