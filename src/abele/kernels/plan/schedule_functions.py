@@ -17,6 +17,7 @@ from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choos
 from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.pack_panels import packed_nest
 from abele.kernels.schedule.shift_arrays import shifted_arrays
+from abele.kernels.tasks.leaves import BlockLoop
 
 
 def merge_dims(program: FunctionProgram) -> FunctionProgram:
@@ -30,8 +31,9 @@ def shift_arrays(program: FunctionProgram) -> FunctionProgram:
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         nest, integers = lifted_integers(function.nest)
         function = replace(function, nest=nest, integers=integers)
-        # In a loop over blocks the driver already moves the pointers; without reductions nothing was split.
-        if leaf.loop is not None or not function.task.reductions:
+        # In a loop over blocks the driver already moves the pointers; without reductions nothing was split, but in a
+        # group of products any task may be one of several over parts of the rows.
+        if isinstance(leaf.loop, BlockLoop) or (leaf.loop is None and not function.task.reductions):
             return function
         nest, offsets = shifted_arrays(function.nest)
         starts = tuple(offsets.get(n, 0) for n in range(len(function.spaces))) if offsets else ()
