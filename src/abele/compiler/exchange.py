@@ -125,7 +125,7 @@ class _Pieces(NamedTuple):
     def transferred(self, receiver: Int64 | Int32, sender: Int32, alone: Bool) -> Transfers:
         """Each piece as a transfer."""
         return Transfers(
-            receiver=receiver,
+            receiver=receiver.astype(np.int64, copy=False),
             sender=sender,
             begin=self.begin,
             length=self.length,

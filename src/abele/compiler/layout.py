@@ -95,14 +95,19 @@ class Layout:
             begin: First address of each interval, int64[k].
             length: Elements of each, int64[k], at least 1.
         """
-        first = np.searchsorted(self.begin, begin, side="right") - 1
+        if len(begin) == 0:
+            return self._pieces(begin, begin, length, begin)
         end = begin + length
+        # Intervals of one variable lie in few pieces of the map: a search among these stays in the cache.
+        low, high = np.searchsorted(self.begin, [begin.min(), end.max()], side="right") - [1, 0]
+        first = np.searchsorted(self.begin[low:high], begin, side="right") + (low - 1)
         source = np.arange(len(begin), dtype=np.int64)
         # Nearly every field of a well placed program: each interval lies in one piece, and nothing is cut.
-        if bool((end <= self.end[first]).all()):
+        cut = np.flatnonzero(end > self.end[first])
+        if len(cut) == 0:
             return self._pieces(first, begin, length, source)
-        last = np.searchsorted(self.begin, end, side="left") - 1
-        count = last - first + 1
+        count = np.ones(len(begin), dtype=np.int64)
+        count[cut] = np.searchsorted(self.begin[low:high], end[cut], side="left") + low - first[cut]
         source = np.repeat(source, count)
         # All pieces of all intervals in one column: first[i], first[i] + 1, … up to last[i].
         piece = np.arange(len(source), dtype=np.int64) + np.repeat(first - np.cumsum(count) + count, count)
@@ -117,9 +122,10 @@ class Layout:
     def packed(self, piece: Int64) -> tuple[Int64, Int64]:
         """Packed address of the first element of some pieces, and of that of the share that each is in, int64[k]."""
         packing = self.packing
-        if not packing.is_shared:
+        if not packing.is_shared or len(piece) == 0:
             return packing.packed[piece], packing.share[piece]
-        return packing.at(piece, self.variables_at(self.begin[piece]))
+        ends = self.variables_at(self.begin[np.array([piece.min(), piece.max()])])
+        return packing.at(piece, ends[0] if ends[0] == ends[1] else self.variables_at(self.begin[piece]))
 
     @property
     def all_packed(self) -> tuple[Int64, Int64]:

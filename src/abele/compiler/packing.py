@@ -59,12 +59,12 @@ class Packing(NamedTuple):
     shift: Int64
     is_shared: bool
 
-    def at(self, piece: Int64, variable: Int64) -> tuple[Int64, Int64]:
+    def at(self, piece: Int64, variable: Int64 | np.int64) -> tuple[Int64, Int64]:
         """Packed address and share of some pieces, int64[k] each.
 
         Args:
             piece: Their numbers, int64[k].
-            variable: The variable of each, int64[k].
+            variable: The variable of each, int64[k], or that of all.
         """
         row, shift = piece - self.lag[variable], self.shift[variable]
         return self.packed[row] + shift, self.share[row] + shift

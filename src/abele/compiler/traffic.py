@@ -14,7 +14,7 @@ A receiver is an audience (``audiences``): tiles that want the same are swept on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ class Transfers(NamedTuple):
     """Pieces of memory that tiles want from other tiles.
 
     Attributes:
-        receiver: Tile, or audience, that wants the piece, int[k].
+        receiver: Tile, or audience, that wants the piece, int64[k].
         sender: Tile that holds it, int32[k].
         begin: First packed address, int64[k].
         length: Elements, int64[k].
@@ -52,7 +52,7 @@ class Transfers(NamedTuple):
             wish for the same element on a tile costs a copy there.
     """
 
-    receiver: npt.NDArray[np.integer[Any]]
+    receiver: Int64
     sender: Int32
     begin: Int64
     length: Int64
@@ -133,18 +133,6 @@ class ExchangePhase:
         return self.received_bytes.sum()
 
 
-class _Fragments(NamedTuple):
-    """Pieces that arrive; ``receiver`` is an audience, except where fragments are what senders send."""
-
-    receiver: Int64
-    sender: Int32
-    begin: Int64
-    length: Int64
-    share: Int64
-    width: Int8
-    alone: Bool
-
-
 class _AudienceCopies(NamedTuple):
     """Copies that each audience makes, but for members that hold the data themselves.
 
@@ -194,10 +182,11 @@ def phase_of(
     if audiences is None:
         audiences, receiver = Audiences.alone(transfers.receiver.astype(np.int32, copy=False), num_tiles)
         transfers = transfers._replace(receiver=receiver)
-    fragments, repeated = _received(transfers)
+    transfers = _by_address(transfers)
+    sent, is_apart = _sent(transfers)
+    fragments, repeated = _received(transfers, audiences, is_apart=is_apart)
     del transfers
     size = fragments.length * fragments.width
-    sent = _sent(fragments)
     sent_size = _words(sent.length * sent.width)
     tiles = TileSet.of([audiences.tile, sent.sender], num_tiles)
     sender = tiles.positions(sent.sender)
@@ -205,14 +194,14 @@ def phase_of(
     def received(amount: npt.NDArray[Any]) -> TileVector:
         return TileVector(tiles, audiences.sums(tiles, fragments.receiver, fragments.sender, amount))
 
-    # Each element is in the lists of so many audiences on the average; if of one, no two of them want the same.
-    is_apart = int(sent.length.sum()) == int(fragments.length.sum())
+    # If audiences receive no more than is sent, no two of them want the same.
+    differ = int(fragments.length.sum()) == int(sent.length.sum())
     phase = ExchangePhase(
         received_bytes=received(_words(size)),
         sent_bytes=TileVector(tiles, tiles.sum(sender, sent_size)),
         received_fragments=received(np.ones(len(size))),
         sent_fragments=TileVector(tiles, tiles.count(sender)),
-        paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, is_apart=is_apart)),
+        paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, differ=differ)),
         link_bytes=_link_bytes(fragments, audiences, tiles_per_ipu),
     )
     moves = [copies.by_tile(tiles, audiences) for copies in (repeated, _unaligned(fragments, size))]
@@ -224,13 +213,28 @@ def _words(size: Int64) -> Int64:
     return (size + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
 
 
-def _received(transfers: Transfers) -> tuple[_Fragments, _AudienceCopies]:
-    """What arrives at each receiver once, and the copies for what it wanted again."""
-    span = int((transfers.begin + transfers.length).max(initial=0)) + 1
-    key = transfers.receiver.astype(np.int64) * span + transfers.begin
-    # The lowest bit puts wishes without an arrangement of their own first (see the top of the module).
-    order = _order(key * 2 + ~transfers.alone)
-    wanted, key = _Fragments(*_taken(transfers, order)), key[order]
+def _by_address(transfers: Transfers) -> Transfers:
+    """Wishes in order of address, those without an arrangement of their own first (see the top of the module)."""
+    return _taken(transfers, _order(transfers.begin * 2 + ~transfers.alone))
+
+
+def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> tuple[Transfers, _AudienceCopies]:
+    """What arrives at each receiver once, and the copies for what it wanted again, from wishes in order of address.
+
+    Wishes that are apart bring nothing twice, so they arrive as they are: only those that may arrive as one with their
+    neighbours are put side by side. Otherwise wishes are sorted by receiver, which leaves those of each in order.
+    """
+    nothing = np.empty(0, dtype=np.int64)
+    if is_apart and audiences.is_alone:
+        joinable = np.flatnonzero(transfers.alone)
+        joined = _taken(transfers, joinable)
+        joined = _merged(_taken(joined, _by_receiver(joined.receiver, len(audiences))))
+        others = transfers if len(joinable) == 0 else _taken(transfers, np.flatnonzero(~transfers.alone))
+        parts = [part for part in (others, joined) if len(part.begin)]
+        return Transfers.joined(parts), _AudienceCopies(nothing, nothing.astype(np.int32), nothing, nothing)
+    wanted = _taken(transfers, _by_receiver(transfers.receiver, len(audiences)))
+    span = int((wanted.begin + wanted.length).max(initial=0)) + 1
+    key = wanted.receiver.astype(np.int64) * span + wanted.begin
     fresh, length = _news(key, wanted.length)
     again = np.flatnonzero((length < wanted.length) & ~wanted.alone)
     size = (wanted.length[again] - length[again]) * wanted.width[again]
@@ -238,17 +242,24 @@ def _received(transfers: Transfers) -> tuple[_Fragments, _AudienceCopies]:
     copies = _AudienceCopies(wanted.receiver[again], wanted.sender[again], size, granules(offset, size))
     # The sort key is shifted by a multiple of the span, so the difference of keys is that of addresses.
     found = _without_empty(wanted._replace(begin=wanted.begin + (fresh - key), length=length))
-    return _merged(found, found.alone), copies
+    return _merged(found), copies
 
 
-def _sent(received: _Fragments) -> _Fragments:
-    """What leaves each sending tile: one multicast for all that want it."""
-    # Packed addresses belong to one tile: in order of address, wishes for the same data are neighbours whoever wants
-    # them.
-    f = _Fragments(*_taken(received, _order(received.begin)))
-    begin, length = _news(f.begin, f.length)
-    found = _without_empty(f._replace(receiver=f.sender.astype(np.int64), begin=begin, length=length))
-    return _merged(found, np.ones(len(found.begin), dtype=bool))
+def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
+    """What leaves each sending tile, and whether no element is wanted twice, from wishes in order of address.
+
+    Packed addresses belong to one tile, so wishes for the same data are neighbours whoever wants them, and what is new
+    among them leaves once, for all that want it.
+    """
+    begin, length = _news(transfers.begin, transfers.length)
+    is_apart = bool((length == transfers.length).all())
+    found = transfers._replace(
+        receiver=np.broadcast_to(np.int64(0), len(begin)),
+        begin=begin,
+        length=length,
+        alone=np.broadcast_to(np.bool_(True), len(begin)),
+    )
+    return _merged(found if is_apart else _without_empty(found)), is_apart
 
 
 def _order(key: Int64) -> Int64 | slice:
@@ -256,12 +267,21 @@ def _order(key: Int64) -> Int64 | slice:
     return slice(None) if bool((key[1:] >= key[:-1]).all()) else np.argsort(key, kind="stable")
 
 
-def _taken(columns: Iterable[Column], which: Int64 | slice) -> Iterator[Column]:
-    return (column[which] for column in columns)
+def _by_receiver(receiver: Int64, count: int) -> Int64 | slice:
+    """What sorts receivers below ``count`` and leaves those that are equal in order."""
+    # Narrow numbers are sorted by their digits, without a comparison.
+    narrow = receiver.astype(np.uint16) if count <= 1 << 16 else receiver
+    return slice(None) if bool((narrow[1:] >= narrow[:-1]).all()) else np.argsort(narrow, kind="stable")
 
 
-def _without_empty(f: _Fragments) -> _Fragments:
-    return f if f.length.all() else _Fragments(*_taken(f, np.flatnonzero(f.length)))
+def _taken(transfers: Transfers, which: Int64 | slice) -> Transfers:
+    if isinstance(which, slice):
+        return transfers
+    return Transfers._make(column[which] for column in transfers)
+
+
+def _without_empty(f: Transfers) -> Transfers:
+    return f if f.length.all() else _taken(f, np.flatnonzero(f.length))
 
 
 def _news(begin: Int64, length: Int64) -> tuple[Int64, Int64]:
@@ -279,30 +299,23 @@ def _reach_before(end: Int64) -> Int64:
     return reach
 
 
-def _merged(f: _Fragments, joinable: Bool) -> _Fragments:
+def _merged(f: Transfers) -> Transfers:
     """Join neighbours that lie in one piece of memory, go from one sender to one receiver and may arrive as one."""
-    if len(f.begin) == 0:
-        return f
     # A fragment starts where memory, receiver, arrangement or sender changes, or where either neighbour must arrive by
     # itself.
-    starts = np.append(True, f.begin[1:] != f.begin[:-1] + f.length[:-1]) | ~joinable
-    starts[1:] |= (f.receiver[1:] != f.receiver[:-1]) | (f.share[1:] != f.share[:-1])
-    starts[1:] |= (f.sender[1:] != f.sender[:-1]) | ~joinable[:-1]
-    first = np.flatnonzero(starts)
+    joins = f.begin[1:] == f.begin[:-1] + f.length[:-1]
+    joins &= f.alone[1:] & f.alone[:-1]
+    if not joins.any():
+        return f
+    for column in (f.receiver, f.share, f.sender):
+        joins &= column[1:] == column[:-1]
+    first = np.flatnonzero(np.append(True, ~joins))
     if len(first) == len(f.begin):
         return f
-    return _Fragments(
-        receiver=f.receiver[first],
-        sender=f.sender[first],
-        begin=f.begin[first],
-        length=np.add.reduceat(f.length, first),
-        share=f.share[first],
-        width=f.width[first],
-        alone=f.alone[first],
-    )
+    return _taken(f, first)._replace(length=np.add.reduceat(f.length, first))
 
 
-def _unaligned(f: _Fragments, size: Int64) -> _AudienceCopies:
+def _unaligned(f: Transfers, size: Int64) -> _AudienceCopies:
     """Copies that put arriving pieces of odd half-words or bytes in place."""
     odd = np.flatnonzero(f.width < WORD_BYTES)
     granule = granules((f.begin[odd] - f.share[odd]) * f.width[odd], size[odd])
@@ -310,15 +323,17 @@ def _unaligned(f: _Fragments, size: Int64) -> _AudienceCopies:
     return _AudienceCopies(f.receiver[bad], f.sender[bad], size[bad], granule[granule < WORD_BYTES])
 
 
-def _paired_bytes(f: _Fragments, tiles: TileSet, audiences: Audiences, *, is_apart: bool) -> Int64:
+def _paired_bytes(f: Transfers, tiles: TileSet, audiences: Audiences, *, differ: bool) -> Int64:
     """Bytes that each tile receives and its neighbour, the other one of tiles 2k and 2k + 1, receives too.
 
     Every piece that arrives at the even tile counts in whole items of the bus, as far as the odd one wants it. Pairs of
     the same two audiences have the same pieces in common, but for those that one of the two tiles holds itself, which
     are taken off pair by pair.
     """
+    if differ and audiences.is_alone:
+        return tiles.zeros()
     ptr = np.searchsorted(f.receiver, np.arange(len(audiences) + 1))
-    pairs = _meeting(f, ptr, audiences.neighbours(), is_apart=is_apart)
+    pairs = _meeting(f, ptr, audiences.neighbours(), differ=differ)
     key = pairs.even * len(audiences) + pairs.odd
     kinds = distinct(key)
     kind = np.searchsorted(kinds, key)
@@ -346,10 +361,10 @@ def _paired_bytes(f: _Fragments, tiles: TileSet, audiences: Audiences, *, is_apa
     return tiles.sum(pair, np.concatenate([amount[some], amount[some]]))
 
 
-def _meeting(f: _Fragments, ptr: Int64, pairs: Neighbours, *, is_apart: bool) -> Neighbours:
+def _meeting(f: Transfers, ptr: Int64, pairs: Neighbours, *, differ: bool) -> Neighbours:
     """Those pairs of tiles of which both may want some piece."""
     may = (ptr[pairs.even] < ptr[pairs.even + 1]) & (ptr[pairs.odd] < ptr[pairs.odd + 1])
-    if is_apart:  # Then only tiles of one audience want the same.
+    if differ:  # Then only tiles of one audience want the same.
         may &= pairs.even == pairs.odd
     pairs = pairs.where(may)
     first, last = f.begin[ptr[:-1] % max(len(f.begin), 1)], (f.begin + f.length)[ptr[1:] - 1]
@@ -376,7 +391,7 @@ def _listed(ptr: Int64, lists: Int64) -> tuple[Int64, Int64]:
     return np.arange(len(number), dtype=np.int64) + np.repeat(ptr[lists] - (np.cumsum(count) - count), count), number
 
 
-def _common(f: _Fragments, ptr: Int64, at: Int64, number: Int64, others: Int64) -> Int64:
+def _common(f: Transfers, ptr: Int64, at: Int64, number: Int64, others: Int64) -> Int64:
     """How many elements of fragments other audiences want.
 
     Args:
@@ -411,14 +426,17 @@ def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int6
     return np.asarray(covered(begin + length) - covered(begin))
 
 
-def _link_bytes(f: _Fragments, audiences: Audiences, tiles_per_ipu: int) -> LinkBytes:
+def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> LinkBytes:
     """Bytes between IPUs; what several tiles of an IPU want crosses once."""
     if audiences.num_tiles <= tiles_per_ipu:
         return LinkBytes.none()
-    audience, ipu = audiences.ipus(tiles_per_ipu)
-    ptr = np.searchsorted(f.receiver, np.arange(len(audiences) + 1))
-    at, number = _listed(ptr, audience)
-    target, source = ipu[number], (f.sender // tiles_per_ipu).astype(np.int64)[at]
+    if audiences.is_alone:
+        at, target = np.arange(len(f.begin)), (audiences.tile // tiles_per_ipu).astype(np.int64)[f.receiver]
+    else:
+        audience, ipu = audiences.ipus(tiles_per_ipu)
+        at, number = _listed(np.searchsorted(f.receiver, np.arange(len(audiences) + 1)), audience)
+        target = ipu[number]
+    source = (f.sender // tiles_per_ipu).astype(np.int64)[at]
     far = np.flatnonzero(source != target)
     at, target, source = at[far], target[far], source[far]
     span = int((f.begin + f.length).max(initial=0)) + 1
