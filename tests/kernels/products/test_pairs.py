@@ -115,7 +115,8 @@ def test_product__of_bf16__runs_packed_where_f32_runs_as_loops(monkeypatch):
 
 def test_costs__with_pairs__are_lower_and_those_of_other_types_the_same():
     plain, paired = (product_cost((512, 512, 512), 1, (128, 128), 1, SIZES[word]) for word in (1, 2))
-    assert paired < plain
+    # Both in multiply-adds of their own tiles, of which pairs do twice as many a second.
+    assert paired < 2 * plain
     assert product_costs(16, 32, pairs=True).sizes == product_costs(16, 32).sizes
 
 

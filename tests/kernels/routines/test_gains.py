@@ -7,6 +7,7 @@ import pytest
 
 from abele.kernels.routines import gains
 from abele.kernels.routines.blocking import blocking
+from abele.numerics import f32
 
 SIZES = blocking(16, 32, 1 << 15, 1 << 20)
 
@@ -16,13 +17,13 @@ def test_packed__until_it_is_dropped__holds_its_matrices(monkeypatch, is_turned)
     made = []
     plain = gains._matrix
 
-    def matrix():
-        array = plain()
+    def matrix(*args):
+        array = plain(*args)
         made.append(weakref.ref(array))
         return array
 
     monkeypatch.setattr(gains, "_matrix", matrix)
-    multiply = gains._packed(SIZES, is_turned=is_turned)
+    multiply = gains.packed_product(SIZES, f32, (320, 320, 320), is_turned=is_turned)
     gc.collect()
     a, b, c = (array() for array in made)
     assert a is not None

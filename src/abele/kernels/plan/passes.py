@@ -21,6 +21,7 @@ from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.check import check_form
 from abele.kernels.plan.functions import FunctionProgram
 from abele.kernels.plan.lower_tasks import lower_tasks
+from abele.kernels.plan.measure_products import measured_target
 from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
@@ -150,7 +151,14 @@ def plan_native(buffers: Sequence[Buffer], calls: Sequence[BoundKernel]) -> Nati
         TypeMismatchError: A buffer holds another type than the kernel wants.
     """
     folder = dump_folder()
-    plan = run_passes(bound_calls(buffers, calls), watch=None if folder is None else _to_files(folder))
+    calls_here = bound_calls(buffers, calls, measured_target(_planned))
+    plan = run_passes(calls_here, watch=None if folder is None else _to_files(folder))
+    assert isinstance(plan, NativePlan)
+    return plan
+
+
+def _planned(buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget) -> NativePlan:
+    plan = run_passes(bound_calls(buffers, calls, target), check=False)
     assert isinstance(plan, NativePlan)
     return plan
 

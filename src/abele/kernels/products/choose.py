@@ -13,6 +13,15 @@ from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.products.shares import choose_shares, product_cost
 from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.costs import ProductCosts
+from abele.kernels.routines.rates import PackedRates
+
+USUAL = PackedRates()
+"""What is expected of a host that is not measured."""
+WHOLE_POINTS = 768
+"""Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
+1,024 points rates fall by a quarter."""
+UNDECIDED = 2.0
+"""What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
 
 
 @lru_cache(maxsize=4096)
@@ -41,5 +50,17 @@ def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedul
 
 def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, costs: ProductCosts) -> bool:
     """True if the product is expected to take less time in shares than as loops."""
-    packed = product_cost(product.shape, product.count, shares, 1, sizes)
-    return packed * costs.loops_rate < math.prod(product.shape) * product.count
+    if costs.forced:
+        return True
+    points = math.prod(product.shape) * product.count
+    is_crossed = product.shape[2] > WHOLE_POINTS and product.right.stride(product.columns[-1]) != 1
+
+    def gain(packing: float, loops: float) -> float:
+        return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
+
+    # Rates are measured where they could matter: on no host are they so far from the usual ones.
+    usual = gain(USUAL.packing * sizes.word, USUAL.loops / sizes.word)
+    if costs.measure is None or not 1 / UNDECIDED < usual < UNDECIDED:
+        return usual > 1
+    rates = costs.measure(sizes)
+    return gain(rates.packing, rates.crossed if is_crossed else rates.loops) > 1

@@ -46,19 +46,31 @@ def choose_shares(shape: tuple[int, int, int], digits: tuple[int, int], count: i
     return min(fitting, key=cost)
 
 
-def product_cost(shape: tuple[int, int, int], count: int, cut: tuple[int, int], threads: int, sizes: Blocking) -> float:
-    """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number."""
+def product_cost(
+    shape: tuple[int, int, int],
+    count: int,
+    cut: tuple[int, int],
+    threads: int,
+    sizes: Blocking,
+    *,
+    packing: float | None = None,
+) -> float:
+    """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number.
+
+    ``packing`` is the cost of packing an element, where that is measured.
+    """
     m, n, k = shape
     rows, columns = cut
+    # In words of pairs, tiles do a multiply-add in half the time, and packing costs twice as many of them.
+    packing = PACKING * sizes.word if packing is None else packing
     parts = -(-m // rows)
     units = -(-count * parts * -(-n // columns) // threads)
     whole = -(-columns // sizes.lanes) * sizes.lanes
     strips = -(-columns // sizes.strip)
     # Columns are packed by the first share of a thread that has them, rows by every share.
     blocks = -(-units // parts) if sizes.keeps(k, columns) else units
-    # Words of pairs are read, and multiplied, in half the time.
-    one = rows * (whole / sizes.word + PACKING * strips) * k + READING * k * whole / sizes.word + CALL
-    return threads * (units * one + blocks * PACKING * k * columns)
+    one = rows * (whole + packing * strips) * k + READING * k * whole + CALL
+    return threads * (units * one + blocks * packing * k * columns)
 
 
 def _cuts(extent: int, step: int, digit: int) -> list[int]:

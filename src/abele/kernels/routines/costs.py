@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, nearest
 from abele.kernels.routines.blocking import Blocking, blocking
 from abele.kernels.routines.gains import library_gain
 from abele.kernels.routines.libraries import MatrixLibrary, loaded_library
+from abele.kernels.routines.rates import PackedRates
 from abele.llvm.host import cache_bytes
 from abele.numerics import ElementType, bf16
 
@@ -17,8 +19,6 @@ VARIABLE = "ABELE_PRODUCTS"
 WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
 the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
-LOOPS_RATE = 0.88
-"""Rate of loops over register tiles, of that of the packed routine's tiles."""
 MIN_GAIN = 1.05
 """How many times as fast as the packed routine a library has to be to be called."""
 
@@ -30,14 +30,14 @@ class ProductCosts:
     Attributes:
         sizes: Of the packed routine.
         pairs: Of the packed routine for operands of bf16, where the CPU multiplies pairs of them; else None.
-        loops_rate: Rate of loops over register tiles, of that of the packed routine's tiles.
+        measure: Measures what the routine of given sizes costs on this host; None: as rates are by default.
         library: What may multiply instead of the packed routine.
-        forced: True if it shall, wherever it can.
+        forced: True if every product runs by the packed routine, or by the library where it can.
     """
 
     sizes: Blocking
     pairs: Blocking | None = None
-    loops_rate: float = LOOPS_RATE
+    measure: Callable[[Blocking], PackedRates] | None = None
     library: MatrixLibrary | None = None
     forced: bool = False
 
@@ -81,5 +81,4 @@ def product_costs(lanes: int, registers: int, *, pairs: bool = False) -> Product
             remedy="import torch first, or leave the variable unset",
         )
     sizes, paired = (blocking(lanes, registers, *cache_bytes(), word=word) for word in (1, 2))
-    rate = LOOPS_RATE if way == "auto" else 0.0
-    return ProductCosts(sizes, paired if pairs else None, rate, library, way == "mkl")
+    return ProductCosts(sizes, paired if pairs else None, library=library, forced=way != "auto")

@@ -19,6 +19,7 @@ from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.libraries import MatrixLibrary
 from abele.kernels.routines.native import packed_routine
 from abele.kernels.routines.places import places_of
+from abele.numerics import ElementType, f32
 
 VERSION = 1
 """Raised when gains are measured in another way."""
@@ -40,24 +41,32 @@ def measure_gain(library: MatrixLibrary, sizes: Blocking) -> float:
     """Measure it now: the mean over both layouts of the right matrix."""
     gains = []
     for is_turned in (False, True):
-        ours, theirs = _packed(sizes, is_turned=is_turned), _library(library, is_turned=is_turned)
-        pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(_ROUNDS)]
+        ours, theirs = (
+            packed_product(sizes, f32, (_EXTENT,) * 3, is_turned=is_turned),
+            _library(library, is_turned=is_turned),
+        )
+        pairs = [(seconds_of(ours), seconds_of(theirs)) for _ in range(_ROUNDS)]
         gains.append(min(a for a, _ in pairs) / min(b for _, b in pairs))
     return round(20 * sum(gains) / len(gains)) / 20
 
 
-def _matrix() -> np.ndarray:
-    return np.full((_EXTENT, _EXTENT), 0.5, np.float32)
+def _matrix(shape: tuple[int, int] = (_EXTENT, _EXTENT), type_: ElementType = f32) -> np.ndarray:
+    return np.full(shape, 0.5, type_.np)
 
 
-def _packed(sizes: Blocking, *, is_turned: bool) -> Callable[[], None]:
-    n = _EXTENT
-    native, address = packed_routine(sizes, "f32", "f32")
-    row, column = ((n, n),), ((n, 1),)
-    places = places_of([row, column, *((column, row) if is_turned else (row, column)), row, column], keeps=True)
-    a, b, c, work = _matrix(), _matrix(), _matrix(), np.zeros(sizes.work_bytes(n, n), np.uint8)
+def packed_product(
+    sizes: Blocking, type_: ElementType, shape: tuple[int, int, int], *, is_turned: bool = False
+) -> Callable[[], None]:
+    """One product of rows, columns and summed elements ``shape`` by the packed routine, the right matrix transposed if
+    ``is_turned``."""
+    m, n, k = shape
+    native, address = packed_routine(sizes, type_.name, type_.name)
+    right = (((k, 1),), ((n, k),)) if is_turned else (((k, n),), ((n, 1),))
+    places = places_of([((m, k),), ((k, 1),), *right, ((m, n),), ((n, 1),)], keeps=sizes.keeps(k, n))
+    work = np.zeros(sizes.work_bytes(k, n), np.uint8)
+    a, b, c = _matrix((m, k), type_), _matrix((k, n), type_), _matrix((m, n))
     run = _ROUTINE(address)
-    args = (places.address, 0, n, 0, n, *(x.ctypes.data for x in (a, b, c)), 0, 0, work.ctypes.data)
+    args = (places.address, 0, m, 0, n, *(x.ctypes.data for x in (a, b, c)), 0, 0, work.ctypes.data)
     held = (native, places, a, b, c, work)
 
     def multiply() -> None:
@@ -89,7 +98,8 @@ def _library(library: MatrixLibrary, *, is_turned: bool) -> Callable[[], None]:
     return multiply
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def seconds_of(run: Callable[[], None]) -> float:
+    """Processor time of the calling thread for one run."""
     start = time.thread_time()
     run()
     return max(time.thread_time() - start, 1e-9)

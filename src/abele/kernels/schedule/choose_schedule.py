@@ -321,11 +321,12 @@ class _CostModel:
 
     def _rows(self, fetch: Fetch, target: HostTarget) -> dict[str, int]:
         """Dims along which a tile reads lines apart, each for several points of the reduction, and how many such lines
-        stay in the first-level cache meanwhile; none where a line is used up at once."""
+        stay in the first-level cache meanwhile; none where the next point is beyond the next line, which is fetched
+        ahead of its use."""
         access = fetch.access
         along = [abs(access.stride(d)) * (self.width if d == self.lane else 1) for d, _ in self.nest.reduced]
         near = min((step for step in along if step), default=0) * access.type.bytes
-        if not 0 < near < LINE_BYTES or can_be_packed(self.nest, fetch, self.lane, self.width):
+        if not 0 < near <= LINE_BYTES or can_be_packed(self.nest, fetch, self.lane, self.width):
             return {}
         steps = {d: abs(access.stride(d)) * access.type.bytes for d in self.parallel if d != self.lane}
         # Lines apart by a step fall on so many different places of a way; one way is left to what streams by.

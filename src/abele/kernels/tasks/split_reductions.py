@@ -14,6 +14,7 @@ from dataclasses import replace
 from abele.kernels.nest.ir import Apply, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.products.choose import WHOLE_POINTS
 from abele.kernels.products.matrix_product import is_apart
 from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
@@ -22,8 +23,8 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substi
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32
 
-PART_POINTS, WHOLE_POINTS = 512, 768
-"""Points of a part's reduction, and how many stay whole. Measured: from 512 to 1,024 points rates fall by a quarter."""
+PART_POINTS = 512
+"""Points of a part's reduction."""
 MIN_FIELD, NEAR_BYTES = 1 << 15, 1 << 22
 """Points that are reduced into a result where operands are cut by samples, and what an operand of a part may take: the
 few channels of it that are worked on at a time then fit into a second-level cache of 1 MiB."""
