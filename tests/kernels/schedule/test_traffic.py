@@ -63,3 +63,13 @@ def test_register_tile__of_a_product__fills_the_registers_beside_its_operands() 
     nest = contraction({"i": 280, "j": 512}, {"k": 256}, {"i": 256, "k": 1}, {"j": 1, "k": 512}, {"i": 512, "j": 1})
     tile = dict(choose_schedule(nest, CPU).tile)
     assert 24 <= tile.get("i", 1) * tile.get("j", 1) <= CPU.accumulators
+
+
+def test_order__of_a_nest_with_a_panel__has_its_dims_outermost() -> None:
+    nest = contraction({"i": 64, "j": 512}, {"k": 4096}, {"i": 4096, "k": 1}, {"j": 1, "k": 512}, {"i": 512, "j": 1})
+    schedule = NestSchedule(("i", "j"), 0, ("k",), "j", 16, (("i", 8), ("j", 2)))
+    traffic = Traffic(nest, CPU)
+    (first, _), _ = traffic.best_order(schedule, ("i", "j"), leading=("j",))
+    assert first == "j"
+    (first, _), _ = traffic.best_order(schedule, ("i", "j"), leading=("i",))
+    assert first == "i"

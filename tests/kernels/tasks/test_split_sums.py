@@ -12,8 +12,10 @@ from kernels_kit import form_after, run_kernel
 from products_kit import expected, linear, values
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind
+from abele.kernels.nest.ir import load, nest, store
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.split_sums import LONGEST, MIN_PART, THREADS
+from abele.numerics import f32
 
 CPU = HostTarget(lanes=16, registers=32)
 
@@ -41,6 +43,20 @@ def test_sum__that_is_longer_than_parts_in_a_row__is_cut_for_them() -> None:
     parts = [t for t in tasks_of(kernel) if "p.part" in dict(t.parallel)]
     assert all(math.prod(n for _, n in t.reduced) <= LONGEST for t in parts)
     assert len(tasks_of(kernel, "split_reductions")) > len(parts) + 1
+
+
+def test_sum__over_fields__is_cut_along_the_outermost_dim_that_is_long_enough() -> None:
+    # Gradients of weights of 1 × 1: a part is next to each other in memory, not every so manyth column.
+    extents = {"n": 16, "y": 56, "x": 56, "i": 64, "o": 256}
+    product = load(0, "n", "y", "x", "i") * load(1, "n", "y", "x", "o")
+    shapes = ((16, 56, 56, 64), (16, 56, 56, 256), (64, 256))
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (nest(extents, store(2, ("i", "o"), product, "add")),))
+    parts = [t for t in tasks_of(kernel, "split_reductions") if "p.part" in dict(t.parallel)]
+    assert parts
+    assert all(dict(t.reduced)["x"] == 56 for t in parts)
+    arrays = values(kernel)
+    wanted = np.tensordot(*(a.astype(np.float64) for a in arrays), axes=((0, 1, 2), (0, 1, 2)))
+    np.testing.assert_allclose(run_kernel(kernel, arrays, 3)[0], wanted, rtol=0, atol=2e-3)
 
 
 @settings(max_examples=12, deadline=None)

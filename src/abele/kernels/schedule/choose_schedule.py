@@ -96,7 +96,9 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     found: list[tuple[float, int, NestSchedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
         schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
-        order, lines = traffic.best_order(schedule, free)
+        # Units that share a panel must come after each other, so the panel's dims lead.
+        panel = find_panel(nest, schedule)
+        order, lines = traffic.best_order(schedule, free, panel.dims if panel is not None else ())
         schedule = replace(schedule, order=(*nest.unit, *order))
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
     cost, _, best = min(found)
@@ -110,7 +112,6 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
     panel = find_panel(nest, schedule)
     if panel is None:
         return schedule, None
-    # Units that share a panel must come after each other, so the panel's dims lead.
     others = tuple(d for d in schedule.order if d not in panel.dims)
     schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
     return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel

@@ -72,16 +72,22 @@ class Traffic:
         self.known: dict[tuple[int, ...], int] = {}
         self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
 
-    def best_order(self, schedule: NestSchedule, free: Sequence[str]) -> tuple[tuple[str, ...], float]:
-        """The parallel dims ``free`` in the order with the least traffic, and weighted lines of that order."""
+    def best_order(
+        self, schedule: NestSchedule, free: Sequence[str], leading: Sequence[str] = ()
+    ) -> tuple[tuple[str, ...], float]:
+        """The parallel dims ``free`` in the order with the least traffic, and weighted lines of that order.
+
+        Those of ``leading`` are the outermost, in their order.
+        """
         steps = {d: schedule.step(d) for d in self.extents}
         by_stride = sorted(free, key=lambda d: self.out_stride[d], reverse=True)
-        looping = [d for d in by_stride if self.extents[d] > steps[d]]
-        still = tuple(d for d in by_stride if d not in looping)
+        first = tuple(d for d in leading if self.extents[d] > steps[d])
+        looping = [d for d in by_stride if self.extents[d] > steps[d] and d not in first]
+        still = tuple(d for d in by_stride if d not in looping and d not in first)
         if not self.nest.accumulates:
-            return (*looping, *still), 0.0
+            return (*first, *looping, *still), 0.0
         outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
-        orders = [(*order, *inside) for order in permutations(outside)]
+        orders = [(*first, *order, *inside) for order in permutations(outside)]
         costs = [(self._lines(steps, order, schedule), order) for order in orders]
         lines, order = min(costs, key=lambda c: c[0])
         return (*order, *still), lines
@@ -131,30 +137,30 @@ class Traffic:
     def _jumps(self, steps: dict[str, int], loops: Sequence[str]) -> float:
         """Weighted lines of large arrays that are reached by jumps."""
         total = 0.0
-        for array in self.arrays:
-            size = math.prod(self.extents[d] for d in array.strides) * array.bytes
+        for number, array in enumerate(self.arrays):
+            size = self._touched(number, self.extents)
             if size <= self.own:
                 continue
             moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
-            run, further = self._run(array, steps)
-            if moving and moving[-1] != further:
-                total += JUMP_COST * size / max(LINE_BYTES, run * array.bytes)
+            run, further = self._run(number, steps)
+            if moving and moving[-1] not in further:
+                total += JUMP_COST * size / max(LINE_BYTES, run)
             elif self._is_streamed(array):
-                touched = math.prod(min(steps[d], self.extents[d]) for d in array.strides)
-                total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * run else 0.0
+                touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()})
+                total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
         return total
 
     def _is_streamed(self, array: _Array) -> bool:
         """True if ``array`` is read once from end to end, so that its lines come from memory."""
         return array.loaded and all(d in array.dims for d, extent in self.extents.items() if extent > 1)
 
-    def _run(self, array: _Array, steps: dict[str, int]) -> tuple[int, str]:
-        """Elements of ``array`` in a row that a tile touches, and the dim along which the row goes on."""
-        run, further = 1, ""
-        for dim, stride in sorted(array.strides.items(), key=lambda item: abs(item[1])):
-            if abs(stride) != run:
+    def _run(self, number: int, steps: dict[str, int]) -> tuple[int, set[str]]:
+        """Bytes of an array in a row that a tile touches, and the dims along which the row goes on."""
+        run, further = self.arrays[number].bytes, set[str]()
+        for dim, stride in self.steps[number]:
+            if stride > run:
                 break
-            run *= min(steps[dim], self.extents[dim])
+            run += stride * (min(steps[dim], self.extents[dim]) - 1)
             if steps[dim] < self.extents[dim]:
-                return run, dim
+                further.add(dim)
         return run, further

@@ -82,13 +82,23 @@ def _cut_panels(task: Task) -> tuple[str, int] | None:
     length = math.prod(extent for _, extent in task.reduced)
     if not WHOLE_POINTS < length <= PART_POINTS * MAX_PARTS:
         return None
+    for dim, extent in outermost_first(task):
+        rest = length // extent
+        sizes = [n for n in range(1, extent) if extent % n == 0 and PART_POINTS // 2 <= n * rest <= WHOLE_POINTS]
+        if sizes:
+            return dim, min(sizes, key=lambda n: abs(n * rest - PART_POINTS))
     dim, extent = max(task.reduced, key=lambda d: d[1])
-    rest = length // extent
-    sizes = [n for n in range(1, extent) if extent % n == 0 and PART_POINTS // 2 <= n * rest <= WHOLE_POINTS]
-    if not sizes and rest <= PART_POINTS // 2:
-        # The last part is shorter, and has code of its own.
-        sizes = [-(-extent // round(length / PART_POINTS))]
-    return (dim, min(sizes, key=lambda n: abs(n * rest - PART_POINTS))) if sizes else None
+    # The last part is shorter, and has code of its own.
+    return (dim, -(-extent // round(length / PART_POINTS))) if length // extent <= PART_POINTS // 2 else None
+
+
+def outermost_first(task: Task) -> list[tuple[str, int]]:
+    """The reduced dims of ``task`` with their extents, in the order in which they index its operands.
+
+    Parts of the first lie next to each other in memory, and are streamed; parts of the last are scattered.
+    """
+    places = {d: [n for r in task.refs for n, a in enumerate(r.index) if d in a.names] for d, _ in task.reduced}
+    return sorted(task.reduced, key=lambda d: (sum(places[d[0]]) / max(1, len(places[d[0]])), -d[1]))
 
 
 def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:

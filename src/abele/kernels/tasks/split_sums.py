@@ -20,7 +20,7 @@ from abele.kernels.tasks.copy_operands import is_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
 from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction, substitute
-from abele.kernels.tasks.split_reductions import MAX_PARTS, PART_POINTS
+from abele.kernels.tasks.split_reductions import MAX_PARTS, PART_POINTS, outermost_first
 from abele.numerics import f32
 
 THREADS = 16
@@ -78,7 +78,9 @@ def _in_parts(spaces: SpaceTable, task: Task, wanted: int) -> list[Task]:
     """``task``, or the tasks of its parts, of which about so many are wanted, and the one that adds them up."""
     if wanted < 2:
         return [task]
-    dim, extent = max(task.reduced, key=lambda d: d[1])
+    # The outermost dim that is long enough, so that a part streams through memory.
+    dims = outermost_first(task)
+    dim, extent = next((d for d in dims if d[1] >= wanted), max(dims, key=lambda d: d[1]))
     # A shorter last part would have code of its own.
     parts = next((n for n in range(wanted, 2 * wanted) if extent % n == 0), min(wanted, extent))
     size = -(-extent // parts)
