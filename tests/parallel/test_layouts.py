@@ -7,8 +7,11 @@ import numpy as np
 from abele.expr.derivative import arg
 from abele.graph import Copy, Graph
 from abele.graph.program import walk
+from abele.numerics import f16
 from abele.parallel import NetworkBuilder, NetworkProgram, Schedule, inference_program
+from abele.parallel.lowering import Lowering
 from abele.parallel.ops import build
+from abele.parallel.ops.recurrent import LstmValues, lstm
 
 
 def lowered(net: NetworkBuilder) -> NetworkProgram:
@@ -52,3 +55,38 @@ def test_lowering__matrix_that_is_transposed__is_put_together_along_its_pieces()
     net.output(build.matmul(net, build.transpose(net, joined), net.parameter((8, 32), "f32", "w")))
     (made,) = copies(lowered(net), "whole")
     assert made.source.shape == (8, 48)
+
+
+def lstm_layers(shared: bool) -> tuple[NetworkBuilder, list[LstmValues]]:
+    """Two LSTM layers of equal sizes; the second one's weights of its input may be those of its output."""
+    net = NetworkBuilder()
+    x, made = net.input((6, 4, 32), f16, "x"), []
+    for number in range(2):
+        shapes = {"output": (4, 32), "cell": (4, 32), "wx": (128, 32), "wh": (128, 32), "bias": (128,)}
+        values = {name: net.parameter(shape, f16, f"{name}{number}") for name, shape in shapes.items()}
+        if shared and number:
+            values["wx"] = values["wh"]
+        made.append(LstmValues(x, *values.values()))
+        x = lstm(net, made[-1], trains=True)[0]
+    net.output(x)
+    return net, made
+
+
+def test_lstm_weights__of_every_layer__are_the_rows_of_one_matrix() -> None:
+    net, made = lstm_layers(shared=False)
+    graph = Graph("bow")
+    to = Lowering(graph)
+    to.run(net.finish().ops)
+    matrices = [{v for value in (layer.of_input, layer.of_output) for v in to[value].variables} for layer in made]
+    assert [len(m) for m in matrices] == [1, 1]
+    assert matrices[0] != matrices[1]
+    assert all(m.size == 2 * 128 * 32 for found in matrices for m in found)
+    assert not any(v.name.endswith("gates/weights") for v in graph.variables), "nothing is written out again"
+
+
+def test_lstm_weights__that_two_operands_share__lie_on_their_own() -> None:
+    net, made = lstm_layers(shared=True)
+    to = Lowering(Graph("bow"))
+    to.run(net.finish().ops)
+    (matrix,) = to[made[1].of_output].variables
+    assert matrix.size == 128 * 32

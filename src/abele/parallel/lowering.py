@@ -125,6 +125,7 @@ class Lowering:
             # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
             # rather than in the op's scope.
             with located(self.graph, op.debug, scoped=False):
+                self._enter_together(rule, op)
                 for number, value in enumerate(op.inputs):
                     self.enter(value, partial(self._laid_out, rule, op, number))
         with located(self.graph, op.debug):
@@ -135,6 +136,27 @@ class Lowering:
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
                 self.bind(value, tensor)
+
+    def _enter_together(self, rule: OpRule, op: NetworkOp) -> None:
+        """Make operands that are to be views of one variable, unless one of them has a layout or contents already."""
+        places = [self._entrance(op.inputs[n]) for n in rule.laid_together]
+        new = all(v not in to._tensors and v not in to._constants for to, v in places)
+        if not places or not new or len(set(places)) < len(places):
+            return
+        names = tuple(v.name for _, v in places)
+        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
+        what = ("together", op.kind, self._attributes(op), names, types)
+        made = self.repeats.build(what, (), self.prog, lambda: rule.layout_together(self, op))
+        for (to, value), tensor in zip(places, made, strict=True):
+            assert tensor is not None
+            to.bind(value, tensor)
+
+    def _entrance(self, value: Value) -> tuple[Lowering, Value]:
+        """Where a value enters: here, or further out what a parameter of blocks stands for."""
+        if value in self._tensors or value not in self._stands_for:
+            return self, value
+        assert self._outer is not None
+        return self._outer._entrance(self._stands_for[value])
 
     def _put_together(self, value: Value) -> None:
         """Copy a matrix that several variables show together into one, which stands for it from now on.

@@ -41,6 +41,7 @@ class OpRule:
         reads_eagerly: False if the op itself sees to it that its operands become variables.
         wants_one_piece: True if matrices that several variables show together are copied into one before the op reads
             them.
+        laid_together: Operands that :meth:`layout_together` makes as views of one variable, where all of them are new.
         depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.
@@ -53,6 +54,7 @@ class OpRule:
     repeats: ClassVar[bool] = True
     reads_eagerly: ClassVar[bool] = True
     wants_one_piece: ClassVar[bool] = False
+    laid_together: ClassVar[tuple[int, ...]] = ()
     depends_on_operands_alone: ClassVar[bool] = True
 
     def types(self, op: NetworkOp) -> Types:
@@ -111,6 +113,10 @@ class OpRule:
         It is asked once for ops of equal attributes and operand types.
         """
         return None
+
+    def layout_together(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+        """The operands of :attr:`laid_together`, as the op wants them; it is asked as :meth:`layout` is."""
+        raise NotImplementedError
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Append ops for the gradients of the inputs, given those of the outputs.

@@ -112,6 +112,7 @@ class Lstm(OpRule):
 
     operands = 6
     attributes: ClassVar = {"keeps": bool}
+    laid_together = (3, 4)
 
     def types(self, op: NetworkOp) -> Types:
         """Those that follow from input and state."""
@@ -149,6 +150,13 @@ class Lstm(OpRule):
         if operand == 5:
             return layers.create_weights_biases(to.graph, params, name or "biases").reshape((4 * params.hidden,))
         return None
+
+    def layout_together(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+        """The weights of input and output as popnn makes them: the rows of one matrix, as a step multiplies them."""
+        params, name = _params(op), op.inputs[3].name or "weights"
+        of_input, of_output = layers.create_weights_kernel(to.graph, params, name, to.planned(params.dtype))
+        assert of_input is not None
+        return _as_matrix(of_input), _as_matrix(of_output)
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn layer."""
