@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llvmlite import ir as ll
 
 from abele.codelet import Input, Output, Vector, Vertex, codelet, compile_codelet, interpret, macro
 from abele.codelet.functions import VertexFunction
@@ -37,6 +36,7 @@ from abele.expr.operation import FLOAT
 from abele.graph import Graph, Sequence
 from abele.kernels import evaluate as evaluate_kernel
 from abele.kernels.nest import ir
+from abele.llvm import ir as ll
 from abele.llvm.emit import constant, intrinsic
 from abele.machine import systems
 from abele.numerics import f16, f32

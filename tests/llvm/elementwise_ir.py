@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir as ll
 
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, F64, I8, I16, I32, I64, POINTER, VOID
 from abele.llvm.jit import compile_ir
 

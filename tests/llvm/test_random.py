@@ -5,8 +5,8 @@ import pytest
 from elementwise_ir import elementwise
 from hypothesis import given
 from hypothesis import strategies as st
-from llvmlite import ir as ll
 
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32
 from abele.llvm.random import emit_hash_u32, hash_u32
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import VertexMemory, stored_type
+from abele.llvm import ir as ll
 from abele.llvm.emit import I64, POINTER, Value, constant
 
 WORDS = 4
@@ -49,7 +48,6 @@ class CheckedMemory(VertexMemory):
         self._numbers = {f.name: n for n, f in enumerate(fields)}
         with self.builder.goto_entry_block():
             self._nowhere = self.builder.alloca(ll.ArrayType(I64, 2), name="nowhere")
-            self._nowhere.type = POINTER
             for word in range(2):
                 place = self.builder.gep(self._nowhere, [constant(I64, word)], source_etype=I64)
                 self.builder.store(constant(I64, 0), place)

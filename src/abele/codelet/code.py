@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.memory import VertexMemory, value_type
 from abele.codelet.parallel import is_parallel
 from abele.codelet.printing import emit_print
@@ -30,6 +28,7 @@ from abele.codelet.tree import (
     walk,
 )
 from abele.codelet.values import EXACT, FLOAT_BINARY, Values
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I64, POINTER, Value, constant
 from abele.numerics import ElementType
 
@@ -48,7 +47,7 @@ class Charges:
 
 
 class LoopIds:
-    """Loop metadata, which refers to itself and which llvmlite therefore cannot express.
+    """Loop metadata, which refers to itself and is therefore written here.
 
     Attributes:
         text: Definitions, to be added to the text of the module.
@@ -60,13 +59,13 @@ class LoopIds:
         self.text = ""
         self._next = self._FIRST
 
-    def parallel(self) -> tuple[_Reference, _Reference]:
+    def parallel(self) -> tuple[ll.Metadata, ll.Metadata]:
         """Metadata of a loop that carries nothing through memory, and the group that marks its accesses."""
         group = self._define("distinct !{}")
-        accesses = f'!{{!"llvm.loop.parallel_accesses", {group.get_reference()}}}'
+        accesses = f'!{{!"llvm.loop.parallel_accesses", {group.ref}}}'
         return self._define(f"distinct !{{!{self._next}, {accesses}}}"), group
 
-    def vectorised(self, width: int) -> _Reference:
+    def vectorised(self, width: int) -> ll.Metadata:
         """Metadata of a loop of ``width`` iterations that becomes one vector operation, not unrolled before."""
         options = (
             '!{!"llvm.loop.unroll.disable"}',
@@ -76,20 +75,11 @@ class LoopIds:
         )
         return self._define(f"distinct !{{!{self._next}, {', '.join(options)}}}")
 
-    def _define(self, content: str) -> _Reference:
+    def _define(self, content: str) -> ll.Metadata:
         number = self._next
         self._next += 1
         self.text += f"!{number} = {content}\n"
-        return _Reference(number)
-
-
-@dataclass(frozen=True)
-class _Reference:
-    number: int
-
-    def get_reference(self) -> str:
-        """How an instruction refers to it."""
-        return f"!{self.number}"
+        return ll.Metadata(number)
 
 
 @dataclass
@@ -157,9 +147,7 @@ class BodyEmitter(Values):
     def slot(self, type_: Any, name: str) -> Value:
         """Stack memory, reserved at the start of the function."""
         with self.builder.goto_entry_block():
-            place = self.builder.alloca(type_, name=name)
-        place.type = POINTER  # lanes are addressed one by one and all at once
-        return place
+            return self.builder.alloca(type_, name=name)
 
     def call_helper(self, call: HelperCall) -> Value:
         """The result of a helper, whose code is put in place."""
@@ -269,7 +257,7 @@ class BodyEmitter(Values):
         self._in_lanes(statement, start, self.iterations(statement, start, stop))
 
     @contextmanager
-    def _parallel(self, statement: For) -> Iterator[_Reference | None]:
+    def _parallel(self, statement: For) -> Iterator[ll.Metadata | None]:
         """Mark what is emitted inside as accesses of a loop that carries nothing through memory, if it does not."""
         aliasing = self.memory.aliasing
         if not aliasing.enabled or not is_parallel(statement):
@@ -290,7 +278,7 @@ class BodyEmitter(Values):
         stop: Value,
         step: int,
         body: Callable[[Value, _Loop], None],
-        loop_id: _Reference | None = None,
+        loop_id: ll.Metadata | None = None,
     ) -> None:
         """A loop from ``start`` up to, or down to, ``stop``; ``body`` emits an iteration for an index."""
         test, inside, again, after = self._new("loop", "inside", "next", "after")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from llvmlite import ir as ll
-
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import stored_fields
 from abele.codelet.memory import VertexMemory
@@ -36,6 +34,7 @@ from abele.codelet.tree import (
     own_expressions,
     walk,
 )
+from abele.llvm import ir as ll
 from abele.llvm.emit import I64, Value, constant
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.fields import FieldDef
@@ -20,6 +18,7 @@ from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
 
 VIOLATION = "violation"
@@ -41,7 +40,7 @@ class VertexLoop:
     builder: ll.IRBuilder
     memory: VertexMemory
     vertex: Value
-    out: Value | None
+    out: Value
     ahead: tuple[NextRows, ...] = ()
 
 
@@ -257,7 +256,6 @@ def _violation(module: ll.Module) -> Value:
     """The words of the module in which the first access outside a field is reported."""
     words = ll.GlobalVariable(module, ll.ArrayType(I64, WORDS), VIOLATION)
     words.initializer = ll.Constant(words.value_type, [0] * WORDS)
-    words.type = POINTER
     return words
 
 

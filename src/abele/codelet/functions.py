@@ -13,9 +13,9 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir as ll
 
 from abele.expr import FUNCTIONS
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32
 from abele.llvm.jit import compile_ir
 from abele.llvm.random import hash_u32

@@ -6,9 +6,8 @@ both give 0. Shift counts are modulo the width; ``>>`` keeps the sign of signed 
 
 from __future__ import annotations
 
-from llvmlite import ir as ll
-
 from abele.codelet.memory import value_type
+from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant, declared, intrinsic, suffix
 from abele.numerics import ElementType
 
@@ -54,7 +53,7 @@ def _signed_division(b: ll.IRBuilder, op: str, x: Value, y: Value) -> Value:
         return b.ashr(x, shift) if op == "floordiv" else b.and_(x, constant(x.type, divisor - 1))
     guarded = divisor in (None, 0, -1)
     # the lowest number by -1 traps like a division by zero; as 1 both are harmless, and corrected below
-    special = b.or_(b.icmp_signed("==", y, zero), b.icmp_signed("==", y, constant(x.type, -1))) if guarded else None
+    special = b.or_(b.icmp_signed("==", y, zero), b.icmp_signed("==", y, constant(x.type, -1))) if guarded else zero
     safe = b.select(special, one, y) if guarded else y
     quotient = b.sdiv(x, safe)
     rest = b.sub(x, b.mul(quotient, safe))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llvmlite import ir as ll
-
 from abele.codelet.fields import FieldDef
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.tree import Stmt
+from abele.llvm import ir as ll
 from abele.llvm import narrow
 from abele.llvm.emit import F32, I1, I8, I64, POINTER, Value, constant
 from abele.numerics import ElementType, bool_

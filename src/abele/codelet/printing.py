@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
-from llvmlite import ir as ll
 
 from abele.codelet.tree import Helper, HelperCall, Print, all_expressions, walk
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant
 from abele.numerics import ElementType, bool_
 
@@ -59,7 +59,6 @@ def emit_print(b: ll.IRBuilder, sink: Value, site: int, vertex: Value, types: li
     """Code that hands the values of a print to a :class:`PrintSink`."""
     with b.goto_entry_block():
         words = b.alloca(ll.ArrayType(I64, max(1, len(types))), name="printed")
-    words.type = POINTER
     for number, (type_, value) in enumerate(zip(types, values, strict=True)):
         b.store(_word(b, value, type_), b.gep(words, [constant(I64, number)], source_etype=I64))
     function = b.inttoptr(b.load(sink, typ=I64), _SIGNATURE.as_pointer())

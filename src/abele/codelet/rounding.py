@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir as ll
 
-from abele.llvm.emit import I32, I64, POINTER, Value, constant, like
+from abele.llvm import ir as ll
+from abele.llvm.emit import I32, I64, Value, constant, like
 from abele.llvm.random import emit_hash_u32, hash_u32
 from abele.numerics import ElementType
 from abele.numerics.narrow import round_at_random, round_to_nearest
@@ -55,8 +55,6 @@ class Draws:
         self._seed = [builder.trunc(s, I32) for s in (seed, builder.lshr(seed, constant(I64, 32)))]
         with builder.goto_entry_block():
             self._count, self._stream = (builder.alloca(I32, name=n) for n in ("draws", "stream"))
-        for slot in (self._count, self._stream):
-            slot.type = POINTER
 
     def begin(self, builder: ll.IRBuilder, vertex: Value, worker: Value | None) -> None:
         """Start over for a worker of a vertex."""

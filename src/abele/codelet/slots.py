@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.errors import CodeletError
 from abele.expr import FUNCTIONS, Slots
+from abele.llvm import ir as ll
 from abele.llvm.emit import I64, Value, constant
 
 MAIN = Slots(main=1, source="§1.2 S: memory and integers are on the main pipe, one instruction each")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.functions import emit
 from abele.codelet.integers import integer_binary, saturated
 from abele.codelet.memory import VertexMemory, value_type
@@ -26,6 +24,7 @@ from abele.codelet.tree import (
     UnaryExpr,
     VertexExpr,
 )
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I1, POINTER, Value, constant, intrinsic
 from abele.llvm.random import emit_hash_u32
 from abele.numerics import ElementType, bool_

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir as ll
 
 from abele.host_facts.store import measured
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I64, POINTER, VOID, constant, multiply_add
 from abele.llvm.host import host_cpu, num_threads
 from abele.llvm.jit import Native, compile_ir
@@ -154,7 +154,7 @@ def _multiply_adds(module: ll.Module) -> None:
     rounds, source, destination = function.args
     vector = ll.VectorType(F32, _lanes())
     factor, term = (
-        _spread(builder, builder.load(builder.gep(source, [I64(n)], source_etype=F32), typ=F32), vector)
+        _spread(builder, builder.load(builder.gep(source, [constant(I64, n)], source_etype=F32), typ=F32), vector)
         for n in range(2)
     )
     entry, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
@@ -163,8 +163,8 @@ def _multiply_adds(module: ll.Module) -> None:
     count = builder.phi(I64)
     chains = [builder.phi(vector) for _ in range(_chains())]
     results = [multiply_add(builder, chain, factor, term) for chain in chains]
-    following = builder.add(count, I64(1))
-    count.add_incoming(I64(0), entry)
+    following = builder.add(count, constant(I64, 1))
+    count.add_incoming(constant(I64, 0), entry)
     count.add_incoming(following, loop)
     for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
         chain.add_incoming(constant(vector, 1.0 + number), entry)
@@ -176,7 +176,7 @@ def _multiply_adds(module: ll.Module) -> None:
         total = builder.fadd(total, result)
     # The sum is stored only where there were no rounds: nothing is thrown away, and several threads write nothing.
     never, done = builder.append_basic_block("never"), builder.append_basic_block("done")
-    builder.cbranch(builder.icmp_signed("<", rounds, I64(0)), never, done)
+    builder.cbranch(builder.icmp_signed("<", rounds, constant(I64, 0)), never, done)
     builder.position_at_end(never)
     builder.store(total, destination, align=4)
     builder.branch(done)
@@ -196,8 +196,8 @@ def _stream(module: ll.Module) -> None:
     value = builder.load(builder.gep(source, [place], source_etype=vector), typ=vector, align=4)
     value = builder.fadd(value, constant(vector, 1.0))
     builder.store(value, builder.gep(destination, [place], source_etype=vector), align=4)
-    following = builder.add(place, I64(1))
-    place.add_incoming(I64(0), entry)
+    following = builder.add(place, constant(I64, 1))
+    place.add_incoming(constant(I64, 0), entry)
     place.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, vectors), loop, after)
     builder.position_at_end(after)
@@ -206,6 +206,6 @@ def _stream(module: ll.Module) -> None:
 
 def _spread(builder: ll.IRBuilder, scalar: ll.Value, vector: ll.VectorType) -> ll.Value:
     """A vector with a scalar in every lane."""
-    one = builder.insert_element(ll.Constant(vector, ll.Undefined), scalar, ll.IntType(32)(0))
+    one = builder.insert_element(ll.Constant(vector, ll.Undefined), scalar, ll.Constant(ll.IntType(32), 0))
     zeros = ll.Constant(ll.VectorType(ll.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ll.Constant(vector, ll.Undefined), zeros)

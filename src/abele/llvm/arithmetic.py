@@ -8,29 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant, intrinsic
 
 Emit = Callable[..., Any]
 
-_FAST = ("contract",)
-"""A product and a sum may become one instruction where the CPU has it."""
-
 
 def add(b: ll.IRBuilder, x: Value, y: Value) -> Value:
     """x + y of floats."""
-    return b.fadd(x, y, _FAST)
+    return b.fadd(x, y)
 
 
 def subtract(b: ll.IRBuilder, x: Value, y: Value) -> Value:
     """x - y of floats."""
-    return b.fsub(x, y, _FAST)
+    return b.fsub(x, y)
 
 
 def multiply(b: ll.IRBuilder, x: Value, y: Value) -> Value:
     """x · y of floats."""
-    return b.fmul(x, y, _FAST)
+    return b.fmul(x, y)
 
 
 def divide(b: ll.IRBuilder, x: Value, y: Value) -> Value:
@@ -45,7 +41,7 @@ def negate(b: ll.IRBuilder, x: Value) -> Value:
 
 def square(b: ll.IRBuilder, x: Value) -> Value:
     """x² of floats."""
-    return b.fmul(x, x, _FAST)
+    return b.fmul(x, x)
 
 
 def inverse(b: ll.IRBuilder, x: Value) -> Value:

@@ -6,8 +6,7 @@ Both ways give the same bits, NaN payloads included. Subnormal f16 values surviv
 
 from __future__ import annotations
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, HALF, I16, I32, Value, constant, intrinsic, like
 from abele.llvm.host import host_cpu
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir as ll
+from abele.llvm import ir as ll
 
 Value = Any
 Type = Any
@@ -17,8 +17,8 @@ F64 = ll.DoubleType()
 HALF = ll.HalfType()
 POINTER = ll.PointerType()
 VOID = ll.VoidType()
-BF16 = type("BrainFloatType", (ll.Type,), {"_to_string": lambda self: "bfloat"})()
-"""LLVM's ``bfloat``, which llvmlite does not have; values of it are only ever made by bitcasts."""
+BF16 = ll.Type("bfloat")
+"""LLVM's ``bfloat``; values of it are only ever made by bitcasts."""
 
 
 def like(value: Value, scalar: Type) -> Type:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, declared
 from abele.llvm.host import host_cpu
 from abele.llvm.jit import compile_ir

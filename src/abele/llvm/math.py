@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, F64, I32, I64, Value, constant, declared, intrinsic, like, multiply_add, polynomial
 from abele.llvm.host import host_cpu
 

@@ -5,9 +5,8 @@ The same bits as :mod:`abele.numerics.narrow`, lane by lane.
 
 from __future__ import annotations
 
-from llvmlite import ir as ll
-
 from abele.llvm import convert
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I8, I16, I32, Value, constant, intrinsic, like
 from abele.numerics import ElementType
 from abele.numerics.narrow import Format, format_of

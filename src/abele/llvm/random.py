@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir as ll
 
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32, Value, constant, like
 
 GOLDEN = 0x9E3779B9

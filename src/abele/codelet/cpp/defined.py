@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import re
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant
 
 PREFIXES = tuple(f"abele_{op}." for op in ("sdiv", "udiv", "srem", "urem"))

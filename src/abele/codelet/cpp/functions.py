@@ -6,11 +6,10 @@ import math
 import re
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.cpp.defined import CALLED, define_division, with_counts_modulo_width
 from abele.codelet.functions import emit
 from abele.expr import FUNCTIONS
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, HALF, I32, POINTER, like
 from abele.llvm.random import GOLDEN, emit_mix
 

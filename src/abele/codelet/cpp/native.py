@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.codelet.cpp.check_functions import FUNCTIONS as CHECKS
 from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
@@ -19,6 +17,7 @@ from abele.codelet.driver import OVERHEAD
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.llvm import flush
+from abele.llvm import ir as ll
 from abele.llvm.emit import I1, I8, I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
 from abele.llvm.random import GOLDEN, emit_mix
 
@@ -139,7 +138,6 @@ class _VertexLoop:
         begin, end, tables, *out = fn.args
         b = ll.IRBuilder(fn.append_basic_block("start"))
         self.counter, self.random = b.alloca(I64, name="slots"), b.alloca(I64, name="random")
-        self.counter.type = self.random.type = POINTER
         if function.checks:
             self.report, self.nowhere = out[0], self._zeros(b)
         if function.one_worker:
@@ -161,8 +159,7 @@ class _VertexLoop:
         b.ret_void()
 
     def _zeros(self, b: ll.IRBuilder) -> Value:
-        place = b.alloca(ll.ArrayType(I8, NOWHERE_BYTES), name="nowhere")
-        place.align, place.type = 64, POINTER
+        place = b.alloca(ll.ArrayType(I8, NOWHERE_BYTES), align=64, name="nowhere")
         fill = self._function("llvm.memset.p0.i64", VOID, [POINTER, I8, I64, I1])
         b.call(fill, [place, constant(I8, 0), constant(I64, NOWHERE_BYTES), constant(I1, 0)])
         return place
@@ -281,9 +278,7 @@ class _VertexLoop:
 
     @staticmethod
     def _table(b: ll.IRBuilder, num: Value, each: int) -> Value:
-        table = b.alloca(I8, size=b.mul(num, constant(I64, each)))
-        table.align, table.type = ROW_BYTES, POINTER
-        return table
+        return b.alloca(I8, b.mul(num, constant(I64, each)), align=ROW_BYTES)
 
     def _row(self, b: ll.IRBuilder, place: Value, columns: list[Value], at: Value, each: Value | None) -> None:
         """Write what the object of a row is on the host."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.code.ops import combine
+from abele.llvm import ir as ll
 from abele.numerics import ElementType
 
 Value = Any

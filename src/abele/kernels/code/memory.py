@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.code.ops import constant, intrinsic, llvm_type, splat
 from abele.kernels.nest.ir import compute_type
 from abele.llvm import convert
+from abele.llvm import ir as ll
 from abele.numerics import ElementType, bool_
 
 Value = Any

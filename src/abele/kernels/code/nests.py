@@ -23,8 +23,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one, stream_lanes
@@ -37,6 +35,7 @@ from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out, free_dims
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.llvm import ir as ll
 from abele.llvm.emit import counted_loop
 from abele.numerics import ElementType, bool_, f32
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.expr.operation import TABLE
+from abele.llvm import ir as ll
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
 
 Value = Any

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.code.drivers import DriverWriter
 from abele.kernels.code.memory import stored_type
 from abele.kernels.nest.ir import Affine, affine
@@ -19,6 +17,7 @@ from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.epilogue import COLUMN_SHARE, ROW_SHARE
 from abele.kernels.products.schedule import Epilogue, ProductSchedule, ShareProduct
 from abele.kernels.routines.packed import ROUTINE
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I8, I32, I64, POINTER, VOID
 
 Value = Any

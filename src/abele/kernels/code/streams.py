@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from llvmlite import ir as ll
-
 from abele.kernels.nest.loop_nest import LoopNest, Out
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.llvm import ir as ll
 from abele.llvm.emit import I64, POINTER
 
 LINE_BYTES = 64
@@ -52,7 +51,7 @@ def by_alignment(function: ll.Function, pieces: Mapping[int, int], streaming: ll
     """Write ``function``: ``streaming`` where arrays begin at multiples of their ``pieces``, and else ``plain``."""
     builder = ll.IRBuilder(function.append_basic_block("entry"))
     begin, end, arguments = function.args
-    off = ll.Constant(I64, 0)
+    off: ll.Value = ll.Constant(I64, 0)
     for array, size in pieces.items():
         pointer = builder.load(builder.gep(arguments, [ll.Constant(I64, array)], source_etype=POINTER), typ=POINTER)
         off = builder.or_(off, builder.and_(builder.ptrtoint(pointer, I64), ll.Constant(I64, size - 1)))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.routines.packing import PackedPanel, PackingWriter
 from abele.kernels.routines.writer import i64
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I16, I32, constant
 
 Value = Any

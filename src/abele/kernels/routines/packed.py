@@ -31,12 +31,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.pack_pairs import PairPackingWriter
 from abele.kernels.routines.packing import PackingWriter
 from abele.kernels.routines.writer import RoutineWriter, i64
+from abele.llvm import ir as ll
 from abele.llvm.emit import BF16, F32, I64, POINTER, VOID, constant, declared, prefetch
 
 Value = Any

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.routines.writer import RoutineWriter, i64, stored_type
 from abele.llvm import convert
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I32, I64, POINTER
 
 Value = Any

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from llvmlite import ir as ll
-
 from abele.kernels.routines.blocking import Blocking
+from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I16, I32, I64, POINTER, VOID, constant, counted_loop, declared, suffix
 
 Value = Any

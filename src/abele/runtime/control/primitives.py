@@ -9,8 +9,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from llvmlite import ir as ll
-
+from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, declared
 from abele.llvm.flush import emit_clear_flags, emit_enter, emit_flags, emit_leave
 from abele.llvm.host import host_cpu
