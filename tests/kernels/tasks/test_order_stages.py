@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kernels_kit import form_after
 from small_programs import Calls
 
 from abele.kernels.nest.ir import load, select
 from abele.kernels.target import HostTarget
+from abele.kernels.tasks.order_stages import order_stages
+from abele.kernels.tasks.sample_dim import find_sample_dim
 
 
 def two_layers(width: int) -> Calls:
@@ -22,6 +26,7 @@ def two_layers(width: int) -> Calls:
 
 @pytest.mark.parametrize(("width", "by_blocks"), [(1 << 12, True), (1 << 14, False)])
 def test_tasks__values_of_a_block_of_samples__run_by_blocks_where_they_fit_a_cache(width: int, by_blocks: bool) -> None:
-    program = two_layers(width)
-    stages = form_after("order_stages", program.buffers, program.calls, HostTarget(16)).stages
-    assert [stage.by_blocks for stage in stages] == [by_blocks]
+    made = two_layers(width)
+    program = form_after("fuse_outer_loops", made.buffers, made.calls, HostTarget(16))
+    in_blocks = replace(program, samples=find_sample_dim(program), block=16)
+    assert [stage.by_blocks for stage in order_stages(in_blocks).stages] == [by_blocks]

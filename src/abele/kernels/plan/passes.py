@@ -36,6 +36,7 @@ from abele.kernels.tasks.fuse_outer_loops import fuse_outer_loops
 from abele.kernels.tasks.fuse_tasks import fuse_tasks
 from abele.kernels.tasks.group_leaves import group_leaves
 from abele.kernels.tasks.group_rows import group_rows
+from abele.kernels.tasks.inline_rows import inline_rows
 from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
@@ -94,6 +95,7 @@ PIPELINE = tuple(
         group_rows,
         lay_out_blocks,
         block_samples,
+        inline_rows,
         divide_rows,
         split_sums,
         copy_operands,

@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 
 from abele.kernels.tasks.copy_operands import is_product
+from abele.kernels.tasks.group_rows import group_rows
+from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import SampleDim, Task, TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
 
@@ -20,6 +22,8 @@ MIN_REUSE = 16
 MIN_PRODUCT_REUSE = 2
 """The same of a product by itself, whose register tiles read an operand once for all rows of the other."""
 
+SMALL_PART = 32
+"""Times the points of a task that the largest one has, so that it does not matter how the smaller one runs."""
 MIN_FILLED = 0.5
 """Share of the lanes that samples have to fill in products; what stays near makes up for the other half."""
 BARRIER_CYCLES = 2000
@@ -36,6 +40,8 @@ def choose_samples(program: TaskProgram) -> TaskProgram:
     if found is None or found.extent < MIN_SAMPLES:
         return program
     if _are_products_of_samples(program, found) or _keeps_nothing_near(program, found):
+        return program
+    if _runs_in_rows(program):
         return program
     block = samples_per_block(found.extent, program.target.lanes)
     if _starves_products(program, found, block):
@@ -65,6 +71,20 @@ def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
     return all(
         _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
+
+
+def _runs_in_rows(program: TaskProgram) -> bool:
+    """True if all that passes over large arrays would run together for a few rows at a time, as well without samples.
+
+    Rows have several dims (samples and tokens), and those at hand lie beside each other in memory; blocks of samples
+    have one dim, and of two equal ones the longer, so that rows of a block may lie far apart.
+    """
+    if any(is_product(r) and _reuses_much(program, task) for task in program.tasks for r in task.reductions):
+        return False
+    stages = group_rows(order_stages(program)).stages
+    rest = (program.tasks[n] for stage in stages if stage.rows is None for n in stage.tasks)
+    largest = max(task.points for task in program.tasks)
+    return any(stage.rows is not None for stage in stages) and all(t.points * SMALL_PART < largest for t in rest)
 
 
 def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:

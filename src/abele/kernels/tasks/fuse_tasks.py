@@ -158,7 +158,7 @@ def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
     values, puts, known = list(producer.locals), [], dict[tuple[int, Index], NestLocal]()
     for put in producer.puts:
         known[put.space, put.index] = NestLocal(len(values))
-        values.append(_as_stored(spaces, put))
+        values.append(as_stored(spaces, put))
         puts.append(replace(put, value=known[put.space, put.index]))
     shift = len(values)
 
@@ -186,7 +186,7 @@ def _name_of_both(producer: Task, consumer: Task) -> str:
     return producer.name if same else f"{producer.name}+{consumer.name}"
 
 
-def _as_stored(spaces: Spaces, put: Put) -> Expr:
+def as_stored(spaces: Spaces, put: Put) -> Expr:
     """The value as a later load would give it: rounded to 16 bits where that is how it is stored."""
     type_ = spaces[put.space].type
     if type_.bits < 32 and type_.kind != "bool":
