@@ -43,6 +43,7 @@ from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.order_dims import order_dims
 from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
+from abele.kernels.tasks.read_unwidened import read_unwidened
 from abele.kernels.tasks.rematerialise import rematerialise
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
@@ -86,6 +87,7 @@ PIPELINE = tuple(
         split_dims,
         join_dims,
         fuse_tasks,
+        read_unwidened,
         drop_unread,
         order_dims,
         rematerialise,
