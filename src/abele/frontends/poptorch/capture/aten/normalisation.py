@@ -109,8 +109,11 @@ def batch_norm_inference(
     factor = build.map_(net, apply("rsqrt", arg(0) + float(eps)), [running_var], f32)
     if gain is not None:
         factor = build.map_(net, arg(0) * arg(1), [factor, gain])
-    addend = build.map_(net, -arg(0) * arg(1), [factor, running_mean])
-    if shift is not None:
-        addend = build.map_(net, arg(0) + arg(1), [addend, shift])
+    centre = -arg(0) * arg(1)
+    addend = (
+        build.map_(net, centre, [factor, running_mean])
+        if shift is None
+        else build.map_(net, centre + arg(2), [factor, running_mean, shift])
+    )
     wide = (build.reshape(net, v, (v.size, *(1,) * (value.ndim - 2))) for v in (factor, addend))
     return build.map_(net, arg(0) * arg(1) + arg(2), [value, *wide], value.dtype), None, None
