@@ -37,11 +37,12 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, over_points,
 from abele.kernels.tasks.row_table import RowTable, row_tables
 from abele.numerics import bool_
 
-BLOCK_BYTES = 1 << 18
-"""What a task may touch for a block of rows: a quarter of a second-level cache of 1 MiB, half of one of 512 KiB."""
-MIN_ROWS = 32
-"""Rows of a block: of fewer, register tiles are not filled and keys are read too often."""
-MOST_KINDS = 4
+BLOCK_BYTES = 1 << 19
+"""What a task may touch for a block of rows, to stay in a second-level cache."""
+MIN_ROWS, FEW_ROWS = 64, 32
+"""Rows of a block: of fewer, register tiles are not filled and keys are read too often. Where there are few rows
+altogether, blocks of half as many leave out more. Measured with 256 to 2,048 tokens."""
+MOST_KINDS = 8
 """Numbers of keys that blocks have, where masks leave some out: each is code of its own."""
 MIN_GAIN = 0.9
 """Part of the work up to which leaving out keys pays."""
@@ -244,7 +245,8 @@ class _Divisions:
         most = max(1, points * BLOCK_BYTES // max(1, touched))
         if is_masked:
             most = min(most, -(-points // MOST_KINDS))
-        least = -(-points * MIN_ROWS // _rows_of_scores(leaf, dims))
+        rows = _rows_of_scores(leaf, dims)
+        least = -(-points * (FEW_ROWS if rows < 4 * MIN_ROWS else MIN_ROWS) // rows)
         count = -(-points // max(most, least))
         even = -(-points // count)
         return -(-even // cell) * cell
