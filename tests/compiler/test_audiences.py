@@ -12,6 +12,8 @@ from abele.compiler import Layout, audiences, exchange, field_uses, plan_exchang
 from abele.compiler.audiences import Audiences, WantedRegions, find_audiences
 from abele.compiler.durations import copy_cycles_by_tile
 from abele.compiler.exchange import ExchangePlan
+from abele.compiler.residence import foreign_pairs, residence_of
+from abele.compiler.wishes import FieldWish, in_domains
 from abele.graph import Graph, concat, shared
 from abele.numerics import f16, f32
 from compiler.support import Reader, ReadHalf, Update, small_system
@@ -19,11 +21,11 @@ from compiler.support import Reader, ReadHalf, Update, small_system
 COLUMNS = ("received_bytes", "sent_bytes", "received_fragments", "sent_fragments", "paired_bytes")
 
 
-def wanted(lists: dict[int, list[int]], begin: int = 0, end: int = 10) -> WantedRegions:
+def wanted(lists: dict[int, list[int]], domain: int = 0) -> WantedRegions:
     """What tiles want of one field."""
     pairs = sorted((tile, region) for tile, regions in lists.items() for region in regions)
     tile, region = np.array(pairs, dtype=np.int64).T
-    return WantedRegions(tile.astype(np.int32), region, begin, end)
+    return WantedRegions(tile.astype(np.int32), region, domain)
 
 
 def members(found: Audiences) -> list[list[int]]:
@@ -60,14 +62,14 @@ def test_audiences__tiles_with_equal_lists__are_one() -> None:
 
 def test_audiences__rows_and_columns_of_a_grid__are_domains_of_their_own() -> None:
     rows, columns = ({tile: [place[tile]] for tile in range(6)} for place in ([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2))
-    found, _ = find_audiences([wanted(rows, 0, 9), wanted(columns, 10, 20)], 8)
+    found, _ = find_audiences([wanted(rows, 0), wanted(columns, 1)], 8)
     assert members(found) == [[0, 1, 2], [3, 4, 5], [0, 3], [1, 4], [2, 5]]
     assert found.domain.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_audiences__fields_whose_addresses_adjoin__are_compared_together() -> None:
+def test_audiences__fields_of_one_domain__are_compared_together() -> None:
     rows, columns = ({tile: [place[tile]] for tile in range(4)} for place in ([0, 0, 1, 1], [0, 0, 0, 1]))
-    found, pairs = find_audiences([wanted(columns, 10, 20), wanted(rows, 0, 10)], 8)
+    found, pairs = find_audiences([wanted(columns), wanted(rows)], 8)
     assert members(found) == [[0, 1], [2], [3]]
     assert [[p.tolist() for p in pair] for pair in pairs] == [[[0, 1, 2], [0, 0, 1]], [[0, 1, 2], [0, 1, 1]]]
 
@@ -79,12 +81,30 @@ def test_audiences__hashes_that_are_equal_by_accident__do_not_join_tiles(monkeyp
 
 
 def test_neighbours__of_two_domains__are_pairs_of_each() -> None:
-    rows = wanted({0: [0], 1: [0], 2: [1]}, 0, 9)
-    columns = wanted({1: [0], 2: [1], 3: [0]}, 10, 20)
+    rows = wanted({0: [0], 1: [0], 2: [1]}, 0)
+    columns = wanted({1: [0], 2: [1], 3: [0]}, 1)
     pairs = find_audiences([rows, columns], 4)[0].neighbours()
     assert pairs.left.tolist() == [0, 2]
     assert pairs.even.tolist() == [0, 3]
     assert pairs.odd.tolist() == [0, 2]
+
+
+def test_domains__of_operands_padded_with_the_same_zeros__are_theirs_and_that_of_the_zeros(graph: Graph) -> None:
+    x, w, zeros = (graph.variable(f32, (2, 6), n).map_rows(range(2)) for n in ("x", "w", "zeros"))
+    cs = graph.compute_set()
+    for v in (x, w):
+        cs.vertices(Reader, tile=range(4, 8), x=shared(concat([v[0], zeros[0, :1]])))
+    layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
+    inputs = []
+    for use in field_uses(cs.groups):
+        residence = residence_of(use.edge.regions, layout)
+        inputs.append(
+            FieldWish(residence, *foreign_pairs(residence, use.row_tile, use.edge.index), residence.counts == 1)
+        )
+    found = in_domains(inputs, layout)
+    assert [wish.domain for wish in found] == [0, 1, 1, 2]
+    assert [wish.residence.length.tolist() for wish in found] == [[6], [1], [1], [6]]
+    assert not any(wish.alone.any() for wish in found)
 
 
 @given(st.data())
@@ -105,6 +125,8 @@ def test_plan__of_tiles_that_want_the_same__is_that_of_tiles_looked_at_one_by_on
         for view in data.draw(st.lists(st.sampled_from(views), max_size=2)):
             codelet = ReadHalf if v.dtype == f16 else Reader
             cs.vertices(codelet, tile=data.draw(st.lists(tile, min_size=1, max_size=8)), x=shared(view))
+    padded = concat([variables[0][data.draw(number)], variables[1][data.draw(number), :2]])
+    cs.vertices(Reader, tile=data.draw(st.lists(tile, min_size=1, max_size=8)), x=shared(padded))
     layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
     found = plan_exchange(field_uses(cs.groups), layout, 4)
     with pytest.MonkeyPatch.context() as patch:

@@ -8,10 +8,9 @@ what concerns the pieces that the member holds. That is exact, because pieces of
 join: what lies in one tile's memory has no neighbour in another's.
 
 A tile often shares the rows of one operand with some tiles and the columns of the other with others, and its list of
-all regions is like nobody's. Fields that touch different parts of the address space have nothing to do with each other,
-though: what they want can neither overlap nor join. So tiles are compared within a *domain*, the fields whose addresses
-overlap, and a tile is a member of one audience per domain. Lists are compared by a hash first and then
-entry by entry; a tile whose hash is another's by accident is an audience of its own.
+all regions is like nobody's. Fields that touch different variables have nothing to do with each other, though. So tiles
+are compared within a *domain* (``wishes``), and a tile is a member of one audience per domain. Lists are compared by a
+hash first and then entry by entry; a tile whose hash is another's by accident is an audience of its own.
 """
 
 from __future__ import annotations
@@ -39,14 +38,12 @@ class WantedRegions(NamedTuple):
     Attributes:
         tile: Tile of each pair, int32[k].
         region: Its region, int64[k].
-        begin: First packed address of all regions.
-        end: One past the last.
+        domain: Number of the domain that all are in.
     """
 
     tile: Int32
     region: Int64
-    begin: int
-    end: int
+    domain: int
 
 
 class Neighbours(NamedTuple):
@@ -187,21 +184,17 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 def _domains(wanted: Sequence[WantedRegions]) -> list[list[int]]:
-    """Fields whose addresses overlap or adjoin, together; all that no tiles share are one domain."""
-    found: list[list[int]] = []
-    reach = -1
-    for i in sorted(range(len(wanted)), key=lambda i: wanted[i].begin):
-        if wanted[i].begin > reach:
-            found.append([])
-        found[-1].append(i)
-        reach = max(reach, wanted[i].end)
-    shared = [fields for fields in found if any(_is_shared(wanted[i].region) for i in fields)]
-    others = [i for fields in found if fields not in shared for i in fields]
-    return [sorted(fields) for fields in ([*shared, others] if others else shared)]
+    """Fields of one domain together; all whose regions no tiles share are one."""
+    found: dict[int, list[int]] = {}
+    for i, field in enumerate(wanted):
+        found.setdefault(field.domain, []).append(i)
+    shared = [fields for fields in found.values() if any(is_shared(wanted[i].region) for i in fields)]
+    others = [i for fields in found.values() if fields not in shared for i in fields]
+    return [*shared, sorted(others)] if others else shared
 
 
-def _is_shared(region: Int64) -> bool:
-    """True if some region comes up twice."""
+def is_shared(region: Int64) -> bool:
+    """True if some region of pairs comes up twice, which only pairs of different tiles have."""
     if bool((region[1:] > region[:-1]).all()):
         return False
     return int(np.bincount(region).max(initial=0)) > 1

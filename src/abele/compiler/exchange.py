@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.compiler.audiences import WantedRegions, find_audiences
+from abele.compiler.audiences import find_audiences
 from abele.compiler.layout import Layout
 from abele.compiler.moves import Moves, granules
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
@@ -29,6 +29,7 @@ from abele.compiler.traffic import (
     phase_of,
 )
 from abele.compiler.uses import FieldUse
+from abele.compiler.wishes import FieldWish, in_domains
 from abele.graph.intervals import Int64, cut_alike, distinct
 from abele.graph.mapping import Int32
 from abele.graph.paired import paired_runs
@@ -54,19 +55,6 @@ class ExchangePlan:
     buffer_bytes: TileVector
 
 
-class _Wish(NamedTuple):
-    """What a field has elsewhere: pairs of a tile and a region that is not in one piece there."""
-
-    residence: Residence
-    tile: Int32
-    region: Int64
-
-    def wanted(self) -> WantedRegions:
-        """The same as those look at it who compare tiles."""
-        begin, length = self.residence.begin, self.residence.length
-        return WantedRegions(self.tile, self.region, int(begin.min()), int((begin + length).max()))
-
-
 def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
     """The exchange plan of one compute set.
 
@@ -80,7 +68,7 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
     once per phase; wishes for it in another arrangement are copies on the tile. Outputs go the other way.
     """
     known: dict[int, Residence] = {}
-    inputs: list[_Wish] = []
+    inputs: list[FieldWish] = []
     outputs: list[tuple[PairPieces, int]] = []
     buffers: list[TileVector | None] = []
     for use in uses:
@@ -93,14 +81,14 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
         if len(tile) == 0:
             continue
         if use.reads:
-            inputs.append(_Wish(residence, tile, region))
+            inputs.append(FieldWish(residence, tile, region, residence.counts == 1))
         if use.writes:
             pieces = pair_pieces(residence, tile, region)
             outputs.append((pieces, residence.width))
             # What is read was counted with what arrives or is gathered; its buffer serves for the way back as well.
             if not use.reads:
                 buffers.append(TileVector.sum_of(pieces.needer, pieces.length * residence.width, layout.num_tiles))
-    before, gather = _inward(inputs, layout.num_tiles, tiles_per_ipu)
+    before, gather = _inward(in_domains(inputs, layout), layout.num_tiles, tiles_per_ipu)
     after, scatter = _outward(outputs, layout.num_tiles, tiles_per_ipu)
     if len(gather.tile):
         buffers.append(gather.bytes_by_tile(layout.num_tiles))
@@ -135,13 +123,14 @@ class _Pieces(NamedTuple):
         )
 
 
-def _inward(wishes: Sequence[_Wish], num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
+def _inward(wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
     """The exchange that brings what tiles want, and the copies that arrange it, those of own data among them."""
     if not wishes:
         return None, Moves.joined([])
-    audiences, pairs = find_audiences([w.wanted() for w in wishes], num_tiles)
+    audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
     moves, transfers = [], []
-    for (residence, _, _), (audience, region) in zip(wishes, pairs, strict=True):
+    for wish, (audience, region) in zip(wishes, pairs, strict=True):
+        residence = wish.residence
         at, number = residence.pieces_of(region)
         receiver, sender = audience[number], residence.tile[at]
         own = audiences.members(receiver, sender)
@@ -151,9 +140,8 @@ def _inward(wishes: Sequence[_Wish], num_tiles: int, tiles_per_ipu: int) -> tupl
         far[own[audiences.sizes[receiver[own]] == 1]] = False
         far = np.flatnonzero(far)
         if len(far):
-            alone = residence.counts[region] == 1
             found = _pieces(residence, at[far], residence.width)
-            transfers.append(found.transferred(receiver[far], sender[far], alone[number[far]]))
+            transfers.append(found.transferred(receiver[far], sender[far], wish.alone[region[number[far]]]))
     if not transfers:
         return None, Moves.joined(moves)
     phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu, audiences)
