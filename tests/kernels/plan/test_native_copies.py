@@ -206,3 +206,15 @@ def test_padded_copy__of_a_convolution_with_an_activation__is_made_and_agrees_wi
         torch.from_numpy(storage[0]).movedim(-1, 1), torch.from_numpy(storage[1]).movedim(-1, 1), padding=1
     )
     np.testing.assert_allclose(storage[3], wanted.relu().movedim(1, -1), rtol=1e-4, atol=1e-4)
+
+
+def test_lanes__of_a_sum_that_ends_within_a_vector__leave_out_what_lies_beyond() -> None:
+    # Rows of 14 lie in rows of 20 whose other elements are infinite: a lane too many would make every sum NaN.
+    extents = {"i": 8, "j": 8, "n": 40, "k": 14}
+    body = nest(extents, store(2, ("i", "j"), load(0, "i", "n", "k") * load(1, "j", "n", "k"), "add"))
+    kernel = HostKernel(((8, 40, 20), (8, 40, 20), (8, 8)), (f32,) * 3, 2, 1, (body,))
+    assert "lanes k" in listing(kernel)
+    a, b = (RNG.standard_normal((8, 40, 20)).astype(np.float32) for _ in range(2))
+    a[:, :, 14:], b[:, :, 14:] = np.inf, -np.inf
+    wanted = np.einsum("ink,jnk->ij", *(v[:, :, :14].astype(np.float64) for v in (a, b)))
+    np.testing.assert_allclose(run_kernel(kernel, [a, b])[0], wanted, rtol=1e-4, atol=1e-4)

@@ -424,7 +424,7 @@ class _NestCode:
             return self.points.vector(typed) if wide else typed.value
 
         value, body = accumulate.value, self.builder
-        partial = in_lanes and wide and at.valid < self.schedule.lanes
+        partial = in_lanes and wide and at.valid < self.schedule.lanes and not self._is_zero_beyond(value)
         plain = not guards and not partial
         if plain and accumulate.combine == "add" and accumulate.type.is_float and _is_product(value):
             return fma(body, operand(value.args[0]), operand(value.args[1]), before)
@@ -436,6 +436,13 @@ class _NestCode:
         if partial:
             after = body.select(first_lanes(self.schedule.lanes, at.valid), after, before)
         return after
+
+    def _is_zero_beyond(self, value: Expr) -> bool:
+        """True if ``value`` is a product of two loads along the lanes, which are zero in lanes that do not exist."""
+        return _is_product(value) and all(
+            isinstance(a, Fetch) and a.access.stride(self.schedule.lane) != 0 and self.points.sure.issuperset(a.bounds)
+            for a in value.args
+        )
 
     def _finish(self, number: int, accumulate: NestReduction, points: list[Point], shares: list[Point]) -> None:
         """Final values of one accumulator at all points: shares combined, then lanes where the lane dim is reduced."""

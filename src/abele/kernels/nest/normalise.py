@@ -57,6 +57,17 @@ def _normal(kernel: HostKernel) -> HostKernel:
     return replace(kernel, shapes=tuple(builder.shapes), types=tuple(builder.types), nests=tuple(nests))
 
 
+def overwrites(kernel: HostKernel, operand: int) -> bool:
+    """True if ``kernel`` sets every element of an operand before it reads any; normal form is needed to see it."""
+    for item in kernel.nests:
+        if any(isinstance(part, Load) and part.operand == operand for s in item.stores for part in s.value.walk()):
+            return False
+        first = next((s for s in item.stores if s.operand == operand), None)
+        if first is not None:
+            return not first.accumulate and _covers(kernel.shapes[operand], item, first)
+    return False
+
+
 class _KernelBuilder:
     """A kernel while temporaries are added to it."""
 

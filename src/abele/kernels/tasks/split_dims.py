@@ -27,7 +27,7 @@ from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, OperandB
 from abele.kernels.nest.copy_kernel import copy_kernel
 from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine
 from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash
-from abele.kernels.nest.normalise import normalised
+from abele.kernels.nest.normalise import normalised, overwrites
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.divisors import Chain
@@ -98,8 +98,9 @@ def _with_copies(
         buffers[own.id], bindings[operand] = own, bind(own)
         kernel, there, here = _copy_of(view, own)
         is_output = operand in call.kernel.outputs
-        if not is_output or _holds_values(buffers[view.buffer], earlier):
-            # Of an output too: the call may leave elements as they were.
+        kept = _holds_values(buffers[view.buffer], earlier) and not overwrites(call.kernel, operand)
+        if not is_output or kept:
+            # Of an output too, where the call may leave elements as they were.
             before.append(normalised(BoundKernel(kernel, (there, here), name, call.origins, moves=True)))
         if is_output:
             after.insert(0, normalised(BoundKernel(kernel, (here, there), name, call.origins, moves=True)))
