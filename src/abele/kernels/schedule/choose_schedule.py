@@ -132,7 +132,20 @@ def _share_inside(nest: LoopNest) -> float:
 
 def _lane_candidates(nest: LoopNest) -> list[str]:
     found = [d for d, n in nest.parallel + nest.reduced if n > 1 and d not in nest.unit and _can_be_lane(nest, d)]
+    products = any(isinstance(a.value, Apply) and a.value.op == "mul" for a in nest.accumulates)
+    if not products and not any(_lies_along(nest, d) for d in found):
+        # Pools with padding over fields in rows: masked loads beat scalar code, and lanes that are far apart. Products
+        # use their operands more often, and have padded copies of them made.
+        found += [
+            d for d, n in nest.parallel if n > 1 and d not in nest.unit and d not in found and _lies_along(nest, d)
+        ]
     return [*found, ""]
+
+
+def _lies_along(nest: LoopNest, dim: str) -> bool:
+    """True if results lie along ``dim`` in memory, and operands as well where they have it."""
+    apart = (abs(f.access.stride(dim)) > 1 for f in nest.fetches)
+    return all(out.access.stride(dim) == 1 for out in nest.outs) and not any(apart)
 
 
 def _can_be_lane(nest: LoopNest, dim: str) -> bool:
