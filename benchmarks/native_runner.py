@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import numpy as np
-from llvmlite import ir as ll
 
 from abele.kernels import NativePlan
+from abele.llvm import ir as ll
 from abele.llvm.emit import I64, POINTER, VOID
 from abele.llvm.flush import emit_enter, emit_leave
 from abele.llvm.jit import compile_ir
@@ -63,7 +63,7 @@ def _module() -> ll.Module:
         b.call(b.inttoptr(words[0], _LEAF.as_pointer()), [low, high, b.inttoptr(words[2], POINTER)])
     target = b.add(b.load(wait, typ=I64), threads)
     b.store(target, wait)
-    b.atomic_rmw("add", b.bitcast(barrier, I64.as_pointer()), ll.Constant(I64, 1), "seq_cst")
+    b.atomic_rmw("add", barrier, ll.Constant(I64, 1), "seq_cst")
     spin, on = run.append_basic_block(), run.append_basic_block()
     b.branch(spin)
     b.position_at_end(spin)

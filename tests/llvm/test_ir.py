@@ -92,6 +92,7 @@ def test_builder__every_instruction__llvm_reads_it() -> None:
     load = b.load(slot, typ=I32)
     b.store(load, slot).set_metadata("nontemporal", module.add_metadata([ll.Constant(I32, 1)]))
     b.fence("seq_cst")
+    b.atomic_rmw("add", slot, b.load_atomic(slot, "acquire", 8, typ=I64), "seq_cst")
     load.set_metadata("note", module.add_metadata([module.add_metadata(['a "scope"'])]))
     number = ll.GlobalVariable(module, I32, "number")
     number.initializer, number.global_constant, number.linkage = ll.Constant(I32, 7), True, "internal"

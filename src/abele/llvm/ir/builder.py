@@ -279,6 +279,14 @@ class IRBuilder:
         """Put ``value`` into memory."""
         return self._do(f"store {value.typed}, {pointer.typed}{'' if align is None else f', align {align}'}")
 
+    def load_atomic(self, pointer: CodeValue, ordering: str, align: int, *, typ: Type) -> InstructionValue:
+        """The value of type ``typ`` in memory that other threads write to as well."""
+        return self._give(typ, f"load atomic {typ.text}, {pointer.typed} {ordering}, align {align}")
+
+    def atomic_rmw(self, op: str, pointer: CodeValue, value: CodeValue, ordering: str) -> InstructionValue:
+        """Change memory that other threads change as well; gives what was there."""
+        return self._give(value.type, f"atomicrmw {op} {pointer.typed}, {value.typed} {ordering}")
+
     def fence(self, ordering: str) -> InstructionValue:
         """What is in memory before and after is seen in that order, as ``ordering`` says: ``seq_cst`` …"""
         return self._do(f"fence {ordering}")
