@@ -11,6 +11,7 @@ from abele.codelet.memory import VertexMemory, value_type
 from abele.codelet.parallel import is_parallel
 from abele.codelet.printing import emit_print
 from abele.codelet.reductions import IDENTITY, LANES
+from abele.codelet.stretches import Vectors, can_repeat, stretches
 from abele.codelet.tree import (
     Assign,
     DebugOnly,
@@ -30,6 +31,7 @@ from abele.codelet.tree import (
 from abele.codelet.values import EXACT, FLOAT_BINARY, Values
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I64, POINTER, Value, constant
+from abele.llvm.host import host_cpu
 from abele.numerics import ElementType
 
 
@@ -59,27 +61,31 @@ class LoopIds:
         self.text = ""
         self._next = self._FIRST
 
-    def parallel(self) -> tuple[ll.Metadata, ll.Metadata]:
+    def parallel(self, vectors: Vectors | None = None) -> tuple[ll.Metadata, ll.Metadata]:
         """Metadata of a loop that carries nothing through memory, and the group that marks its accesses."""
         group = self._define("distinct !{}")
         accesses = f'!{{!"llvm.loop.parallel_accesses", {group.ref}}}'
-        return self._define(f"distinct !{{!{self._next}, {accesses}}}"), group
+        options = (accesses, *(_vector_options(vectors) if vectors is not None else ()))
+        return self._define(f"distinct !{{!{self._next}, {', '.join(options)}}}"), group
 
     def vectorised(self, width: int) -> ll.Metadata:
         """Metadata of a loop of ``width`` iterations that becomes one vector operation, not unrolled before."""
-        options = (
-            '!{!"llvm.loop.unroll.disable"}',
-            f'!{{!"llvm.loop.vectorize.width", i32 {width}}}',
-            '!{!"llvm.loop.interleave.count", i32 1}',
-            '!{!"llvm.loop.vectorize.enable", i1 true}',
-        )
-        return self._define(f"distinct !{{!{self._next}, {', '.join(options)}}}")
+        return self._define(f"distinct !{{!{self._next}, {', '.join(_vector_options(Vectors(width, 1)))}}}")
 
     def _define(self, content: str) -> ll.Metadata:
         number = self._next
         self._next += 1
         self.text += f"!{number} = {content}\n"
         return ll.Metadata(number)
+
+
+def _vector_options(vectors: Vectors) -> tuple[str, ...]:
+    return (
+        '!{!"llvm.loop.unroll.disable"}',
+        f'!{{!"llvm.loop.vectorize.width", i32 {vectors.width}}}',
+        f'!{{!"llvm.loop.interleave.count", i32 {vectors.together}}}',
+        '!{!"llvm.loop.vectorize.enable", i1 true}',
+    )
 
 
 @dataclass
@@ -251,19 +257,30 @@ class BodyEmitter(Values):
     def _for(self, statement: For) -> None:
         start, stop = self.value(statement.start), self.value(statement.stop)
         if not statement.lanes:
-            with self._parallel(statement) as loop_id:
-                self.counted(start, stop, statement.step, lambda i, loop: self._with(statement, i, loop), loop_id)
+            for first, last, vectors in self._stretches(statement, start, stop):
+                with self._parallel(statement, vectors) as loop_id:
+                    self.counted(first, last, statement.step, lambda i, loop: self._with(statement, i, loop), loop_id)
             return
         self._in_lanes(statement, start, self.iterations(statement, start, stop))
 
+    def _stretches(self, statement: For, start: Value, stop: Value) -> Iterator[tuple[Value, Value, Vectors | None]]:
+        """Bounds of the parts of a loop that become whole vectors; of the loop itself where it does not."""
+        suits = self.charges is None and self.memory.may_vectorise and self.memory.aliasing.enabled
+        known = isinstance(start, ll.Constant) and isinstance(stop, ll.Constant)
+        if not (suits and known and can_repeat(statement)):
+            yield start, stop, None
+            return
+        for first, last, vectors in stretches(start.constant, stop.constant, host_cpu().vector_bytes // 4):
+            yield constant(I64, first), constant(I64, last), vectors
+
     @contextmanager
-    def _parallel(self, statement: For) -> Iterator[ll.Metadata | None]:
+    def _parallel(self, statement: For, vectors: Vectors | None = None) -> Iterator[ll.Metadata | None]:
         """Mark what is emitted inside as accesses of a loop that carries nothing through memory, if it does not."""
         aliasing = self.memory.aliasing
         if not aliasing.enabled or not is_parallel(statement):
             yield None
             return
-        loop_id, aliasing.access_group = self.loop_ids.parallel()
+        loop_id, aliasing.access_group = self.loop_ids.parallel(vectors)
         yield loop_id
         aliasing.access_group = None
 

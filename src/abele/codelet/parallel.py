@@ -48,7 +48,7 @@ def is_parallel(loop: For) -> bool:
     # Two stores with different indices are found out below, when all accesses are compared with one of them.
     written: dict[str, VertexExpr] = {s.field.name: s.index[-1] for s in stores}
     changed = assigned(loop.body) | {loop.name}
-    return all(_grows(index, loop.name, changed) for index in written.values()) and all(
+    return all(grows(index, loop.name, changed) for index in written.values()) and all(
         _same(index, written[name]) for name, index in _accesses(statements, expressions) if name in written
     )
 
@@ -63,15 +63,15 @@ def _accesses(statements: list[Stmt], expressions: list[VertexExpr]) -> Iterator
             yield expression.field.name, expression.index[-1]
 
 
-def _grows(index: VertexExpr, variable: str, changed: set[str]) -> bool:
+def grows(index: VertexExpr, variable: str, changed: set[str]) -> bool:
     """True if an index is the loop variable plus or minus something that the loop does not change."""
     match index:
         case Local():
             return index.name == variable
         case BinaryExpr(op="add"):
-            return any(_grows(a, variable, changed) and _fixed(b, changed) for a, b in _both(index))
+            return any(grows(a, variable, changed) and is_fixed(b, changed) for a, b in _both(index))
         case BinaryExpr(op="sub"):
-            return _grows(index.left, variable, changed) and _fixed(index.right, changed)
+            return grows(index.left, variable, changed) and is_fixed(index.right, changed)
     return False
 
 
@@ -79,7 +79,7 @@ def _both(sum_: BinaryExpr) -> tuple[tuple[VertexExpr, VertexExpr], tuple[Vertex
     return (sum_.left, sum_.right), (sum_.right, sum_.left)
 
 
-def _fixed(expression: VertexExpr, changed: set[str]) -> bool:
+def is_fixed(expression: VertexExpr, changed: set[str]) -> bool:
     """True if the loop leaves a value as it is."""
     return not any(isinstance(e, Element) or (isinstance(e, Local) and e.name in changed) for e in expression.walk())
 

@@ -1,0 +1,104 @@
+"""Loops of a known number of iterations in whole vectors."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abele.codelet import InOut, Input, MultiVertex, Output, Vector, codelet
+from abele.codelet.stretches import LEAST_WIDTH, MOST_TOGETHER, stretches
+from abele.graph import Execute, Graph, Sequence
+from abele.graph.regions import boxes
+from abele.numerics import f32, i32
+from abele.runtime import Engine
+
+
+@given(start=st.integers(-5, 50), count=st.integers(0, 400), lanes=st.sampled_from([4, 8, 16]))
+def test_stretches__of_any_loop__do_every_iteration_in_whole_vectors(start, count, lanes):
+    parts = list(stretches(start, start + count, lanes))
+    done = [i for first, last, _ in parts for i in range(first, last)]
+    assert sorted(set(done)) == list(range(start, start + count))
+    assert len(done) < count + lanes
+    for first, last, vectors in parts:
+        if vectors is None:
+            assert count < LEAST_WIDTH
+        else:
+            assert (last - first) % (vectors.width * vectors.together) == 0
+            assert vectors.together <= MOST_TOGETHER
+            assert vectors.width <= lanes
+
+
+def test_stretches__a_row_of_92__is_five_vectors_and_one_that_overlaps():
+    assert list(stretches(0, 92, 16)) == [(0, 80, (16, 1)), (76, 92, (16, 1))]
+    assert list(stretches(0, 12, 16)) == [(0, 8, (8, 1)), (4, 12, (8, 1))]
+
+
+@codelet
+class Blur(MultiVertex):
+    """Rows whose every element is new: iterations may be done again."""
+
+    x: Vector[Input[Vector[f32]]]
+    y: Vector[Output[Vector[f32]]]
+    last: Output[Vector[i32]]
+
+    def compute(self, worker_id):
+        for r in range(worker_id, len(self.y), self.num_workers):
+            x = self.x[r]
+            y = self.y[r]
+            for c in range(len(y)):
+                total = x[c] + x[c + 2]
+                y[c] = total * 0.25 + 0.5 * x[c + 1]
+
+
+@codelet
+class Running(MultiVertex):
+    """Rows that are read and written, and a variable that iterations pass on: each may be done once alone."""
+
+    x: Vector[Input[Vector[f32]]]
+    y: Vector[InOut[Vector[f32]]]
+    last: Output[Vector[i32]]
+
+    def compute(self, worker_id):
+        for r in range(worker_id, len(self.y), self.num_workers):
+            x = self.x[r]
+            y = self.y[r]
+            count = 0
+            for c in range(len(y)):
+                count = count + 1
+                y[c] = y[c] + x[c + 1]
+            self.last[r] = count
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 7, 16, 23, 40])
+def test_codelet__rows_of_any_length__as_one_element_after_the_other(width):
+    tiles, height = 64, 3
+    rows = np.random.default_rng(0).standard_normal((tiles * height, width + 2)).astype(np.float32)
+    begin = np.random.default_rng(1).standard_normal((tiles * height, width)).astype(np.float32)
+    for vertex in (Blur, Running):
+        graph = Graph("bow-2000:1")
+        x = graph.variable("f32", rows.shape, name="x").map_rows(np.repeat(np.arange(tiles), height))
+        y = graph.variable("f32", begin.shape, name="y").map_rows(np.repeat(np.arange(tiles), height))
+        last = graph.variable("i32", (tiles, height), name="last").map_rows(np.arange(tiles))
+        step = graph.compute_set("step")
+        step.vertices(
+            vertex,
+            tile=np.arange(tiles),
+            x=_rows(x, tiles, height),
+            y=_rows(y, tiles, height),
+            last=last,
+        )
+        with Engine(graph, Sequence(Execute(step))) as engine:
+            engine[x], engine[y] = rows, begin
+            engine.run()
+            if vertex is Blur:
+                wanted = (rows[:, :-2] + rows[:, 2:]) * np.float32(0.25) + np.float32(0.5) * rows[:, 1:-1]
+            else:
+                wanted = begin + rows[:, 1:-1]
+                assert (engine[last] == width).all()
+            np.testing.assert_allclose(engine[y], wanted, rtol=1e-6, atol=1e-6)
+
+
+def _rows(tensor, tiles, height):
+    starts = np.stack([np.arange(tiles * height), np.zeros(tiles * height, np.int64)], axis=1)
+    regions = boxes(tensor, starts, [1, tensor.shape[1]])
+    return regions, np.arange(tiles * height), np.arange(tiles + 1) * height
