@@ -20,6 +20,9 @@ USUAL = PackedRates()
 WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
 1,024 points rates fall by a quarter."""
+IN_PROGRAMS = 0.88
+"""Rate of loops within programs, of that by themselves: operands are not near yet, and results go through epilogues,
+which the packed routine hands whole shares. Measured by training steps of multilayer perceptrons."""
 UNDECIDED = 2.0
 """What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
 
@@ -56,7 +59,11 @@ def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, cost
     is_crossed = product.shape[2] > WHOLE_POINTS and product.right.stride(product.columns[-1]) != 1
 
     def gain(packing: float, loops: float) -> float:
-        return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
+        return (
+            points
+            / (IN_PROGRAMS * loops)
+            / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
+        )
 
     # Rates are measured where they could matter: on no host are they so far from the usual ones.
     usual = gain(USUAL.packing * sizes.word, USUAL.loops / sizes.word)

@@ -17,5 +17,5 @@ class PackedRates:
     """
 
     packing: float = 10.0
-    loops: float = 0.88
-    crossed: float = 0.88
+    loops: float = 1.0
+    crossed: float = 1.0
