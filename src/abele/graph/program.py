@@ -53,7 +53,7 @@ class Sequence(Program):
     Attributes:
         steps: The steps.
         host_body: What computes the same on the host, where that runs library calls by their kernels: the machine knows
-            nothing of it, and executables that are saved leave it out.
+            nothing of it.
     """
 
     def __init__(self, *steps: Program, name: str = "sequence") -> None:
@@ -288,6 +288,9 @@ class HostLoop(Program):
         count: Trips.
         body: Library calls with kernels, and copies.
         strides: Elements by which the views of variables move on with every trip; negative: back.
+
+    Raises:
+        ControlProgramError: A view leaves its variable in a later trip.
     """
 
     def __init__(self, count: int, body: Sequence, strides: Mapping[Variable, int]) -> None:
@@ -296,6 +299,10 @@ class HostLoop(Program):
         self.body = body
         self.strides = dict(strides)
         self.debug = here("host_loop")
+        for step in walk(body):
+            operands = (*step.inputs, *step.outputs) if isinstance(step, LibraryCall) else ()
+            for tensor in (*step.reads(), *step.writes(), *operands):
+                self._expect_inside(tensor)
 
     def children(self) -> tuple[Program, ...]:
         """The body."""
@@ -304,6 +311,20 @@ class HostLoop(Program):
     def flow(self) -> Flow:
         """So many rounds of the body."""
         return Rounds(self.count, self.body)
+
+    def _expect_inside(self, tensor: Tensor) -> None:
+        moving = [v for v in tensor.variables if self.strides.get(v)]
+        begin, length = tensor.intervals() if moving else (None, None)
+        for variable in moving:
+            own = (begin >= variable.base) & (begin < variable.base + variable.size)
+            first, end = begin[own].min(), (begin + length)[own].max()
+            moved = (max(self.count, 1) - 1) * self.strides[variable]
+            if min(first, first + moved) < variable.base or max(end, end + moved) > variable.base + variable.size:
+                raise ControlProgramError(
+                    f"a view of {variable.name} leaves it in the {counted(self.count, 'trip')} of a loop",
+                    because=f"it moves on by {counted(self.strides[variable], 'element')} with every trip",
+                    remedy="give fewer trips, or a stride that keeps every trip within the variable",
+                )
 
 
 class HostOrder(Program):
@@ -454,7 +475,7 @@ class LibraryCall(Program):
         debug: Name, scopes and source line of the call.
         attributes: What else is known of the call, such as its plan.
         host_body: Supersteps that compute the same in fewer, larger vertices, and cost nothing on the machine. The host
-            may run them in place of the body where there is no kernel. Executables that are saved leave them out.
+            may run them in place of the body where there is no kernel.
     """
 
     name: str

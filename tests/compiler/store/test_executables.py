@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 import abele as ab
 from abele import Input, Output, Vector, f16, f32, i32, popops
 from abele.errors import ApplicationRuntimeError, FileFormatError
+from abele.graph import HostLoop, HostOrder
+from abele.kernels.nest import ir
 
 SOURCE = """
 import numpy as np
@@ -138,6 +140,52 @@ def test_executable__library_calls__run_fused_and_as_placed(tmp_path: Path) -> N
     np.testing.assert_array_equal(results[1], results[3])
 
 
+ADD = ir.HostKernel(
+    ((4,), (4,), (4,)),
+    (f32,) * 3,
+    2,
+    1,
+    (ir.nest({"i": 4}, ir.store(2, ("i",), ir.load(0, "i") + ir.load(1, "i"))),),
+)
+
+
+def saved_sums(path: Path) -> None:
+    """A program that copies on tiles, and on hosts makes running sums of five rows; it changes an order meanwhile."""
+    graph = ab.Graph("bow-2000:1")
+    x, sums, turned = (graph.variable("f32", (n, 4), name=v).map(0) for v, n in (("x", 5), ("sums", 6), ("turned", 6)))
+    body = ab.Sequence()
+    with graph.library_call(body, "add", inputs=(x[0], sums[0]), outputs=(sums[1],), kernel=ADD, debug_name="add"):
+        pass
+    steps = ab.Sequence(ab.Copy(x, sums[:5]))
+    order = HostOrder(sums, sums.reshape((4, 6)).T, turned)
+    loop = HostLoop(5, body, {t.variables[0]: 4 for t in (x, sums)})
+    steps.host_body = ab.Sequence(order, HostOrder(order.steps[1].destination, sums, turned), loop)
+    ab.compile_program(graph, steps).save(path)
+
+
+def test_executable__what_hosts_run_in_place_of_steps__is_saved(tmp_path: Path) -> None:
+    saved_sums(tmp_path / "sums")
+    rows = np.random.default_rng(0).random((5, 4)).astype(np.float32)
+    wanted = {"native": np.cumsum(np.concatenate([np.zeros((1, 4), np.float32), rows]), axis=0)}
+    wanted["tiles"] = np.concatenate([rows, np.zeros((1, 4), np.float32)])
+    for mode, sums in wanted.items():
+        engine = ab.Engine(ab.Executable.load(tmp_path / "sums"), mode=mode, keep=["x", "sums"])
+        engine["x"], engine["sums"] = rows, np.zeros((6, 4), np.float32)
+        engine.run()
+        np.testing.assert_allclose(engine["sums"], sums, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("part", "value"), [(2, 7), (4, [[0, 8], [1, 4]]), (4, [[0, -4], [1, 4]]), (4, [[99, 4]])])
+def test_load__loop_of_hosts_that_leaves_its_variables__is_refused(tmp_path: Path, part: int, value: Any) -> None:
+    saved_sums(tmp_path / "sums")
+
+    def change(content: dict[str, Any]) -> None:
+        next(n for n in content["nodes"] if n[0] == "HostLoop")[part] = value
+
+    with pytest.raises(FileFormatError):
+        ab.Executable.load(rewritten(tmp_path / "sums", tmp_path / "hostile", change))
+
+
 def test_executable__every_kind_of_step__runs_as_before(tmp_path: Path) -> None:
     graph = ab.Graph("bow-2000", replicas=2)
     x = graph.variable(f32, (6,), name="x", initial=range(6)).map(0)
@@ -251,8 +299,8 @@ def test_load__no_such_file_or_another_kind__is_refused(tmp_path: Path) -> None:
 
 def test_load__newer_version__is_refused_with_what_to_do(tmp_path: Path) -> None:
     made(tmp_path)
-    newer = rewritten(tmp_path / "program.abele-exe", tmp_path / "newer", lambda d: d.update(version=3))
-    with pytest.raises(FileFormatError, match="format version 3; this Abele reads up to version 2") as caught:
+    newer = rewritten(tmp_path / "program.abele-exe", tmp_path / "newer", lambda d: d.update(version=4))
+    with pytest.raises(FileFormatError, match="format version 4; this Abele reads up to version 3") as caught:
         ab.Executable.load(newer)
     assert "install a newer Abele" in (caught.value.remedy or "")
 

@@ -92,3 +92,10 @@ def test_host_loop__bad_arguments__typed_errors():
         HostLoop(2, PrintTensor(Graph("bow-2000:1").variable("f32", (1,), name="x")), {})
     with pytest.raises(ControlProgramError, match="a HostLoop runs a number of times"):
         HostLoop("two", Sequence(), {})
+
+
+@pytest.mark.parametrize("stride", [5, -1])
+def test_host_loop__views_that_leave_their_variable__are_refused(stride):
+    _, steps, x, _ = _running_sums(False)
+    with pytest.raises(ControlProgramError, match="a view of x leaves it in the 5 trips of a loop"):
+        HostLoop(5, steps.host_body.steps[0].body, {x.variables[0]: stride})

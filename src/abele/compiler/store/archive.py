@@ -10,14 +10,15 @@ from abele.report.archive import Kind
 
 KIND = Kind(
     noun="executable",
-    version=2,
+    version=3,
     max_bytes=64 << 30,
     free_bytes=1 << 30,
     ratio=100,
     again="compile the program again and save it with Executable.save",
     schema=ExecutableDocument,
 )
-"""Version 2: infinite constants as text, source files as portable paths."""
+"""Version 2: infinite constants as text, source files as portable paths. Version 3: what hosts run in place
+of steps."""
 
 
 class Writer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from abele.graph import Call, Program
+from abele.graph import Call, LibraryCall, Program, Sequence
 from abele.words import counted
 
 _MOST_DEPTH = 128
@@ -34,6 +34,8 @@ class Extents:
         inside = list(node.children())
         if isinstance(node, Call):
             inside.append(node.function.body)
+        if isinstance(node, Sequence | LibraryCall) and node.host_body is not None:
+            inside.append(node.host_body)
         # Nodes come after those inside them, so each is one step of arithmetic; the unfolded program is never walked.
         parts = [self._known.get(id(p), _Extent(1, 1)) for p in inside]
         depth = 1 + max((p.depth for p in parts), default=0)

@@ -1,4 +1,8 @@
-"""Steps that hold others, in a file: sequences, loops, branches, named parts, timed parts and calls."""
+"""Steps that hold others, in a file: sequences, loops, branches, named parts, timed parts and calls.
+
+What hosts run in place of steps (``host_body``) is a node like any other, and checked like any other: its views lie in
+the graph's variables, and loops of hosts keep every trip inside them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from abele.compiler.store.format import Int64, Name, Number
 from abele.compiler.store.nodes import NodeForm, stored
 from abele.compiler.store.records import HOST_KERNEL, decode, encode
 from abele.graph.control import Block, CycleCount, Switch
-from abele.graph.program import Call, If, LibraryCall, Repeat, RepeatWhile, Sequence
+from abele.graph.program import Call, HostLoop, HostOrder, If, LibraryCall, Repeat, RepeatWhile, Sequence
 from abele.kernels import HostKernel
 
 if TYPE_CHECKING:
@@ -18,16 +22,30 @@ if TYPE_CHECKING:
 
 
 class SequenceRow(NodeForm, tag="Sequence"):
-    """Steps, by number."""
+    """Steps, by number, and what hosts run instead."""
 
     steps: list[Number]
+    host_body: Number | None = None
+
+
+def _sequence(at: ProgramsIn, steps: list[int], host_body: int | None) -> Sequence:
+    made = Sequence(*(at.node(s) for s in steps))
+    made.host_body = _host_body(at, host_body)
+    return made
+
+
+def _host_body(at: ProgramsIn, number: int | None) -> Sequence | None:
+    found = None if number is None else at.node(number)
+    if found is not None and not isinstance(found, Sequence):
+        raise ValueError("what hosts run in place of steps is no sequence")
+    return found
 
 
 stored(
     Sequence,
     SequenceRow,
-    parts=lambda out, n: [out.numbers(n.steps)],
-    make=lambda at, steps: Sequence(*(at.node(s) for s in steps)),
+    parts=lambda out, n: [out.numbers(n.steps), None if n.host_body is None else out.number(n.host_body)],
+    make=_sequence,
 )
 
 
@@ -43,6 +61,45 @@ stored(
     RepeatRow,
     parts=lambda out, n: [n.count, out.number(n.body)],
     make=lambda at, count, body: Repeat(count, at.node(body)),
+)
+
+
+class HostLoopRow(NodeForm, tag="HostLoop"):
+    """A loop of host kernels, and by how much variables move on."""
+
+    count: Annotated[int, Meta(ge=0, le=(1 << 31))]
+    body: Number
+    strides: list[tuple[Number, Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)]]]
+
+
+def _host_loop(at: ProgramsIn, count: int, body: int, strides: list[tuple[int, int]]) -> HostLoop:
+    steps = at.node(body)
+    if not isinstance(steps, Sequence):
+        raise ValueError("the body of a host's loop is no sequence")
+    return HostLoop(count, steps, {at.variable(variable): stride for variable, stride in strides})
+
+
+stored(
+    HostLoop,
+    HostLoopRow,
+    parts=lambda out, n: [n.count, out.number(n.body), [[v.id, stride] for v, stride in n.strides.items()]],
+    make=_host_loop,
+)
+
+
+class HostOrderRow(NodeForm, tag="HostOrder"):
+    """Another order of a variable's elements on hosts."""
+
+    before: Number
+    after: Number
+    between: Number
+
+
+stored(
+    HostOrder,
+    HostOrderRow,
+    parts=lambda out, n: out.views([n.steps[0].source, n.steps[1].destination, n.steps[0].destination]),
+    make=lambda at, *views: HostOrder(*at.views(views)),
 )
 
 
@@ -167,15 +224,25 @@ class LibraryCallRow(NodeForm, tag="LibraryCall"):
     body: Number
     kernel: Any
     flops: Annotated[int, Meta(ge=0, le=1 << 60)]
+    host_body: Number | None = None
 
 
 def _library_parts(out: ProgramsOut, node: LibraryCall) -> list[Any]:
     kernel = None if node.kernel is None else encode(node.kernel, HOST_KERNEL)
-    return [node.name, out.views(node.inputs), out.views(node.outputs), out.number(node.body), kernel, node.flops]
+    host_body = None if node.host_body is None else out.number(node.host_body)
+    views = out.views(node.inputs), out.views(node.outputs)
+    return [node.name, *views, out.number(node.body), kernel, node.flops, host_body]
 
 
 def _library_call(
-    at: ProgramsIn, name: str, inputs: list[int], outputs: list[int], body: int, kernel: Any, flops: int
+    at: ProgramsIn,
+    name: str,
+    inputs: list[int],
+    outputs: list[int],
+    body: int,
+    kernel: Any,
+    flops: int,
+    host_body: int | None,
 ) -> LibraryCall:
     """A library call whose kernel fits its operands."""
     read, written, steps = at.views(inputs), at.views(outputs), at.node(body)
@@ -191,7 +258,16 @@ def _library_call(
             raise ValueError(f"the kernel of {name} does not fit its operands")
     if not isinstance(steps, Sequence) or not all(t.writable for t in written):
         raise ValueError(f"library call {name} has no body, or writes what it may not")
-    return LibraryCall(name=name, inputs=read, outputs=written, body=steps, kernel=made, flops=flops, debug=steps.debug)
+    return LibraryCall(
+        name=name,
+        inputs=read,
+        outputs=written,
+        body=steps,
+        kernel=made,
+        flops=flops,
+        host_body=_host_body(at, host_body),
+        debug=steps.debug,
+    )
 
 
 stored(LibraryCall, LibraryCallRow, parts=_library_parts, make=_library_call)

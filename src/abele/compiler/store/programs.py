@@ -16,6 +16,7 @@ from abele.graph.program import Function, Program
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
+from abele.graph.variable import Variable
 from abele.report.archive import part
 
 NODE_MODULES = (flow_nodes, control_nodes)
@@ -125,6 +126,10 @@ class ProgramsIn:
     def views(self, numbers: Any) -> tuple[Tensor, ...]:
         """The views of several numbers."""
         return tuple(self.view(number) for number in numbers)
+
+    def variable(self, number: int) -> Variable:
+        """The variable of a number."""
+        return self._graph.graph.variables[number]
 
     def end(self, end: Any) -> Any:
         """An end of a copy."""
