@@ -313,9 +313,10 @@ class HostLoop(Program):
         return Rounds(self.count, self.body)
 
     def _expect_inside(self, tensor: Tensor) -> None:
-        moving = [v for v in tensor.variables if self.strides.get(v)]
-        begin, length = tensor.intervals() if moving else (None, None)
-        for variable in moving:
+        for variable in tensor.variables:
+            if not self.strides.get(variable):
+                continue
+            begin, length = tensor.intervals()
             own = (begin >= variable.base) & (begin < variable.base + variable.size)
             first, end = begin[own].min(), (begin + length)[own].max()
             moved = (max(self.count, 1) - 1) * self.strides[variable]
