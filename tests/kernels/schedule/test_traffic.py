@@ -8,7 +8,7 @@ from abele.kernels.nest.ir import Affine
 from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest, NestReduction, Out
 from abele.kernels.schedule.choose_schedule import choose_schedule, schedule_cost
 from abele.kernels.schedule.schedule import NestSchedule
-from abele.kernels.schedule.traffic import Traffic
+from abele.kernels.schedule.traffic import MAX_STREAMS, Traffic
 from abele.kernels.target import HostTarget
 from abele.numerics import f32
 
@@ -73,3 +73,13 @@ def test_order__of_a_nest_with_a_panel__has_its_dims_outermost() -> None:
     assert first == "j"
     (first, _), _ = traffic.best_order(schedule, ("i", "j"), leading=("i",))
     assert first == "i"
+
+
+def test_tile__of_an_operand_that_streams__covers_few_rows_far_apart() -> None:
+    # 32 rows are two vectors, so that one tile has all of them and the weights, in blocks of 8 x 8, are read once.
+    rows = {"b": 1, "c": 256, "d": 32}
+    weights = {"p": 8000, "c": 64, "q": 8, "d": 1}
+    nest = contraction({"b": 32, "p": 125, "q": 8}, {"c": 125, "d": 8}, rows, weights, {"b": 1, "q": 32, "p": 256})
+    tile = dict(choose_schedule(nest, CPU).tile)
+    assert tile.get("p", 1) <= MAX_STREAMS
+    assert tile["q"] > 1

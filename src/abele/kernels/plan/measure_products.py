@@ -29,7 +29,7 @@ from abele.kernels.target import HostTarget, host_target
 from abele.llvm.flush import denormals_flushed
 from abele.numerics import ElementType, bf16, f32
 
-VERSION = 1
+VERSION = 2
 """Raised when rates are measured in another way."""
 _COLUMNS, _TILES, _ROUNDS = 320, 20, 6
 """Columns of packed products, register tiles of rows of the longer one and of loops, and rounds, some 20 milliseconds

@@ -20,9 +20,8 @@ USUAL = PackedRates()
 WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
 1,024 points rates fall by a quarter."""
-IN_PROGRAMS = 0.88
-"""Rate of loops within programs, of that by themselves: operands are not near yet, and results go through epilogues,
-which the packed routine hands whole shares. Measured by training steps of multilayer perceptrons."""
+WAY_BYTES = 4096
+"""Bytes between addresses that fall on the same place of the first-level cache: the page by which CPUs index it."""
 UNDECIDED = 2.0
 """What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
 
@@ -56,14 +55,10 @@ def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, cost
     if costs.forced:
         return True
     points = math.prod(product.shape) * product.count
-    is_crossed = product.shape[2] > WHOLE_POINTS and product.right.stride(product.columns[-1]) != 1
+    is_crossed = product.shape[2] > WHOLE_POINTS and _is_crowded(product, sizes.lanes)
 
     def gain(packing: float, loops: float) -> float:
-        return (
-            points
-            / (IN_PROGRAMS * loops)
-            / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
-        )
+        return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
 
     # Rates are measured where they could matter: on no host are they so far from the usual ones.
     usual = gain(USUAL.packing * sizes.word, USUAL.loops / sizes.word)
@@ -71,3 +66,12 @@ def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, cost
         return usual > 1
     rates = costs.measure(sizes)
     return gain(rates.packing, rates.crossed if is_crossed else rates.loops) > 1
+
+
+def _is_crowded(product: MatrixProduct, lanes: int) -> bool:
+    """True if as many columns of the right operand as a vector has lanes lie on a few places of the first-level cache.
+
+    Loops that read parts of these columns then lose lines before they have used them up.
+    """
+    step = abs(product.right.stride(product.columns[-1])) * product.right.type.bytes
+    return math.gcd(step, WAY_BYTES) * lanes > WAY_BYTES

@@ -12,8 +12,8 @@ class PackedRates:
     Attributes:
         packing: Cost of packing an element, in multiply-adds of these tiles.
         loops: Rate of loops over register tiles, of that of these tiles.
-        crossed: The same where the sum is cut into parts and the right operand has its columns apart in memory, so that
-            each part transposes what it reads.
+        crossed: The same where the sum is cut into parts and the columns of the right operand lie a power of two apart
+            in memory, so that each part transposes what the caches lose meanwhile.
     """
 
     packing: float = 10.0

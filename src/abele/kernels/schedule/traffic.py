@@ -145,14 +145,21 @@ class Traffic:
             run, further = self._run(number, steps)
             if moving and moving[-1] not in further:
                 total += JUMP_COST * size / max(LINE_BYTES, run)
-            elif self._is_streamed(array):
+            elif self._is_streamed(array, steps):
                 touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()})
                 total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
         return total
 
-    def _is_streamed(self, array: _Array) -> bool:
-        """True if ``array`` is read once from end to end, so that its lines come from memory."""
-        return array.loaded and all(d in array.dims for d, extent in self.extents.items() if extent > 1)
+    def _is_streamed(self, array: _Array, steps: dict[str, int]) -> bool:
+        """True if ``array`` is read once from end to end, so that its lines come from memory.
+
+        That is where every loop moves it; loops of the reduction alone may all leave it, as an epilogue's operand.
+        """
+        looping = {d for d, extent in self.extents.items() if extent > steps[d]}
+        reduced = {d for d, _ in self.nest.reduced}
+        if not reduced & array.dims:
+            looping -= reduced
+        return array.loaded and looping <= array.dims
 
     def _run(self, number: int, steps: dict[str, int]) -> tuple[int, set[str]]:
         """Bytes of an array in a row that a tile touches, and the dims along which the row goes on."""

@@ -87,9 +87,10 @@ def _cut_panels(task: Task) -> tuple[str, int] | None:
         sizes = [n for n in range(1, extent) if extent % n == 0 and PART_POINTS // 2 <= n * rest <= WHOLE_POINTS]
         if sizes:
             return dim, min(sizes, key=lambda n: abs(n * rest - PART_POINTS))
-    dim, extent = max(task.reduced, key=lambda d: d[1])
-    # The last part is shorter, and has code of its own.
-    return (dim, -(-extent // round(length / PART_POINTS))) if length // extent <= PART_POINTS // 2 else None
+        if rest <= PART_POINTS // 2:
+            # The last part is shorter, and has code of its own. Parts of a dim further in would be scattered.
+            return (dim, -(-extent // round(length / PART_POINTS))) if length >= 2 * PART_POINTS else None
+    return None
 
 
 def outermost_first(task: Task) -> list[tuple[str, int]]:
