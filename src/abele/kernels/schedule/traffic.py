@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import NamedTuple
 
 from abele.kernels.nest.loop_nest import LoopNest, free_dims
 from abele.kernels.schedule.schedule import NestSchedule
@@ -45,6 +46,27 @@ class _Array:
     strides: dict[str, int]
     bytes: int
     loaded: bool
+
+
+class _Part(NamedTuple):
+    """What a tile touches of a large array.
+
+    Attributes:
+        moving: Dims whose loops move the tile on.
+        further: Those along which it goes on where the last one ended.
+        jumping: Cost of its lines where the innermost of them does not.
+        streamed: The same where it does.
+    """
+
+    moving: frozenset[str]
+    further: set[str]
+    jumping: float
+    streamed: float
+
+
+Rounds = dict[frozenset[str], tuple[tuple[int, ...], float]]
+"""By the loops outside, and the one in question: bytes of each loaded array that one round of it touches, and what a
+line of them costs. Orders of the same loops have most of these in common."""
 
 
 class Traffic:
@@ -88,30 +110,39 @@ class Traffic:
             return (*first, *looping, *still), 0.0
         outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
         orders = [(*first, *order, *inside) for order in permutations(outside)]
-        costs = [(self._lines(steps, order, schedule), order) for order in orders]
+        parts, known = self._parts(steps), Rounds()
+        rounds = math.prod(self.extents[d] for d in self.nest.unit)
+        costs = []
+        for order in orders:
+            lines = rounds * self._again(steps, order, known) / LINE_BYTES
+            costs.append((lines + self._jumps(parts, (*order, *schedule.reduced)), order))
         lines, order = min(costs, key=lambda c: c[0])
         return (*order, *still), lines
 
-    def _lines(self, steps: dict[str, int], order: tuple[str, ...], schedule: NestSchedule) -> float:
-        rounds = math.prod(self.extents[d] for d in self.nest.unit)
-        return rounds * self._again(steps, order) / LINE_BYTES + self._jumps(steps, (*order, *schedule.reduced))
-
-    def _again(self, steps: dict[str, int], order: Sequence[str]) -> float:
+    def _again(self, steps: dict[str, int], order: Sequence[str], known: Rounds) -> float:
         """Weighted bytes that loops of ``order`` read again."""
-        # From the outermost loop inwards: `inside` is what one round of the loop touches, and `rounds` how often it is
-        # started.
-        inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
+        # From the outermost loop inwards: one round of a loop touches what is inside it, and `rounds` is how often the
+        # loop is started.
         total, rounds = 0.0, 1.0
-        for dim in order:
-            inside[dim] = min(steps[dim], self.extents[dim])
+        for number, dim in enumerate(order):
             count = -(-self.extents[dim] // steps[dim])
-            touched = [self._touched(number, inside) for number, a in enumerate(self.arrays) if a.loaded]
-            again = sum(size for a, size in zip(self.arrays, touched, strict=False) if dim not in a.dims)
-            # All that one round touches must fit for what is read again to be there still.
-            weight = next((w for limit, w in self.caches if sum(touched) <= limit), MEMORY_COST)
+            sizes, weight = self._round(steps, frozenset(order[: number + 1]), known)
+            again = sum(size for a, size in zip(self.arrays, sizes, strict=False) if dim not in a.dims)
             total += rounds * (count - 1) * again * weight
             rounds *= count
         return total
+
+    def _round(self, steps: dict[str, int], outside: frozenset[str], known: Rounds) -> tuple[tuple[int, ...], float]:
+        """Bytes of each loaded array that one round touches in the loops ``outside``, and what a line of them costs."""
+        found = known.get(outside)
+        if found is None:
+            inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
+            inside |= {d: min(steps[d], self.extents[d]) for d in outside}
+            sizes = tuple(self._touched(number, inside) for number, a in enumerate(self.arrays) if a.loaded)
+            # All that one round touches must fit for what is read again to be there still.
+            weight = next((w for limit, w in self.caches if sum(sizes) <= limit), MEMORY_COST)
+            found = known[outside] = sizes, weight
+        return found
 
     def _touched(self, number: int, inside: dict[str, int]) -> int:
         """Bytes of an array, in whole lines, that so many points of every dim reach.
@@ -134,20 +165,29 @@ class Traffic:
             self.known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
         return self.known[key]
 
-    def _jumps(self, steps: dict[str, int], loops: Sequence[str]) -> float:
-        """Weighted lines of large arrays that are reached by jumps."""
-        total = 0.0
+    def _parts(self, steps: dict[str, int]) -> list[_Part]:
+        """What tiles touch of arrays that are larger than the second-level cache."""
+        parts = []
         for number, array in enumerate(self.arrays):
             size = self._touched(number, self.extents)
             if size <= self.own:
                 continue
-            moving = [d for d in loops if d in array.strides and self.extents[d] > steps[d]]
+            moving = frozenset(d for d in array.strides if self.extents[d] > steps[d])
             run, further = self._run(number, steps)
-            if moving and moving[-1] not in further:
-                total += JUMP_COST * size / max(LINE_BYTES, run)
-            elif self._is_streamed(array, steps):
+            streamed = 0.0
+            if self._is_streamed(array, steps):
                 touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()})
-                total += STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
+                streamed = STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
+            parts.append(_Part(moving, further, JUMP_COST * size / max(LINE_BYTES, run), streamed))
+        return parts
+
+    @staticmethod
+    def _jumps(parts: Sequence[_Part], loops: Sequence[str]) -> float:
+        """Weighted lines of large arrays that are reached by jumps."""
+        total = 0.0
+        for part in parts:
+            last = next((d for d in reversed(loops) if d in part.moving), None)
+            total += part.streamed if last is None or last in part.further else part.jumping
         return total
 
     def _is_streamed(self, array: _Array, steps: dict[str, int]) -> bool:
