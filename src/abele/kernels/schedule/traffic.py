@@ -48,7 +48,7 @@ class _Array:
     loaded: bool
 
 
-class _Part(NamedTuple):
+class _FarLines(NamedTuple):
     """What a tile touches of a large array.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
     streamed: float
 
 
-Rounds = dict[frozenset[str], tuple[tuple[int, ...], float]]
+KnownRounds = dict[frozenset[str], tuple[tuple[int, ...], float]]
 """By the loops outside, and the one in question: bytes of each loaded array that one round of it touches, and what a
 line of them costs. Orders of the same loops have most of these in common."""
 
@@ -110,7 +110,7 @@ class Traffic:
             return (*first, *looping, *still), 0.0
         outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
         orders = [(*first, *order, *inside) for order in permutations(outside)]
-        parts, known = self._parts(steps), Rounds()
+        parts, known = self._parts(steps), KnownRounds()
         rounds = math.prod(self.extents[d] for d in self.nest.unit)
         costs = []
         for order in orders:
@@ -119,7 +119,7 @@ class Traffic:
         lines, order = min(costs, key=lambda c: c[0])
         return (*order, *still), lines
 
-    def _again(self, steps: dict[str, int], order: Sequence[str], known: Rounds) -> float:
+    def _again(self, steps: dict[str, int], order: Sequence[str], known: KnownRounds) -> float:
         """Weighted bytes that loops of ``order`` read again."""
         # From the outermost loop inwards: one round of a loop touches what is inside it, and `rounds` is how often the
         # loop is started.
@@ -132,7 +132,9 @@ class Traffic:
             rounds *= count
         return total
 
-    def _round(self, steps: dict[str, int], outside: frozenset[str], known: Rounds) -> tuple[tuple[int, ...], float]:
+    def _round(
+        self, steps: dict[str, int], outside: frozenset[str], known: KnownRounds
+    ) -> tuple[tuple[int, ...], float]:
         """Bytes of each loaded array that one round touches in the loops ``outside``, and what a line of them costs."""
         found = known.get(outside)
         if found is None:
@@ -165,7 +167,7 @@ class Traffic:
             self.known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
         return self.known[key]
 
-    def _parts(self, steps: dict[str, int]) -> list[_Part]:
+    def _parts(self, steps: dict[str, int]) -> list[_FarLines]:
         """What tiles touch of arrays that are larger than the second-level cache."""
         parts = []
         for number, array in enumerate(self.arrays):
@@ -178,11 +180,11 @@ class Traffic:
             if self._is_streamed(array, steps):
                 touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()})
                 streamed = STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
-            parts.append(_Part(moving, further, JUMP_COST * size / max(LINE_BYTES, run), streamed))
+            parts.append(_FarLines(moving, further, JUMP_COST * size / max(LINE_BYTES, run), streamed))
         return parts
 
     @staticmethod
-    def _jumps(parts: Sequence[_Part], loops: Sequence[str]) -> float:
+    def _jumps(parts: Sequence[_FarLines], loops: Sequence[str]) -> float:
         """Weighted lines of large arrays that are reached by jumps."""
         total = 0.0
         for part in parts:
