@@ -338,9 +338,18 @@ class HostOrder(Program):
         before: The elements in the order so far.
         after: The same in the new order, of the same variable, which they fill.
         between: Where they are meanwhile.
+
+    Raises:
+        ControlProgramError: The elements are of several variables.
     """
 
     def __init__(self, before: Tensor, after: Tensor, between: Tensor) -> None:
+        if len(after.variables) != 1:
+            raise ControlProgramError(
+                f"{after!r} has elements of {counted(len(after.variables), 'variable')}",
+                because="a HostOrder is the order of the elements of one variable",
+                remedy="give one for each variable",
+            )
         (self.variable,) = after.variables
         self.steps = Copy(before, between), Copy(between, after)
         self.debug = here("host_order")

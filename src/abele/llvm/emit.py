@@ -37,6 +37,8 @@ def suffix(type_: Type) -> str:
     """How LLVM names ``type_`` in the name of an overloaded intrinsic."""
     if isinstance(type_, ll.VectorType):
         return f"v{type_.count}{suffix(type_.element)}"
+    if isinstance(type_, ll.PointerType):
+        return "p0"
     return {"float": "f32", "double": "f64", "half": "f16"}.get(str(type_), str(type_))
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import abele as ab
 from abele import Input, Output, Vector, f16, f32, i32, popops
-from abele.errors import ApplicationRuntimeError, FileFormatError
+from abele.errors import ApplicationRuntimeError, ControlProgramError, FileFormatError
 from abele.graph import HostLoop, HostOrder
 from abele.kernels.nest import ir
 
@@ -161,6 +161,14 @@ def saved_sums(path: Path) -> None:
     loop = HostLoop(5, body, {t.variables[0]: 4 for t in (x, sums)})
     steps.host_body = ab.Sequence(order, HostOrder(order.steps[1].destination, sums, turned), loop)
     ab.compile_program(graph, steps).save(path)
+
+
+def test_host_order__elements_of_two_variables__is_refused() -> None:
+    graph = ab.Graph("bow-2000:1")
+    x, y, turned = (graph.variable("f32", (2, 4), name=v).map(0) for v in ("x", "y", "turned"))
+    both = ab.concat([x[:1], y[:1]])
+    with pytest.raises(ControlProgramError, match="has elements of 2 variables"):
+        HostOrder(both, both, turned)
 
 
 def test_executable__what_hosts_run_in_place_of_steps__is_saved(tmp_path: Path) -> None:

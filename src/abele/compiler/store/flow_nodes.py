@@ -35,9 +35,14 @@ def _sequence(at: ProgramsIn, steps: list[int], host_body: int | None) -> Sequen
 
 
 def _host_body(at: ProgramsIn, number: int | None) -> Sequence | None:
-    found = None if number is None else at.node(number)
-    if found is not None and not isinstance(found, Sequence):
-        raise ValueError("what hosts run in place of steps is no sequence")
+    return None if number is None else _steps(at, number, "what hosts run in place of steps")
+
+
+def _steps(at: ProgramsIn, number: int, what: str) -> Sequence:
+    """Node ``number``, which has to be a sequence."""
+    found = at.node(number)
+    if not isinstance(found, Sequence):
+        raise ValueError(f"{what} is no sequence")
     return found
 
 
@@ -73,9 +78,7 @@ class HostLoopRow(NodeForm, tag="HostLoop"):
 
 
 def _host_loop(at: ProgramsIn, count: int, body: int, strides: list[tuple[int, int]]) -> HostLoop:
-    steps = at.node(body)
-    if not isinstance(steps, Sequence):
-        raise ValueError("the body of a host's loop is no sequence")
+    steps = _steps(at, body, "the body of a host's loop")
     return HostLoop(count, steps, {at.variable(variable): stride for variable, stride in strides})
 
 
@@ -245,7 +248,7 @@ def _library_call(
     host_body: int | None,
 ) -> LibraryCall:
     """A library call whose kernel fits its operands."""
-    read, written, steps = at.views(inputs), at.views(outputs), at.node(body)
+    read, written, steps = at.views(inputs), at.views(outputs), _steps(at, body, f"the body of library call {name}")
     made = None if kernel is None else decode(kernel, HOST_KERNEL)
     if made is not None:
         operands = [*read, *written]
@@ -256,8 +259,8 @@ def _library_call(
             != list(zip(made.types, made.shapes, strict=True))[: len(operands)]
         ):
             raise ValueError(f"the kernel of {name} does not fit its operands")
-    if not isinstance(steps, Sequence) or not all(t.writable for t in written):
-        raise ValueError(f"library call {name} has no body, or writes what it may not")
+    if not all(t.writable for t in written):
+        raise ValueError(f"library call {name} writes what it may not")
     return LibraryCall(
         name=name,
         inputs=read,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from abele.kernels.code.ops import constant, intrinsic, llvm_type, splat
+from abele.kernels.code.ops import llvm_type, overloaded, splat
 from abele.kernels.nest.ir import compute_type
 from abele.llvm import convert
 from abele.llvm import ir as ll
+from abele.llvm.emit import constant
 from abele.numerics import ElementType, bool_
 
 Value = Any
@@ -88,10 +89,10 @@ def load_lanes(
     mask = first_lanes(lanes, valid) if mask is None else mask
     align, zero = ll.Constant(I32, type_.bytes), constant(wide, 0)
     if stride == 1:
-        raw = intrinsic(builder, "llvm.masked.load", [pointer, align, mask, zero], wide, wide, pointer.type)
+        raw = overloaded(builder, "llvm.masked.load", [pointer, align, mask, zero], wide, wide, pointer.type)
     else:
         pointers = lane_pointers(builder, pointer, type_, lanes, stride)
-        raw = intrinsic(
+        raw = overloaded(
             builder, "llvm.masked.gather", [pointers, align, mask, zero], wide, wide, ll.VectorType(pointer.type, lanes)
         )
     return widen(builder, raw, type_)
@@ -136,10 +137,10 @@ def store_lanes(
     align = ll.Constant(I32, type_.bytes)
     void = ll.VoidType()
     if stride == 1:
-        intrinsic(builder, "llvm.masked.store", [raw, pointer, align, mask], void, raw.type, pointer.type)
+        overloaded(builder, "llvm.masked.store", [raw, pointer, align, mask], void, raw.type, pointer.type)
     else:
         pointers = lane_pointers(builder, pointer, type_, lanes, stride)
-        intrinsic(builder, "llvm.masked.scatter", [raw, pointers, align, mask], void, raw.type, pointers.type)
+        overloaded(builder, "llvm.masked.scatter", [raw, pointers, align, mask], void, raw.type, pointers.type)
 
 
 def stream_lanes(builder: ll.IRBuilder, value: Value, pointer: Value, type_: ElementType, piece_bytes: int) -> None:

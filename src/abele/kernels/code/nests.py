@@ -26,7 +26,7 @@ from typing import Any
 from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one, stream_lanes
-from abele.kernels.code.ops import combine, constant, fma, intrinsic, llvm_type
+from abele.kernels.code.ops import combine, fma, llvm_type
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
@@ -36,7 +36,7 @@ from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
-from abele.llvm.emit import counted_loop
+from abele.llvm.emit import constant, counted_loop, intrinsic
 from abele.numerics import ElementType, bool_, f32
 
 Value = Any
@@ -200,8 +200,8 @@ class _NestCode:
             else:
                 last = self._quotient(self.builder.add(rest, ll.Constant(I64, 1)), -factor)
                 first = self._quotient(self.builder.add(self.builder.sub(rest, limit), ll.Constant(I64, 1)), -factor)
-            low = intrinsic(self.builder, "llvm.smax", [low, first])
-            high = intrinsic(self.builder, "llvm.smin", [high, last])
+            low = intrinsic(self.builder, "llvm.smax", low, first)
+            high = intrinsic(self.builder, "llvm.smin", high, last)
         return low, high
 
     def _quotient(self, value: Value, factor: int) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 from abele.expr.operation import TABLE
 from abele.llvm import ir as ll
+from abele.llvm.emit import declared, intrinsic, suffix
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
 
 Value = Any
@@ -28,13 +29,6 @@ def llvm_type(type_: ElementType, lanes: int = 1) -> Any:
     return ll.VectorType(scalar, lanes) if lanes > 1 else scalar
 
 
-def constant(type_: Any, value: float | int) -> Any:
-    """``value`` as a constant of the LLVM type ``type_``, the same in all lanes."""
-    if isinstance(type_, ll.VectorType):
-        return ll.Constant(type_, [ll.Constant(type_.element, value)] * type_.count)
-    return ll.Constant(type_, value)
-
-
 def splat(builder: ll.IRBuilder, value: Value, lanes: int) -> Value:
     """``value`` in all of ``lanes`` lanes."""
     if lanes == 1 or isinstance(value.type, ll.VectorType):
@@ -47,28 +41,15 @@ def splat(builder: ll.IRBuilder, value: Value, lanes: int) -> Value:
     return builder.shuffle_vector(one, one, order)
 
 
-def type_suffix(type_: Any) -> str:
-    """How LLVM names ``type_`` inside the name of an overloaded intrinsic."""
-    if isinstance(type_, ll.VectorType):
-        return f"v{type_.count}{type_suffix(type_.element)}"
-    if isinstance(type_, ll.PointerType):
-        return "p0"
-    return {"float": "f32", "double": "f64", "half": "f16"}.get(str(type_), str(type_))
-
-
-def intrinsic(builder: ll.IRBuilder, name: str, args: list[Value], result: Any = None, *overloads: Any) -> Value:
-    """Call the LLVM intrinsic ``name``, overloaded on the type of the first argument unless ``overloads`` are given."""
-    full = ".".join([name, *map(type_suffix, overloads or (args[0].type,))])
-    known = builder.module.globals.get(full)
-    if known is None:
-        kind = ll.FunctionType(result or args[0].type, [a.type for a in args])
-        known = ll.Function(builder.module, kind, full)
-    return builder.call(known, args)
+def overloaded(builder: ll.IRBuilder, name: str, args: list[Value], result: Any, *overloads: Any) -> Value:
+    """Call the LLVM intrinsic ``name`` that gives ``result``, overloaded on the types ``overloads``."""
+    full = ".".join([name, *map(suffix, overloads)])
+    return builder.call(declared(builder, full, result, [a.type for a in args]), args)
 
 
 def fma(builder: ll.IRBuilder, x: Value, y: Value, z: Value) -> Value:
     """x·y + z, rounded once."""
-    return intrinsic(builder, "llvm.fma", [x, y, z])
+    return intrinsic(builder, "llvm.fma", x, y, z)
 
 
 def combine(builder: ll.IRBuilder, name: str, x: Value, y: Value, type_: ElementType) -> Value:
@@ -89,4 +70,4 @@ def apply_op(builder: ll.IRBuilder, op: str, args: list[Value], type_: ElementTy
 
 def saturated(b: ll.IRBuilder, x: Value, target: Any, *, signed: bool) -> Value:
     """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
-    return intrinsic(b, f"llvm.fpto{'s' if signed else 'u'}i.sat", [x], target, target, x.type)
+    return overloaded(b, f"llvm.fpto{'s' if signed else 'u'}i.sat", [x], target, target, x.type)

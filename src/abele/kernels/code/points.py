@@ -8,12 +8,13 @@ from typing import Any
 
 from abele.kernels.code.lanes import transposed
 from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
-from abele.kernels.code.ops import apply_op, constant, llvm_type, saturated, splat
+from abele.kernels.code.ops import apply_op, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, IntegerArgument, NestLocal, affine_dims
 from abele.llvm import convert
 from abele.llvm import ir as ll
 from abele.llvm import random as llvm_random
+from abele.llvm.emit import constant
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
 
 Value = Any

@@ -48,7 +48,7 @@ def choose_schedules(program: FunctionProgram) -> FunctionProgram:
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         if leaf.loop is not None:
             return replace(function, schedule=choose_schedule(function.nest, program.target))
-        product = choose_product(function.nest, program.target.products)
+        product = choose_product(function.nest, program.target)
         if product is not None:
             parts = epilogues(function.nest, product)
             after = tuple((e, choose_schedule(e.nest, program.target)) for e in parts)

@@ -12,23 +12,20 @@ from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.products.shares import choose_shares, product_cost
 from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.costs import ProductCosts
-from abele.kernels.routines.rates import PackedRates
+from abele.kernels.routines.rates import USUAL
+from abele.kernels.target import HostTarget
 
-USUAL = PackedRates()
-"""What is expected of a host that is not measured."""
 WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
 1,024 points rates fall by a quarter."""
-WAY_BYTES = 4096
-"""Bytes between addresses that fall on the same place of the first-level cache: the page by which CPUs index it."""
 UNDECIDED = 2.0
 """What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
 
 
 @lru_cache(maxsize=4096)
-def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedule | None:
+def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None:
     """How ``nest`` runs as a matrix product; None where it is none, or runs better as loops."""
+    costs = target.products
     if costs is None:
         return None
     product = find_product(nest)
@@ -36,11 +33,11 @@ def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedul
         return None
     sizes = costs.sizes_of(product.left.type, product.right.type)
     # One share packs least: where that does not pay, no cut does, and none has to be looked for.
-    if not _pays(product, product.shape[:2], sizes, costs):
+    if not _pays(product, product.shape[:2], sizes, target):
         return None
     digits = product.inner(product.rows), product.inner(product.columns)
     shares = choose_shares(product.shape, digits, product.count, sizes)
-    if not _pays(product, shares, sizes, costs):
+    if not _pays(product, shares, sizes, target):
         return None
     schedule = ProductSchedule(product, *shares, sizes)
     if costs.library is None:
@@ -50,12 +47,14 @@ def choose_product(nest: LoopNest, costs: ProductCosts | None) -> ProductSchedul
     return replace(schedule, library=call) if call is not None and costs.takes_library() else schedule
 
 
-def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, costs: ProductCosts) -> bool:
+def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, target: HostTarget) -> bool:
     """True if the product is expected to take less time in shares than as loops."""
+    costs = target.products
+    assert costs is not None
     if costs.forced:
         return True
     points = math.prod(product.shape) * product.count
-    is_crossed = product.shape[2] > WHOLE_POINTS and _is_crowded(product, sizes.lanes)
+    is_crossed = product.shape[2] > WHOLE_POINTS and _is_crowded(product, sizes.lanes, target.way_bytes)
 
     def gain(packing: float, loops: float) -> float:
         return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
@@ -68,10 +67,10 @@ def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, cost
     return gain(rates.packing, rates.crossed if is_crossed else rates.loops) > 1
 
 
-def _is_crowded(product: MatrixProduct, lanes: int) -> bool:
+def _is_crowded(product: MatrixProduct, lanes: int, way_bytes: int) -> bool:
     """True if as many columns of the right operand as a vector has lanes lie on a few places of the first-level cache.
 
     Loops that read parts of these columns then lose lines before they have used them up.
     """
     step = abs(product.right.stride(product.columns[-1])) * product.right.type.bytes
-    return math.gcd(step, WAY_BYTES) * lanes > WAY_BYTES
+    return math.gcd(step, way_bytes) * lanes > way_bytes

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import product
 
 from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.rates import USUAL
 
 THREADS = (1, 2, 4, 8, 16)
 """Numbers of threads that a cut should suit."""
@@ -20,9 +21,6 @@ MAX_TILE_BYTES = 1 << 18
 """Sums of a share: they stay in a second-level cache until something is done with them."""
 MAX_PARTS, MAX_SHARE = 64, 256
 """Parts that are looked at along a dim; of more than so many results, also parts as large as that."""
-PACKING = 10.0
-"""Cost of packing an element, in multiply-adds of the packed routine. Measured where vectors of 16 lanes are multiplied
-in a cycle: 2 to 7 from caches, up to 30 from memory, and more the narrower what lies in a row."""
 READING = 2.0
 """Cost of reading an element of the packed columns for a share: from a shared cache, mostly behind the arithmetic."""
 CALL = 4000.0
@@ -62,7 +60,7 @@ def product_cost(
     m, n, k = shape
     rows, columns = cut
     # In words of pairs, tiles do a multiply-add in half the time, and packing costs twice as many of them.
-    packing = PACKING * sizes.word if packing is None else packing
+    packing = USUAL.packing * sizes.word if packing is None else packing
     parts = -(-m // rows)
     units = -(-count * parts * -(-n // columns) // threads)
     whole = -(-columns // sizes.lanes) * sizes.lanes

@@ -41,8 +41,9 @@ def choose_samples(program: TaskProgram) -> TaskProgram:
         return program
     if _are_products_of_samples(program, found) or _keeps_nothing_near(program, found):
         return program
-    if _runs_in_rows(program):
-        return program
+    in_rows = _in_rows(program)
+    if in_rows is not None:
+        return in_rows
     block = samples_per_block(found.extent, program.target.lanes)
     if _starves_products(program, found, block):
         return program
@@ -73,18 +74,22 @@ def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
     )
 
 
-def _runs_in_rows(program: TaskProgram) -> bool:
-    """True if all that passes over large arrays would run together for a few rows at a time, as well without samples.
+def _in_rows(program: TaskProgram) -> TaskProgram | None:
+    """``program`` in stages, if all that passes over large arrays runs together in them for a few rows at a time.
+
+    It does so without samples; the passes that order stages and group rows then have nothing left to do.
 
     Rows have several dims (samples and tokens), and those at hand lie beside each other in memory; blocks of samples
     have one dim, and of two equal ones the longer, so that rows of a block may lie far apart.
     """
     if any(is_product(r) and _reuses_much(program, task) for task in program.tasks for r in task.reductions):
-        return False
-    stages = group_rows(order_stages(program)).stages
+        return None
+    grouped = group_rows(order_stages(program))
+    stages = grouped.stages
     rest = (program.tasks[n] for stage in stages if stage.rows is None for n in stage.tasks)
     largest = max(task.points for task in program.tasks)
-    return any(stage.rows is not None for stage in stages) and all(t.points * SMALL_PART < largest for t in rest)
+    in_rows = any(stage.rows is not None for stage in stages) and all(t.points * SMALL_PART < largest for t in rest)
+    return grouped if in_rows else None
 
 
 def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:

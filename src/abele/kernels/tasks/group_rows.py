@@ -43,6 +43,8 @@ MIN_REUSE = 16
 
 def group_rows(program: TaskProgram) -> TaskProgram:
     """Group tasks that agree on the rows of their arrays, to run together for a few rows at a time."""
+    if any(stage.rows is not None for stage in program.stages):
+        return program  # found on the way to the choice of samples
     finder = _Finder(program)
     stages = tuple(part for stage in program.stages for part in finder.parts(stage))
     return program if stages == program.stages else replace(program, stages=stages)

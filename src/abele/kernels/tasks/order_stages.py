@@ -41,6 +41,8 @@ class _Role(Enum):
 
 def order_stages(program: TaskProgram) -> TaskProgram:
     """Order tasks into stages: those that run block after block of samples, and what runs between them."""
+    if program.stages:
+        return program  # found on the way to the choice of samples
     steps = _steps(program)
     tasks = range(len(steps))
     roles = [_role(program, program.samples, step[0]) if len(step) == 1 else _Role.WHOLE for step in steps]

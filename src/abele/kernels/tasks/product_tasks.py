@@ -17,4 +17,4 @@ def runs_as_product(task: Task, spaces: SpaceTable, layouts: Mapping[int, SpaceL
     if target.products is None or len(task.reductions) != 1 or not task.reduced:
         return False
     nest, _ = flatten(task, spaces.all(), lambda number: layout_of(layouts, spaces[number]))
-    return choose_product(merged_dims(nest), target.products) is not None
+    return choose_product(merged_dims(nest), target) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,9 +42,7 @@ class SlidingWindows:
             low, high = max(0, first), min(field, end)
             if low < high:
                 return wanted, some_digits(field, low, high), low - first, end - high
-        extent = 1
-        for digit in wanted:
-            extent *= digit.extent
+        extent = math.prod(digit.extent for digit in wanted)
         return whole_digits(extent), whole_digits(field), lower, upper
 
 
