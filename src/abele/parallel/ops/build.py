@@ -3,6 +3,7 @@
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.control import call, cond, loop, switch, while_
 from abele.parallel.ops.convolution import convolution
+from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.linear import linear, matmul
@@ -27,9 +28,12 @@ __all__ = [
     "cond",
     "convolution",
     "detach",
+    "draw",
     "dropout",
     "expand",
+    "exponential",
     "full",
+    "integers",
     "linear",
     "look_up",
     "loop",
@@ -39,6 +43,7 @@ __all__ = [
     "mean",
     "nonlinearity",
     "norm",
+    "normal",
     "pad",
     "permute",
     "pool",
@@ -52,6 +57,7 @@ __all__ = [
     "switch",
     "total",
     "transpose",
+    "uniform",
     "update",
     "while_",
     "write_row",

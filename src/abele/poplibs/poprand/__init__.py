@@ -1,7 +1,7 @@
 """poprand: random tensors and dropout, reproducible by seed, modifier and element."""
 
 from abele.poplibs.poprand.cpp_forms import FORMS
-from abele.poplibs.poprand.distributions import bernoulli, log_uniform, uniform
+from abele.poplibs.poprand.distributions import bernoulli, draw, log_uniform, uniform
 from abele.poplibs.poprand.dropout import dropout, shaped_dropout
 from abele.poplibs.poprand.normals import normal, truncated_normal
 from abele.poplibs.poprand.seed import advance_seed, create_seed, get_seed, set_seed
@@ -14,6 +14,7 @@ __all__ = [
     "advance_seed",
     "bernoulli",
     "create_seed",
+    "draw",
     "dropout",
     "get_seed",
     "log_uniform",

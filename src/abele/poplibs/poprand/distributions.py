@@ -11,10 +11,13 @@ import math
 
 import numpy as np
 
+import abele.expr as language
 from abele.errors import InvalidOptionError
+from abele.expr import element_type
+from abele.expr.derivative import substitute
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f32, i32
+from abele.numerics import ElementType, f32, i32, u32
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, random_bits, select
 from abele.poplibs.poprand.draw import DrawCycles, generate, unit_interval
 from abele.poplibs.poprand.seed import seed_or_own
@@ -134,6 +137,51 @@ def bernoulli(
     generate(
         graph, value, [source], out=out, prog=prog, name=name, cycles=DrawCycles(4, prologue, VECTOR_CYCLES, out.dtype)
     )
+    return out
+
+
+def draw(
+    graph: Graph,
+    seed: Tensor | None,
+    modifier: int,
+    expression: language.Expr,
+    draws: int,
+    prog: Sequence,
+    *,
+    shape: tuple[int, ...],
+    dtype: ElementType,
+    like: Tensor | None = None,
+    name: str = "draw",
+) -> Tensor:
+    """A tensor whose elements are each an expression of random words of their own.
+
+    Args:
+        graph: Where vertices and the result are made.
+        seed: u32[2]; None for the graph's own seed, which moves on with every use.
+        modifier: Chooses among independent streams of one seed.
+        expression: Over loads of operands 0 to ``draws`` - 1: 32 random bits each.
+        draws: Words of each element.
+        prog: Sequence that the step is appended to.
+        shape: Of the result.
+        dtype: Of the result.
+        like: Layout of the result; by default it is spread evenly.
+        name: Name of the step.
+
+    Raises:
+        TensorError: A seed of another shape.
+        TypeMismatchError: A seed of another type.
+    """
+    source = seed_or_own(graph, seed, prog, name)
+    if like is not None and like.shape == shape and not like.contains_aliases:
+        out = clone(graph, like, f"{name}/out", dtype)
+    else:
+        out = graph.variable(dtype, shape, name=f"{name}/out").map_linear()
+    words = [random_bits(1, modifier, number, draws).node for number in range(draws)]
+    value = Expr(substitute(expression, words.__getitem__))
+    typed = value if element_type(value.node, (u32,)) == dtype else Cast(value, dtype)
+    slots = INTEGER_CYCLES if not dtype.is_float else VECTOR_CYCLES
+    cycles = DrawCycles(4, 22, slots * draws, dtype)
+    generate(graph, typed, [source], out=out, prog=prog, name=name, cycles=cycles)
     return out
 
 

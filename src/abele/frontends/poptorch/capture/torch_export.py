@@ -105,7 +105,7 @@ def export(
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
-    with _quiet(), _without_fast_paths(), torch.set_grad_enabled(training):
+    with _quiet(), _without_fast_paths(), _without_checks_of_values(), torch.set_grad_enabled(training):
         try:
             program = torch.export.export(model, args, kwargs, strict=False)
             dead = [n for n in program.graph.nodes if not n.users and op_name(n) in losses]
@@ -245,6 +245,18 @@ def _without_fast_paths() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was)
+
+
+@contextmanager
+def _without_checks_of_values() -> Iterator[None]:
+    """Distributions that do not look at their parameters, whose values are not known yet."""
+    distribution: Any = torch.distributions.Distribution
+    was = distribution._validate_args
+    distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        distribution.set_default_validate_args(was)
 
 
 def _explained(error: Exception) -> Exception:
