@@ -14,7 +14,7 @@ from torch import nn
 
 from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.frontends.poptorch import Error, identity_loss
-from abele.frontends.poptorch.capture import capture
+from abele.frontends.poptorch.capture import capture, decomposition
 from abele.frontends.poptorch.capture.registry import HANDLERS, handler_of
 from abele.parallel import differentiate, evaluate
 
@@ -297,6 +297,30 @@ def test_unsupported__operator__names_operator_module_and_line() -> None:
     assert f"{__file__}:{line_of('# an exotic operator')}" in text
 
 
+def test_unsupported__several_operators__are_named_at_once_with_modules_and_lines() -> None:
+    class Phase(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.rfft(x).imag  # another one
+
+    with pytest.raises(UnsupportedOpError) as caught:
+        capture(nn.Sequential(Exotic(), nn.Tanh(), Phase()), (torch.zeros(2, 4),), training=False)
+    text = str(caught.value)
+    assert text.startswith("2 calls of the model have no lowering")
+    assert f"aten.fft_fft in 0 (Exotic) has no lowering, {__file__}:{line_of('# an exotic operator')}" in text
+    assert f"aten.fft_rfft in 2 (Phase) has no lowering, {__file__}:{line_of('# another one')}" in text
+    assert "docs/operators.md" in text
+
+
+def test_decomposition__same_call_again__is_recorded_once() -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.frac(torch.frac(x) * 3)
+
+    kept = set(decomposition._KEPT)
+    capture(Twice(), (torch.zeros(2, 4, 7, 5),), training=False)
+    assert sum("frac" in str(key[0]) for key in set(decomposition._KEPT) - kept) == 1
+
+
 def test_unsupported__misspelt_neighbour__is_offered() -> None:
     class Sorts(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -325,13 +349,12 @@ def test_capture__python_condition_on_a_value__is_explained() -> None:
 # --- overloads --------------------------------------------------------------------------------------------------------
 
 
-def test_handlers__overload_with_other_arguments__is_not_taken_for_the_known_one() -> None:
-    class Extremum(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.round(x, decimals=1)
-
-    with pytest.raises(UnsupportedOpError, match=r"aten\.round\.decimals in model \(Extremum\) has no lowering"):
-        capture(Extremum(), (torch.zeros(2, 4),), training=False)
+def test_handlers__overload_with_other_arguments__is_not_taken_for_the_known_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(HANDLERS, "aten.fft_fft.other", lambda call, value: value)
+    with pytest.raises(UnsupportedOpError, match=r"aten\.fft_fft\.default in model \(Exotic\) has no lowering"):
+        capture(Exotic(), (torch.zeros(2, 4),), training=False)
 
 
 def test_handlers__every_overload_of_a_registered_operator__binds_or_is_refused() -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import torch
 import torch.fx
 
+from abele.errors import AbeleError, UnsupportedOpError
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
-from abele.frontends.poptorch.capture.registry import convert, handler_of
+from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
+from abele.frontends.poptorch.capture.registry import all_missing, convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.parallel import Network, NetworkBuilder, Value, verify
+from abele.parallel.ops import build
 
 _ANY_LOSS = LOSSES | {IDENTITY_LOSS}
 
@@ -76,9 +79,7 @@ def capture(
         TypeMismatchError: A tensor of a type that the device lacks.
     """
     losses = _ANY_LOSS if training else ()
-    exported = torch_export.export(
-        model, tuple(args), dict(kwargs or {}), training=training, losses=losses, handled=handler_of
-    )
+    exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
     reader = _ExportReader(exported, own_tensors(model))
     reader.read()
     if training:
@@ -119,13 +120,24 @@ class _ExportReader:
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     shared: dict[int, Value] = field(default_factory=dict)
     inputs: dict[str, Value] = field(default_factory=dict)
+    missing: list[UnsupportedOpError] = field(default_factory=list)
 
     def read(self) -> None:
-        """Convert every entry and call."""
+        """Convert every entry and call.
+
+        Raises:
+            UnsupportedOpError: Some calls have no lowering; all of them are named.
+        """
         for entry in self.exported.entries:
             self._enter(entry)
-        for node in self.exported.calls:
-            self._call(node)
+        try:
+            for node in self.exported.calls:
+                self._call(node)
+        except AbeleError:
+            if not self.missing:  # What stands in for a missing call may be refused by others.
+                raise
+        if self.missing:
+            raise all_missing(self.missing)
         for result in self.exported.results:
             if result.role == "update":
                 self.net.updates[self._weight_named(result.target)] = self._value(result.value)
@@ -177,7 +189,48 @@ class _ExportReader:
             return
         if name in _ANY_LOSS:
             self.losses.append(node)
-        self.values[node] = convert(self.net, node, *torch_export.map_args(self._value, node))
+        if handler_of(node) is not None:
+            self._convert(node)
+        elif (made := decomposed(node)) is not None:
+            self._expand(node, made)
+        else:
+            self._miss(node, no_handler(node))
+
+    def _convert(self, node: torch.fx.Node) -> None:
+        try:
+            self.values[node] = convert(self.net, node, *torch_export.map_args(self._value, node))
+        except UnsupportedOpError as error:
+            self._miss(node, error)
+
+    def _expand(self, node: torch.fx.Node, made: torch.fx.GraphModule) -> None:
+        """Convert what PyTorch makes of a call in its place."""
+        losses, operands = len(self.losses), iter(operands_of(node))
+        results: Any = None
+        for inner in made.graph.nodes:
+            self.values.pop(inner, None)
+            self.known.pop(inner, None)
+            if inner.op == "placeholder":
+                source = next(operands)
+                table = self.known if source in self.known else self.values
+                table[inner] = table[source]
+            elif inner.op == "get_attr":
+                self.known[inner] = torch_export.attribute(made, inner)
+            elif inner.op == "call_function":
+                torch_export.inherit_origin(inner, node)
+                self._call(inner)
+            else:
+                results = inner.args[0]
+        if torch_export.op_name(node) in _ANY_LOSS:
+            del self.losses[losses:]  # The call itself is the loss, not what it is made of.
+        self.values[node] = torch_export.map_tree(self._value, results)
+
+    def _miss(self, node: torch.fx.Node, error: UnsupportedOpError) -> None:
+        """Remember a call that has no lowering, and go on with zeros in its place, to find the others as well."""
+        self.missing.append(error)
+        self.values[node] = torch_export.map_tensors(self._stand_in, torch_export.fake(node))
+
+    def _stand_in(self, tensor: torch.Tensor) -> Value:
+        return build.full(self.net, 0, tuple(tensor.shape), element_type(tensor.dtype))
 
     def _value(self, node: Any) -> Any:
         """What a node stands for in the network; tensors known at capture become constants."""

@@ -149,21 +149,43 @@ def handler_of(node: torch.fx.Node) -> Handler | None:
 
 
 def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Append what a call means; returns its value or values.
+    """Append what a call with a handler means; returns its value or values.
 
     Raises:
-        UnsupportedOpError: The operator has no lowering; the message names the module and the user's line.
+        UnsupportedOpError: These arguments have no lowering; the message names the module and the user's line.
     """
-    handler, origin = handler_of(node), torch_export.origin(node)
-    if handler is None:
-        name, overload = torch_export.written_name(node), torch_export.overload_name(node)
-        has_others = any(key == name or key.startswith(f"{name}.") for key in HANDLERS)
-        shown = overload if has_others else name
-        raise unsupported(shown, origin, "has no lowering", "express it with operators that have one")
-    with net.at(origin):
+    handler = handler_of(node)
+    assert handler is not None
+    with net.at(torch_export.origin(node)):
         result = handler(OperatorCall(net, node), *args, **kwargs)
     _mark_wide(net, torch_export.fake(node), result)
     return result
+
+
+def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
+    """The error that a call has neither a handler nor a rule of PyTorch."""
+    name, overload = torch_export.written_name(node), torch_export.overload_name(node)
+    has_others = any(key == name or key.startswith(f"{name}.") for key in HANDLERS)
+    shown = overload if has_others and name == torch_export.op_name(node) else name
+    return unsupported(
+        shown,
+        torch_export.origin(node),
+        "has no lowering",
+        "express it with operators that have one (docs/operators.md)",
+    )
+
+
+def all_missing(missing: Sequence[UnsupportedOpError]) -> UnsupportedOpError:
+    """One error for all calls of a model that have no lowering."""
+    if len(missing) == 1:
+        return missing[0]
+    lines = dict.fromkeys(f"{e.message}, {e.at}" if e.at else e.message for e in missing)
+    return UnsupportedOpError(
+        f"{len(missing)} calls of the model have no lowering",
+        at=missing[0].at,
+        because="\n".join(lines),
+        remedy="express them with operators that have one (docs/operators.md)",
+    )
 
 
 def _mark_wide(net: BlockBuilder, fake: Any, result: Any) -> None:

@@ -29,6 +29,9 @@ from abele.graph.debug import DebugRecord
 _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
+_WRITTEN = "abele_written"
+"""Where a node keeps the name of the operator that the user called."""
+
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 _INPUT_ROLES = {
@@ -90,7 +93,6 @@ def export(
     *,
     training: bool,
     losses: Collection[str] = (),
-    handled: Callable[[torch.fx.Node], object] = bool,
 ) -> Exported:
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
 
@@ -100,7 +102,6 @@ def export(
         kwargs: Keyword arguments.
         training: True if gradients will be taken.
         losses: Operators that are kept even if nothing uses their result.
-        handled: True if the caller knows a call; decomposing is left out where it knows all.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
@@ -112,39 +113,11 @@ def export(
             if dead:
                 with _returning_losses(model, losses):
                     program = torch.export.export(model, args, kwargs, strict=False)
-            if not _is_ready(program, handled):
-                program = _decomposed(program.run_decompositions({}), handled)
+            if any(map(is_mutable, program.graph.nodes)):
+                program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
     return _read(program, with_losses=bool(dead))
-
-
-def _is_ready(program: torch.export.ExportedProgram, handled: Callable[[torch.fx.Node], object]) -> bool:
-    """True if every call is known and changes none of its arguments."""
-    calls = [n for n in program.graph.nodes if n.op == "call_function" and op_name(n) != "getitem"]
-    mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", True) for n in calls)
-    return not mutable and all(map(handled, calls))
-
-
-def _decomposed(
-    program: torch.export.ExportedProgram, handled: Callable[[torch.fx.Node], object]
-) -> torch.export.ExportedProgram:
-    """The program with the calls that the caller does not know made of others, as far as PyTorch can say how."""
-    tried: set[Any] = set()
-    while True:
-        unknown = {n.target for n in program.graph.nodes if n.op == "call_function" and not handled(n)} - tried
-        known = {op: _decompositions()[op] for op in unknown if op in _decompositions()} if unknown else {}
-        if not known:
-            return program
-        tried |= unknown
-        program = program.run_decompositions(known)
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's own table, which takes a while to make."""
-    table: Any = torch.export.default_decompositions()
-    return dict(table.items())
 
 
 def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:
@@ -299,6 +272,8 @@ def overload_name(node: torch.fx.Node) -> str:
 
 def written_name(node: torch.fx.Node) -> str:
     """The operator that the user called, where decomposing made others of it."""
+    if _WRITTEN in node.meta:
+        return str(node.meta[_WRITTEN])
     source, name = node.meta.get("from_node"), op_name(node)
     while source:
         target = str(source[0].target)
@@ -331,6 +306,13 @@ def user_frame(stack_trace: str) -> tuple[str, int]:
     frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace)]
     own = [frame for frame in frames if not frame[0].startswith(_PACKAGES)]
     return own[-1] if own else ("", 0)
+
+
+def inherit_origin(inner: torch.fx.Node, outer: torch.fx.Node) -> None:
+    """Give a call that stands for another, or for a part of it, the other's name and place in the model."""
+    for key in ("nn_module_stack", "stack_trace"):
+        inner.meta[key] = outer.meta.get(key)
+    inner.meta[_WRITTEN] = written_name(outer)
 
 
 def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -369,3 +351,22 @@ def map_args(function: Callable[[torch.fx.Node], Any], node: torch.fx.Node) -> t
 def iter_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The nodes that a call reads."""
     return list(node.all_input_nodes)
+
+
+def map_tree(function: Callable[[torch.fx.Node], Any], tree: Any) -> Any:
+    """Nested results with every node replaced by ``function(node)``."""
+    return pytree.tree_map(
+        lambda leaf: function(leaf) if isinstance(leaf, torch.fx.Node) else leaf,
+        tree,
+        is_leaf=lambda leaf: isinstance(leaf, torch.fx.Node),
+    )
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], tree: Any) -> Any:
+    """Nested results with every tensor replaced by ``function(tensor)``."""
+    return pytree.tree_map_only(torch.Tensor, function, tree)
+
+
+def attribute(module: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
+    """The tensor that a node names."""
+    return functools.reduce(getattr, str(node.target).split("."), module)
