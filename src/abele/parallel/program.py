@@ -18,7 +18,7 @@ from abele.parallel.schedule import OutputMode, Schedule
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
-from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.layout import clone, duplicate
 
 Planning = Mapping[str, Any] | None
 
@@ -177,7 +177,7 @@ class _ProgramBuilder:
         micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
         with self.to.into(micro_batch):
             self.to.run(sums)
-        self.outputs.add([self.to[v] for v in self.net.outputs], micro_batch)
+        self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
         self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
         self._write_back(micro_batch)
         step = self._step(micro_batch, of_step)
@@ -199,6 +199,14 @@ class _ProgramBuilder:
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
+
+    def _kept(self, value: Value, micro_batch: Steps) -> Tensor:
+        """The tensor of an output; a copy of what only shows a weight that changes before the host reads it."""
+        tensor = self.to[value]
+        changing = {*self.net.gradients, *self.net.updates}
+        weights = {v for w in changing if w in self.to for v in self.to[w].variables}
+        is_late = self.schedule.outputs == OutputMode.FINAL and not weights.isdisjoint(tensor.variables)
+        return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor
 
     def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""

@@ -2,7 +2,7 @@
 
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.control import call, cond, loop, switch, while_
-from abele.parallel.ops.convolution import convolution
+from abele.parallel.ops.convolution import convolution, transposed_convolution
 from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
@@ -13,6 +13,7 @@ from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
+from abele.parallel.ops.resample import resample
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.softmax import softmax
 from abele.parallel.ops.training import accumulate, update
@@ -49,6 +50,7 @@ __all__ = [
     "pool",
     "read_row",
     "reduce",
+    "resample",
     "reshape",
     "reverse",
     "slice_",
@@ -57,6 +59,7 @@ __all__ = [
     "switch",
     "total",
     "transpose",
+    "transposed_convolution",
     "uniform",
     "update",
     "while_",

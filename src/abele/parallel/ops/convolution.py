@@ -30,9 +30,13 @@ def convolution(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    padding_upper: Sequence[int] | None = None,
     groups: int = 1,
 ) -> Value:
-    """The cross-correlation of x [batch, in, *field] with weight [out, in / groups, *kernel], plus bias [out]."""
+    """The cross-correlation of x [batch, in, *field] with weight [out, in / groups, *kernel], plus bias [out].
+
+    Padding is the same on both sides unless ``padding_upper`` says otherwise.
+    """
     params = ConvParams(
         batch=x.shape[0],
         in_channels=x.shape[1],
@@ -42,16 +46,53 @@ def convolution(
         stride=tuple(stride),
         dilation=tuple(dilation),
         padding_lower=tuple(padding),
-        padding_upper=tuple(padding),
+        padding_upper=tuple(padding if padding_upper is None else padding_upper),
         groups=groups,
     )
     inputs = [x, weight] + ([] if bias is None else [bias])
     return net.emit("convolution", inputs, params.output_shape, x.dtype, params=params)
 
 
+def transposed_convolution(
+    net: BlockBuilder,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
+) -> Value:
+    """The gradient of a convolution by its input, of x [batch, in, *field] and weight [in, out / groups, *kernel].
+
+    The result is [batch, out, *output_field], plus bias [out]; ``output_padding`` makes its field larger at the end.
+    """
+    extents = zip(x.shape[2:], weight.shape[2:], stride, padding, output_padding, dilation, strict=True)
+    params = ConvParams(
+        batch=x.shape[0],
+        in_channels=weight.shape[1] * groups,
+        out_channels=x.shape[1],
+        field=tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, o, d in extents),
+        kernel=weight.shape[2:],
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        padding_lower=tuple(padding),
+        # A convolution leaves less than a stride unread at the end by itself; more it has to cut.
+        padding_upper=tuple(p if o < s else p - o for p, o, s in zip(padding, output_padding, stride, strict=True)),
+        groups=groups,
+    )
+    inputs = [x, weight] + ([] if bias is None else [bias])
+    return net.emit("convolution_grad_data", inputs, params.input_shape, x.dtype, params=params)
+
+
 def _windows(x: Array, params: ConvParams) -> Array:
     """Every element that each output element reads: [batch, in, *output_field, *kernel]."""
-    around = [(0, 0), (0, 0), *zip(params.padding_lower, params.padding_upper, strict=True)]
+    ends = list(zip(params.padding_lower, params.padding_upper, strict=True))
+    kept = (slice(max(0, -low), n - max(0, -high)) for n, (low, high) in zip(x.shape[2:], ends, strict=True))
+    x = x[(slice(None), slice(None), *kept)]
+    around = [(0, 0), (0, 0), *((max(0, low), max(0, high)) for low, high in ends)]
     taps = [
         stride * np.arange(extent)[:, None] + dilation * np.arange(kernel)
         for stride, extent, dilation, kernel in zip(
@@ -167,18 +208,18 @@ class Convolution(OpRule):
 
 @rule("convolution_grad_data")
 class ConvolutionGradData(OpRule):
-    """The gradient of a convolution by its input."""
+    """The gradient of a convolution by its input, which is a transposed convolution; that may have a bias."""
 
-    operands = 2
+    operands = (2, 3)
     attributes: ClassVar = {"params": ConvParams}
 
     def types(self, op: NetworkOp) -> Types:
         """Input of the convolution."""
         params: ConvParams = op.attrs["params"]
-        _fit(op, (params.output_shape, params.weights_shape))
+        _fit(op, (params.output_shape, params.weights_shape, (params.in_channels,)))
         return [(params.input_shape, op.output.dtype)]
 
-    def evaluate(self, op: NetworkOp, grad: Array, weight: Array) -> Array:
+    def evaluate(self, op: NetworkOp, grad: Array, weight: Array, *bias: Array) -> Array:
         """Every product added where its window read."""
         params = op.attrs["params"]
         field, kernel = _letters(len(params.field))
@@ -193,13 +234,42 @@ class ConvolutionGradData(OpRule):
         places = _windows(np.arange(1, 1 + np.prod(op.output.shape)).reshape(op.output.shape), params)
         result = np.zeros(op.output.size + 1, spread.dtype)
         np.add.at(result, places.reshape(-1), spread.reshape(-1))
-        return result[1:].reshape(op.output.shape)
+        made = result[1:].reshape(op.output.shape)
+        return np.asarray(made + bias[0].reshape(-1, *[1] * len(params.field)) if bias else made)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """One convolution by the gradient's parameters."""
+        """One convolution by the gradient's parameters, then the bias added in place."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
         options = to.planned(grad.dtype)
-        return poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **options)
+        result = poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **options)
+        if len(op.inputs) == 3:
+            poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
+        return result
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """Input and weights as the planner of the convolution that is run wants them."""
+        if operand > 1:
+            return None
+        value, params = op.inputs[operand], op.attrs["params"]
+        run, options = params.gradient_params(), to.planned(value.dtype)
+        if operand == 0:
+            return poplin.create_input(to.graph, run, value.dtype, value.name, **options)
+        made = poplin.create_weights(to.graph, run, value.dtype, value.name, **options)
+        # The convolution that is run has these weights with their channels exchanged within each group.
+        of, into = params.out_channels // params.groups, params.in_channels // params.groups
+        turned = made.reshape((params.groups, into, of, -1)).transpose((0, 2, 1, 3))
+        return turned.reshape(params.weights_shape)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """A convolution of the gradient, its gradient by weights, and the sum of the gradient for the bias."""
+        grad = only(grads)
+        x, weight = op.inputs[:2]
+        params = op.attrs["params"]
+        by_x = net.emit_like("convolution", [grad, weight], x, params=params) if wanted[0] else None
+        by_w = net.emit_like("convolution_grad_weight", [x, grad], weight, params=params) if wanted[1] else None
+        if len(op.inputs) == 2:
+            return [by_x, by_w]
+        return [by_x, by_w, reduce(net, grad, [0, *range(2, grad.ndim)]) if wanted[2] else None]
 
 
 @rule("convolution_grad_weight")

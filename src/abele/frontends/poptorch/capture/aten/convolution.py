@@ -1,8 +1,9 @@
-"""Convolutions."""
+"""Convolutions, plain and transposed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.parallel import Value
@@ -31,26 +32,93 @@ def convolution(
 ) -> Value:
     """A cross-correlation; an input without a batch dimension is one sample."""
     rank = weight.ndim - 2
+    apart = per_dim(dilation, rank)
     if isinstance(padding, str):
-        padding = _named_padding(call, padding, weight, per_dim(dilation, rank))
-    samples = x if x.ndim == weight.ndim else build.reshape(call.net, x, (1, *x.shape))
-    result = build.convolution(
-        call.net,
-        samples,
+        lower, upper = _named_padding(padding, weight, apart)
+    else:
+        lower = upper = per_dim(padding, rank)
+    return _of_samples(
+        call,
+        x,
         weight,
-        bias,
-        stride=per_dim(stride, rank),
-        padding=per_dim(padding, rank),
-        dilation=per_dim(dilation, rank),
-        groups=groups,
+        lambda samples: build.convolution(
+            call.net,
+            samples,
+            weight,
+            bias,
+            stride=per_dim(stride, rank),
+            padding=lower,
+            padding_upper=upper,
+            dilation=apart,
+            groups=groups,
+        ),
     )
-    return build.reshape(call.net, result, call.shape)
 
 
-def _named_padding(call: OperatorCall, name: str, weight: Value, dilation: Sequence[int]) -> tuple[int, ...]:
+@aten("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")
+def transposed_convolution(
+    call: OperatorCall,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    dilation: Extents = 1,
+) -> Value:
+    """A transposed convolution; an input without a batch dimension is one sample."""
+    rank = weight.ndim - 2
+    return _of_samples(
+        call,
+        x,
+        weight,
+        lambda samples: build.transposed_convolution(
+            call.net,
+            samples,
+            weight,
+            bias,
+            stride=per_dim(stride, rank),
+            padding=per_dim(padding, rank),
+            output_padding=per_dim(output_padding, rank),
+            dilation=per_dim(dilation, rank),
+            groups=groups,
+        ),
+    )
+
+
+@aten("aten.convolution", "aten._convolution", "aten._convolution.deprecated")
+def either_convolution(
+    call: OperatorCall,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Extents,
+    padding: Extents,
+    dilation: Extents,
+    transposed: bool,
+    output_padding: Extents,
+    groups: int,
+    *settings: bool,
+) -> Value:
+    """A plain or a transposed convolution; settings of libraries mean nothing here."""
+    steps: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if transposed:
+        made: Value = transposed_convolution(call, x, weight, bias, **steps, output_padding=output_padding)
+    else:
+        made = convolution(call, x, weight, bias, **steps)
+    return made
+
+
+def _of_samples(call: OperatorCall, x: Value, weight: Value, convolve: Callable[[Value], Value]) -> Value:
+    """What ``convolve`` makes of the samples, in the shape of the result."""
+    samples = x if x.ndim == weight.ndim else build.reshape(call.net, x, (1, *x.shape))
+    return build.reshape(call.net, convolve(samples), call.shape)
+
+
+def _named_padding(name: str, weight: Value, dilation: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding before and after; where 'same' does not divide evenly, the rest is after."""
     if name == "valid":
-        return (0,) * len(dilation)
+        return (0,) * len(dilation), (0,) * len(dilation)
     spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    if any(s % 2 for s in spans):
-        raise call.refuse("with padding='same' and an even kernel has no lowering", "pad explicitly")
-    return tuple(s // 2 for s in spans)
+    return tuple(s // 2 for s in spans), tuple(s - s // 2 for s in spans)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+
+import numpy as np
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
@@ -98,12 +99,27 @@ def avg_pool(
     return build.map_(call.net, arg(0) * Const(1 / divisor), [total])
 
 
-@aten("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d")
-def adaptive_avg_pool(call: OperatorCall, x: Value, output_size: Sequence[int]) -> Value:
-    """Averages over windows that tile the field evenly."""
+@aten(
+    "aten.adaptive_avg_pool1d",
+    "aten.adaptive_avg_pool2d",
+    "aten.adaptive_avg_pool3d",
+    "aten._adaptive_avg_pool2d",
+    "aten._adaptive_avg_pool3d",
+)
+def adaptive_avg_pool(call: OperatorCall, x: Value, output_size: Extents) -> Value:
+    """Averages over windows that cover the field; where they do not divide it, a product for each dimension."""
     rank = _rank(call)
-    field, size = x.shape[-rank:], per_dim(output_size, rank)
-    if any(n % k for n, k in zip(field, size, strict=True)):
-        raise call.refuse(f"from {list(field)} to {list(size)} has no lowering", "choose a size that divides the field")
-    window = tuple(n // k for n, k in zip(field, size, strict=True))
-    return _pooled(call, "avg", x, kernel=window, stride=window, lower=(0,) * len(size), upper=(0,) * len(size))
+    field, size = x.shape[-rank:], call.shape[-rank:]
+    if all(n % k == 0 for n, k in zip(field, size, strict=True)):
+        window = tuple(n // k for n, k in zip(field, size, strict=True))
+        return _pooled(call, "avg", x, kernel=window, stride=window, lower=(0,) * len(size), upper=(0,) * len(size))
+    for dim, outputs in enumerate(size, x.ndim - rank):
+        inside = [range(*ends) for ends in _adaptive_windows(x.shape[dim], outputs)]
+        shares = [[(n in window) / len(window) for n in range(x.shape[dim])] for window in inside]
+        x = build.resample(call.net, x, dim, np.array(shares))
+    return x
+
+
+def _adaptive_windows(inputs: int, outputs: int) -> list[tuple[int, int]]:
+    """Begin and end of each window of an adaptive pooling; neighbours may overlap."""
+    return [(o * inputs // outputs, -(-(o + 1) * inputs // outputs)) for o in range(outputs)]

@@ -1,9 +1,8 @@
-"""Shapes: views, slices, concatenation, padding. None of them moves data on the device."""
+"""Shapes: views, slices, concatenation. None of them moves data on the device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.parallel import Value
@@ -175,23 +174,3 @@ def unbind(call: OperatorCall, value: Value, dim: int = 0) -> tuple[Value, ...]:
     """Every index of a dimension, which disappears."""
     rows = [build.slice_(call.net, value, dim, i, i + 1) for i in range(value.shape[dim])]
     return tuple(build.reshape(call.net, r, call.shape) for r in rows)
-
-
-@aten("aten.constant_pad_nd", "aten.pad")
-def pad(call: OperatorCall, value: Value, amounts: Sequence[int], *args: Any) -> Value:
-    """The value with constants around it; negative amounts cut."""
-    mode, fill = (
-        (args[0], args[1] if len(args) > 1 else None)
-        if args and isinstance(args[0], str)
-        else ("constant", args[0] if args else None)
-    )
-    if mode != "constant":
-        raise call.refuse(f"with mode {mode!r} has no lowering")
-    low, high = [0] * value.ndim, [0] * value.ndim
-    for number, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
-        low[-1 - number], high[-1 - number] = before, after
-    for dim in range(value.ndim):
-        begin, end = max(0, -low[dim]), value.shape[dim] - max(0, -high[dim])
-        value = build.slice_(call.net, value, dim, begin, end)
-    starts, ends = [max(0, n) for n in low], [max(0, n) for n in high]
-    return build.pad(call.net, value, starts, ends, fill=float(fill or 0))
