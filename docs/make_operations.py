@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from abele.errors import UnsupportedOpError
 from abele.expr import TABLE, InVertex, LoopCost, Operation
 from abele.expr.derivative import arg
+from abele.expr.operation import Slope
 from abele.numerics import f32
 
 PAGE = Path(__file__).parent / "operations.md"
@@ -119,7 +121,15 @@ def _derivative(op: Operation) -> str:
         return "of the chosen"
     if op.slopes is None:
         return "none" if op.is_primitive or op.gives_bool else "of its parts"
-    return "; ".join(f"`{_text(slope(*map(arg, range(op.arity))))}`" for slope in op.slopes)
+    return "; ".join(_slope(slope, op.arity) for slope in op.slopes)
+
+
+def _slope(slope: Slope, arity: int) -> str:
+    """A derivative, or that there is none."""
+    try:
+        return f"`{_text(slope(*map(arg, range(arity))))}`"
+    except UnsupportedOpError:
+        return "none"
 
 
 def _text(expression: object) -> str:

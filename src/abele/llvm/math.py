@@ -211,7 +211,14 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
 def _log_f64(b: Builder, x: Value) -> Value:
     """Natural logarithm in f64 of a non-negative f32, to about 1e-11."""
     wide = b.fpext(x, like(x, F64))
-    bits = b.bitcast(wide, like(x, I64))
+    result = log_parts(b, wide)
+    result = b.select(b.fcmp_ordered("==", wide, constant(wide.type, 0.0)), constant(wide.type, -math.inf), result)
+    return b.select(b.fcmp_unordered("uno", b.fsub(wide, wide), wide), wide, result)
+
+
+def log_parts(b: Builder, wide: Value) -> Value:
+    """Natural logarithm of a positive finite normal f64, to about 1e-11."""
+    bits = b.bitcast(wide, like(wide, I64))
     kind = bits.type
     # The bits of sqrt(1/2), as in `log`; f32's subnormal numbers are normal in f64.
     exponent = b.ashr(b.sub(bits, constant(kind, 0x3FE6A09E667F3BCD)), constant(kind, 52))
@@ -220,10 +227,8 @@ def _log_f64(b: Builder, x: Value) -> Value:
     # ln m = 2 artanh s = 2 (s + s³/3 + …), with |s| < 0.172: nine terms.
     s = b.fdiv(b.fsub(mantissa, one), b.fadd(mantissa, one))
     part = b.fmul(s, polynomial(b, b.fmul(s, s), _LOG_SERIES))
-    power = b.sitofp(b.trunc(exponent, like(x, I32)), wide.type)
-    result = multiply_add(b, power, constant(wide.type, math.log(2)), part)
-    result = b.select(b.fcmp_ordered("==", wide, constant(wide.type, 0.0)), constant(wide.type, -math.inf), result)
-    return b.select(b.fcmp_unordered("uno", b.fsub(wide, wide), wide), wide, result)
+    power = b.sitofp(b.trunc(exponent, like(wide, I32)), wide.type)
+    return multiply_add(b, power, constant(wide.type, math.log(2)), part)
 
 
 def _exp_f64(b: Builder, x: Value, result: ll.Type) -> Value:

@@ -166,5 +166,5 @@ def test_sample__of_learnt_parameters__has_the_gradient_of_the_numbers_drawn_for
     drawn, _ = training(torch.zeros(200))
     drawn = drawn.double().numpy()
     noise = (drawn - mean) / deviation
-    got = [(0.5 - float(model.mean)) / rate, (0.2 - float(model.log_deviation)) / rate]
+    got = [(0.5 - float(model.mean.detach())) / rate, (0.2 - float(model.log_deviation.detach())) / rate]
     np.testing.assert_allclose(got, [2 * drawn.sum(), 2 * (drawn * noise * deviation).sum()], rtol=1e-3)

@@ -1,7 +1,7 @@
 """The operations, by what they do; importing this fills the table."""
 
 from abele.expr.operation import define
-from abele.expr.operations import arithmetic, bits, comparisons, elementary, nonlinearities, rounding
+from abele.expr.operations import arithmetic, bits, comparisons, elementary, nonlinearities, rounding, special
 
 for _operation in (
     *arithmetic.OPERATIONS,
@@ -9,6 +9,7 @@ for _operation in (
     *elementary.OPERATIONS,
     *comparisons.OPERATIONS,
     *bits.OPERATIONS,
+    *special.OPERATIONS,
 ):
     define(_operation)
 for _operation in nonlinearities.operations():

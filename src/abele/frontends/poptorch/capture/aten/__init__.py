@@ -17,6 +17,7 @@ from abele.frontends.poptorch.capture.aten import (
     recurrent,
     reductions,
     shapes,
+    special,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "recurrent",
     "reductions",
     "shapes",
+    "special",
 ]
