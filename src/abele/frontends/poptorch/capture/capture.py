@@ -17,6 +17,7 @@ from abele.frontends.poptorch.capture.decomposition import decomposed, operands_
 from abele.frontends.poptorch.capture.registry import all_missing, convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
+from abele.numerics import f32
 from abele.parallel import Network, NetworkBuilder, Value, verify
 from abele.parallel.ops import build
 
@@ -121,6 +122,7 @@ class _ExportReader:
     shared: dict[int, Value] = field(default_factory=dict)
     inputs: dict[str, Value] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
+    expanding: list[Any] = field(default_factory=list)
 
     def read(self) -> None:
         """Convert every entry and call.
@@ -191,8 +193,10 @@ class _ExportReader:
             self.losses.append(node)
         if handler_of(node) is not None:
             self._convert(node)
-        elif (made := decomposed(node)) is not None:
+        elif node.target not in self.expanding and (made := decomposed(node)) is not None:
+            self.expanding.append(node.target)
             self._expand(node, made)
+            self.expanding.pop()
         else:
             self._miss(node, no_handler(node))
 
@@ -230,7 +234,8 @@ class _ExportReader:
         self.values[node] = torch_export.map_tensors(self._stand_in, torch_export.fake(node))
 
     def _stand_in(self, tensor: torch.Tensor) -> Value:
-        return build.full(self.net, 0, tuple(tensor.shape), element_type(tensor.dtype))
+        dtype = f32 if tensor.is_complex() else element_type(tensor.dtype)
+        return build.full(self.net, 0, tuple(tensor.shape), dtype)
 
     def _value(self, node: Any) -> Any:
         """What a node stands for in the network; tensors known at capture become constants."""

@@ -164,9 +164,9 @@ def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs:
 
 def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
     """The error that a call has neither a handler nor a rule of PyTorch."""
-    name, overload = torch_export.written_name(node), torch_export.overload_name(node)
+    name, overload = torch_export.written_name(node), torch_export.written_overload(node)
     has_others = any(key == name or key.startswith(f"{name}.") for key in HANDLERS)
-    shown = overload if has_others and name == torch_export.op_name(node) else name
+    shown = overload if has_others else name
     return unsupported(
         shown,
         torch_export.origin(node),
@@ -177,11 +177,11 @@ def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
 
 def all_missing(missing: Sequence[UnsupportedOpError]) -> UnsupportedOpError:
     """One error for all calls of a model that have no lowering."""
-    if len(missing) == 1:
-        return missing[0]
     lines = dict.fromkeys(f"{e.message}, {e.at}" if e.at else e.message for e in missing)
+    if len(lines) == 1:
+        return missing[0]
     return UnsupportedOpError(
-        f"{len(missing)} calls of the model have no lowering",
+        f"{len(lines)} calls of the model have no lowering",
         at=missing[0].at,
         because="\n".join(lines),
         remedy="express them with operators that have one (docs/operators.md)",

@@ -30,7 +30,7 @@ _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).reso
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _WRITTEN = "abele_written"
-"""Where a node keeps the name of the operator that the user called."""
+"""Where a node keeps the names of the operator that the user called, without and with its overload."""
 
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
@@ -273,12 +273,17 @@ def overload_name(node: torch.fx.Node) -> str:
 def written_name(node: torch.fx.Node) -> str:
     """The operator that the user called, where decomposing made others of it."""
     if _WRITTEN in node.meta:
-        return str(node.meta[_WRITTEN])
+        return str(node.meta[_WRITTEN][0])
     source, name = node.meta.get("from_node"), op_name(node)
     while source:
         target = str(source[0].target)
         name, source = target.rsplit(".", 1)[0] if target.startswith("aten.") else name, source[0].from_node
     return name
+
+
+def written_overload(node: torch.fx.Node) -> str:
+    """The overload that the user called, as far as it is known."""
+    return str(node.meta[_WRITTEN][1]) if _WRITTEN in node.meta else overload_name(node)
 
 
 def is_mutable(node: torch.fx.Node) -> bool:
@@ -312,7 +317,7 @@ def inherit_origin(inner: torch.fx.Node, outer: torch.fx.Node) -> None:
     """Give a call that stands for another, or for a part of it, the other's name and place in the model."""
     for key in ("nn_module_stack", "stack_trace"):
         inner.meta[key] = outer.meta.get(key)
-    inner.meta[_WRITTEN] = written_name(outer)
+    inner.meta[_WRITTEN] = written_name(outer), written_overload(outer)
 
 
 def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
